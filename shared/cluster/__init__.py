@@ -1,0 +1,101 @@
+"""The port to Kubernetes: watch, get, create, patch, delete.
+
+Adapters: `kube.py` (any API server), `memory.py` (tests and simulation), held to one contract suite,
+`tests/contract/test_cluster.py`.
+
+Objects come as small typed Structs (`objects.py`) and go as plain dictionaries.
+Nothing here knows a training job.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from shared.cluster.objects import Object
+
+T = TypeVar("T", bound=Object)
+
+Manifest = Mapping[str, Any]
+"""A Kubernetes object, or a patch of one, as JSON-like data."""
+
+
+class Resource(msgspec.Struct, Generic[T], frozen=True):
+    """One kind as the API server serves it, and the Struct that its objects are read into."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    kind: str
+    type: type[T]
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Snapshot(msgspec.Struct, Generic[T], frozen=True):
+    """Everything there was in the watched scope at `version`, from one complete and consistent LIST."""
+
+    objects: tuple[T, ...]
+    version: int
+
+
+class Applied(msgspec.Struct, Generic[T], frozen=True):
+    """An object was added or changed; this is how it is now."""
+
+    object: T
+
+
+class Deleted(msgspec.Struct, Generic[T], frozen=True):
+    """An object left the watched scope; this is its last state."""
+
+    object: T
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The watch has nothing new and works: a bookmark, or a stream that was opened again."""
+
+
+class Blind(msgspec.Struct, frozen=True):
+    """The watch is broken for now; what it did not see it will list or be told later."""
+
+    reason: str
+
+
+Seen = Snapshot[T] | Applied[T] | Deleted[T] | Alive | Blind
+
+
+class Cluster(Protocol):
+    """What Muster asks of an API server.
+
+    Every call may raise `Transient` (timeout, lost connection, 429, 5xx, 401 while a token is re-read),
+    `Conflict` (409 on a write of something that exists) and `Refused` (403, 404, 409 AlreadyExists, 422, other 4xx)
+    with the API server's reason; a namespace that is going away is `Refused(reason="NamespaceTerminating")`,
+    a quota `Refused(reason="QuotaExceeded")`.
+    """
+
+    def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncIterator[Seen[T]]:
+        """List, then follow, for ever: a `Snapshot` first, and again after every gap (410, a lost history).
+
+        An empty `namespace` is the whole cluster.  `selector` is a label selector on labels that never change.
+        The next element is read when the consumer asks for it (back-pressure).
+        """
+
+    async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
+        """The object as it is now (a consistent read), or None when it does not exist."""
+
+    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
+        """Create it.  Raises `Refused(reason="AlreadyExists")` when the name is taken."""
+
+    async def patch(
+        self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
+    ) -> T:
+        """Merge-patch it (RFC 7396).  A `metadata.resourceVersion` or `metadata.uid` inside is a precondition: `Conflict`."""
+
+    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
+        """Delete it (background propagation) if it still has this uid; gone, or another's, is success."""
+
+    async def close(self) -> None:
+        """Let go of all connections.  Repeating it is harmless."""

@@ -1,0 +1,95 @@
+"""What Muster reads of Kubernetes objects, and nothing more: a typed Struct decodes ten times faster than a dictionary.
+
+Unknown fields are ignored.  Field meanings are those of the Kubernetes API reference.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion as a number: versions of one resource compare as integers."""
+        return int(self.resource_version or 0)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, if one does."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Any object: its metadata alone."""
+
+    metadata: Metadata = Metadata()
+
+
+class Terminated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    exit_code: int = 0
+    reason: str | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    reason: str | None = None
+
+
+class ContainerState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    terminated: Terminated | None = None
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str = ""
+    ready: bool = False
+    state: ContainerState = ContainerState()
+
+
+class PodCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+
+
+class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    phase: str = ""
+    reason: str | None = None
+    conditions: tuple[PodCondition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    node_name: str | None = None
+
+
+class Pod(Object, frozen=True, kw_only=True, rename="camel"):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Custom(Object, frozen=True, kw_only=True, rename="camel"):
+    """A custom resource: its spec and status stay as they came, for a framework to parse."""
+
+    spec: Any = None
+    status: Any = None

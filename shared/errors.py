@@ -1,0 +1,33 @@
+"""Trouble, sorted by what to do next; adapters translate every library error into one of these.
+
+Nothing above an adapter imports a library's errors.
+A broken invariant is an `AssertionError` and means a bug of ours.
+"""
+
+
+class Trouble(Exception):
+    """What an adapter could not do; its message says what was tried, on what, and what to do next."""
+
+
+class Transient(Trouble):
+    """It may work later: a timeout, a lost connection, 429, 5xx.  Try again with a growing delay."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds the other side asked us to wait, when it did."""
+
+
+class Conflict(Trouble):
+    """Somebody else was quicker: the expected sequence moved, or 409 on an update.  Read on, decide again."""
+
+
+class Refused(Trouble):
+    """It will not work as it stands: invalid, forbidden, not found, undecodable.  Record it and go on."""
+
+    def __init__(self, message: str, *, reason: str, field: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+        """One CamelCase word, such as `Forbidden`, `Invalid`, `NotFound`, `AlreadyExists`."""
+        self.field = field
+        """The path of the offending field, when the other side named one."""
