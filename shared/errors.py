@@ -5,7 +5,7 @@ A broken invariant is an `AssertionError` and means a bug of ours.
 """
 
 
-class Trouble(Exception):
+class Trouble(Exception):  # noqa: N818  the field says trouble, and it is never raised itself
     """What an adapter could not do; its message says what was tried, on what, and what to do next."""
 
 

@@ -1,0 +1,89 @@
+"""Every name that users, scripts and selectors see: pods, children, labels, annotations, subjects.
+
+The names are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them.
+"""
+
+from typing import NewType
+
+import msgspec
+
+from shared.job.spec import LAUNCHER
+
+Uid = NewType("Uid", str)
+WorkerName = NewType("WorkerName", str)
+
+NO_UID = Uid("none")
+"""The uid under which requests wait whose job does not exist yet."""
+
+LONGEST_JOB_NAME = 50
+"""Characters: `<job>-worker-99999` must still be a DNS label of 63."""
+
+GROUP_NAME = "group-name"
+JOB_NAME = "training-job-name"
+JOB_ROLE = "training-job-role"
+REPLICA_INDEX = "replica-index"
+SCALEOUT_NAME = "scaleout-name"
+JOB_UID = "muster.dev/job-uid"
+ATTEMPT = "muster.dev/attempt"
+
+SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
+ACCEPT_HISTORY = "muster.dev/accept-history"
+HOSTS_VERSION = "muster.dev/hosts-version"
+"""On the hosts ConfigMap: the version inside; on the launcher pod: the version it was nudged to load."""
+
+
+class JobKey(msgspec.Struct, frozen=True, order=True):
+    """A job's identity.  A job made again under its old name is another job: the uid tells them apart."""
+
+    namespace: str
+    name: str
+    uid: Uid
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Slot(msgspec.Struct, frozen=True, order=True):
+    """One place for one pod.  A replacement gets a new index, a restart a new attempt."""
+
+    attempt: int
+    role: str
+    index: int
+
+
+def pod_name(job: str, slot: Slot) -> WorkerName:
+    """`<job>-launcher`, `<job>-worker-<index>`."""
+    return WorkerName(f"{job}-{slot.role}" if slot.role == LAUNCHER else f"{job}-{slot.role}-{slot.index}")
+
+
+def service_name(job: str) -> str:
+    """The headless Service behind the workers' names."""
+    return job
+
+
+def config_name(job: str) -> str:
+    """The ConfigMap of the hosts files."""
+    return f"{job}-config"
+
+
+def fact_subject(key: JobKey, author: str, tag: str) -> str:
+    return f"facts.{_token(key.namespace)}.{_token(key.name)}.{key.uid}.{author}.{tag}"
+
+
+def decision_subject(key: JobKey, author: str, tag: str) -> str:
+    return f"jobs.{_token(key.namespace)}.{_token(key.name)}.{key.uid}.{author}.{tag}"
+
+
+def key_of(subject: str) -> JobKey:
+    """The job that a subject speaks of.  Raises `ValueError` for a subject of another shape."""
+    _, namespace, name, uid, _, _ = subject.split(".")
+    return JobKey(_name(namespace), _name(name), Uid(uid))
+
+
+def _token(name: str) -> str:
+    # A dot separates the tokens of a NATS subject; an underscore cannot stand in a Kubernetes name.
+    return name.replace(".", "_")
+
+
+def _name(token: str) -> str:
+    return token.replace("_", ".")
