@@ -92,7 +92,10 @@ class Cluster(Protocol):
     async def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
     ) -> T:
-        """Merge-patch it (RFC 7396).  A `metadata.resourceVersion` or `metadata.uid` in it is a precondition: `Conflict`."""
+        """Merge-patch it (RFC 7396).
+
+        A `metadata.resourceVersion` or `metadata.uid` in the patch is a precondition; unmet, it is a `Conflict`.
+        """
 
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
         """Delete it (background propagation) if it still has this uid; gone, or another's, is success."""
