@@ -35,6 +35,8 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_replicas: int | None = None
     """None is no upper bound."""
     restart_policy: RestartPolicy = "Never"
+    container: str = ""
+    """The training container, the first of the template: its exit judges the pod, not a sidecar's."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,20 @@
+"""What the scaler owes a job.  Pure."""
+
+from services.scaler import membership, queue
+from services.scaler.policy import Policy
+from shared.job.naming import NO_UID
+from shared.job.state import Job
+from shared.job.steps import Step
+
+
+def decide(job: Job, policy: Policy) -> list[Step]:
+    """Hosts files to publish and write, requests to own, accept, carry on and end."""
+    if job.halted or job.key.uid == NO_UID:
+        return []
+    if job.gone:
+        return [*queue.after_the_end(job), *membership.leftover(job)]
+    if job.deleting:
+        return []
+    if job.over:
+        return queue.after_the_end(job)
+    return [*membership.owed(job), *queue.owed(job, policy)]

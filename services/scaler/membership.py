@@ -1,0 +1,76 @@
+"""Membership: the workers in the hosts files.  Pure.
+
+The first members are all workers, from the moment that all are Ready.  A member leaves when it is released, ends,
+is deleted or vanishes; not being Ready for a while does not remove it.  Losses never wait for the scale queue.
+"""
+
+from services.scaler.effects import DeleteHosts, NudgeLauncher, WriteHosts
+from shared.job.events import HostsPublished
+from shared.job.naming import Slot, Uid
+from shared.job.spec import WORKER
+from shared.job.state import Job, alive
+from shared.job.steps import Record, Step
+from shared.job.views import PodView, ranges
+
+
+def owed(job: Job) -> list[Step]:
+    """A new list of members when they changed; the files written, and the launcher nudged to load them."""
+    wanted = members(job)
+    steps: list[Step] = []
+    if wanted is not None and (wanted != job.members or not job.hosts_version):
+        steps.append(Record(publish(job, wanted)))
+    return [*steps, *written(job)]
+
+
+def members(job: Job) -> frozenset[int] | None:
+    """Who is a member now, before any scale request has its say; None while nobody can be yet."""
+    pods = job.by_slot()
+    if not job.hosts_version:
+        workers = job.workers
+        if not workers or any(not ready(pods.get(slot)) for slot in workers):
+            return None
+        return frozenset(slot.index for slot in workers)
+    request = job.open_request
+    arriving = request.added if request is not None else frozenset()
+    kept = {index for index in job.members if (slot := _slot(job, index)) in job.slots and alive(pods.get(slot))}
+    come = {
+        slot.index
+        for slot in job.workers
+        if slot.index not in job.members | job.leaving and slot not in arriving and ready(pods.get(slot))
+    }
+    return frozenset(kept | come)
+
+
+def publish(job: Job, wanted: frozenset[int], request: Uid = Uid("")) -> HostsPublished:
+    """The next version of the hosts files."""
+    return HostsPublished(version=job.hosts_version + 1, members=ranges(wanted), request=request)
+
+
+def written(job: Job) -> list[Step]:
+    """The files of the newest version, and a nudge once they are seen."""
+    if not job.hosts_version:
+        return []
+    hosts, launcher = job.hosts, job.launcher
+    if hosts is None or hosts.hosts < job.hosts_version:
+        refusal = job.refusals.get("WriteHosts")
+        if refusal is not None and not refusal.due:
+            return []
+        return [WriteHosts(job.hosts_version, tuple(sorted(job.members)))]
+    if launcher is not None and alive(launcher) and launcher.hosts < hosts.hosts:
+        return [NudgeLauncher(launcher.name, launcher.uid, hosts.hosts)]
+    return []
+
+
+def leftover(job: Job) -> list[Step]:
+    """The hosts ConfigMap of a job that is gone."""
+    hosts = job.hosts
+    return [DeleteHosts(hosts.name, hosts.uid)] if hosts is not None and hosts.ours and not job.orphan else []
+
+
+def _slot(job: Job, index: int) -> Slot:
+    return Slot(job.attempt, WORKER, index)
+
+
+def ready(pod: PodView | None) -> bool:
+    """The pod is Ready, and nobody asked it to go."""
+    return pod is not None and alive(pod) and pod.ready

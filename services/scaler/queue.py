@@ -1,0 +1,106 @@
+"""The queue of scale requests: first seen, first served, one at a time; accept or reject.  Pure.
+
+How an accepted request is carried on is decided in `scale_out.py` and `scale_in.py`.
+"""
+
+from services.scaler import scale_in, scale_out
+from services.scaler.effects import OwnRequest
+from services.scaler.policy import Policy
+from shared.job.events import ScaleAccepted, ScaleCancelled, ScaleRejected
+from shared.job.naming import Slot
+from shared.job.spec import WORKER, ScaleSpec
+from shared.job.state import Job, Request
+from shared.job.steps import Record, Step
+from shared.job.views import Member, Slots, spans
+
+
+def owed(job: Job, policy: Policy) -> list[Step]:
+    """The open request carried on, or the next one taken up."""
+    request = job.open_request
+    if request is not None:
+        return scale_out.owed(job, request) if request.kind == "ScaleOut" else scale_in.owed(job, request)
+    if job.leaving:
+        # An ended scale-in whose file was late: its workers still have to go before anybody else's turn.
+        return scale_in.late(job)
+    waiting = first(job)
+    if waiting is None or job.phase != "Running":
+        return []
+    return _taken_up(job, waiting, policy)
+
+
+def after_the_end(job: Job) -> list[Step]:
+    """The job is over or gone: the open request ends with it, those that wait are rejected in their order."""
+    request = job.open_request
+    reason = "JobGone" if job.gone else "JobFinished"
+    if request is not None:
+        released = () if request.published else spans(request.added)
+        return [Record(ScaleCancelled(request=request.uid, reason=reason, released=released))]
+    waiting = first(job)
+    if waiting is None or job.gone:
+        return []
+    if waiting.owner != job.key.uid:
+        return _own(job, waiting)
+    return [Record(ScaleRejected(request=waiting.uid, reason=reason))]
+
+
+def first(job: Job) -> Request | None:
+    """The request that waits longest, by the log's order."""
+    return next((request for request in job.requests.values() if request.phase == "Pending"), None)
+
+
+def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
+    if request.owner != job.key.uid:
+        return _own(job, request)
+    if request.problems or request.spec is None:
+        reason = request.problems[0].reason if request.problems else "Invalid"
+        return [Record(ScaleRejected(request=request.uid, reason=reason))]
+    answer = _accepted(job, request, request.spec, policy)
+    if isinstance(answer, str):
+        return [Record(ScaleRejected(request=request.uid, reason=answer))]
+    return [Record(answer)]
+
+
+def _own(job: Job, request: Request) -> list[Step]:
+    refusal = job.refusals.get("OwnRequest")
+    if refusal is not None and not refusal.due:
+        return []
+    return [OwnRequest(request.kind, request.name, request.uid)]
+
+
+def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | str:
+    """The acceptance, or the reason against it."""
+    if job.spec is None or spec.script:
+        return "ScriptNotSupported"
+    workers = job.spec.role(WORKER)
+    size = len(job.workers)
+    if spec.kind == "ScaleOut":
+        count = spec.count or 0
+        if count < 1:
+            return "NothingToAdd"
+        if workers.max_replicas is not None and size + count > workers.max_replicas:
+            return "AboveMaximum"
+        new = Slots(job.attempt, WORKER, ((job.next_index, job.next_index + count - 1),))
+        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=(new,), deadline=spec.timeout_seconds, drain=0)
+    leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
+    if leaving is None:
+        return "NoSuchWorker"
+    if not leaving:
+        return "NothingToDelete"
+    if size - len(leaving) < workers.min_replicas:
+        return "BelowMinimum"
+    return ScaleAccepted(
+        request=request.uid,
+        kind="ScaleIn",
+        leaving=leaving,
+        deadline=spec.timeout_seconds,
+        drain=min(policy.drain_seconds, spec.timeout_seconds // 2),
+    )
+
+
+def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:
+    """The workers of these names, compared whole; None when one of them is no worker of this job."""
+    pods = job.by_slot()
+    workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.workers}
+    if any(name not in workers for name in names):
+        return None
+    return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))

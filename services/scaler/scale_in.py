@@ -1,0 +1,78 @@
+"""Who leaves, and carrying a scale-in on: hosts files without them, seen, drained, released, gone.  Pure.
+
+Never released before the file is seen, never deleted before release.  Before `HostsPublished` a failure changes
+nothing; after it the leaving workers are released all the same.
+"""
+
+from collections.abc import Mapping
+
+from services.scaler import membership
+from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.naming import Slot, Uid
+from shared.job.spec import WORKER
+from shared.job.state import Job, Request, hosts_seen
+from shared.job.steps import Record, Step
+from shared.job.timing import passed
+from shared.job.views import Member, PodView, spans
+
+
+def victims(job: Job, count: int) -> tuple[Member, ...]:
+    """The `count` workers with the highest indices, highest first; all there are when there are fewer."""
+    # By number, not by name: "worker-10" sorts before "worker-9".
+    pods = job.by_slot()
+    ranked = sorted(job.workers, key=lambda slot: slot.index, reverse=True)
+    return tuple(member(slot, pods) for slot in ranked[:count])
+
+
+def member(slot: Slot, pods: Mapping[Slot, PodView]) -> Member:
+    """A worker by slot and by the pod that holds it now."""
+    pod = pods.get(slot)
+    return Member(slot.index, pod.uid if pod is not None else Uid(""))
+
+
+def owed(job: Job, request: Request) -> list[Step]:
+    """The next step of an accepted scale-in; nothing while it waits for the files, the drain or the pods."""
+    late = passed(job, request.accepted, "ScalingDeadline")
+    if not request.published:
+        return _publish(job, request, late=late)
+    if not request.released:
+        if not request.seen:
+            return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
+        if late or passed(job, request.seen, "Drain"):
+            reason = "DeadlineExceeded" if late else "Drained"
+            return [Record(_release(job, request, reason))]
+        return []
+    going = {_slot(job, leaver) for leaver in request.leaving}
+    if not any(pod.slot in going for pod in job.pods.values()):
+        if job.phase != "Scaling":
+            return []
+        return [Record(ScaleSucceeded(request=request.uid, reason="ScalingInSucceeded"))]
+    return [Record(ScaleFailed(request=request.uid, reason="WorkersNotGone"))] if late else []
+
+
+def late(job: Job) -> list[Step]:
+    """The workers of a scale-in that ended before its file was seen: released once it is."""
+    if not hosts_seen(job, job.hosts_version):
+        return []
+    for request in job.requests.values():
+        if request.published and not request.released and request.kind == "ScaleIn":
+            return [Record(_release(job, request, "HostsWrittenLate"))]
+    return []
+
+
+def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
+    if request.gone:
+        return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
+    if late:
+        return [Record(ScaleFailed(request=request.uid, reason="DeadlineExceeded"))]
+    staying = (membership.members(job) or frozenset()) - {leaver.index for leaver in request.leaving}
+    return [Record(membership.publish(job, staying, request.uid))]
+
+
+def _release(job: Job, request: Request, reason: str) -> WorkersReleased:
+    slots = spans(_slot(job, leaver) for leaver in request.leaving)
+    return WorkersReleased(request=request.uid, slots=slots, reason=reason)
+
+
+def _slot(job: Job, leaver: Member) -> Slot:
+    return Slot(job.attempt, WORKER, leaver.index)

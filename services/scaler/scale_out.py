@@ -1,0 +1,33 @@
+"""Carrying a scale-out on: pods made, all Ready, hosts files published, seen.  Pure.
+
+`HostsPublished` is the point of no return: before it a failure takes all new workers back, after it none.
+"""
+
+from services.scaler import membership
+from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded
+from shared.job.state import Job, Request
+from shared.job.steps import Record, Step
+from shared.job.timing import passed
+from shared.job.views import spans
+
+
+def owed(job: Job, request: Request) -> list[Step]:
+    """The next step of an accepted scale-out; nothing while it waits for pods or for the files."""
+    late = passed(job, request.accepted, "ScalingDeadline")
+    if request.published:
+        if request.seen and job.phase == "Scaling":
+            return [Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))]
+        return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
+    if request.gone:
+        return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted", released=spans(request.added)))]
+    if request.added & job.spent:
+        return [Record(ScaleFailed(request=request.uid, reason="WorkerFailed", released=spans(request.added)))]
+    pods = job.by_slot()
+    if all(membership.ready(pods.get(slot)) for slot in request.added):
+        wanted = (membership.members(job) or frozenset()) | {slot.index for slot in request.added}
+        return [Record(membership.publish(job, frozenset(wanted), request.uid))]
+    if late:
+        refusal = job.refusals.get("CreatePod")
+        reason = refusal.reason if refusal is not None else "DeadlineExceeded"
+        return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]
+    return []

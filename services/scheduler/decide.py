@@ -1,0 +1,18 @@
+"""What the scheduler owes a job.  Pure."""
+
+from services.scheduler import cleanup, slots
+from shared.job.state import Job
+from shared.job.steps import Step
+
+
+def decide(job: Job) -> list[Step]:
+    """Slots to assign or release, pods and Service to make, pods to remove."""
+    if job.halted or job.orphan:
+        return []
+    if job.gone:
+        return cleanup.everything(job)
+    if job.deleting or job.phase == "":
+        return []
+    if job.over:
+        return [*cleanup.after_the_end(job), *slots.surplus(job)]
+    return [*slots.assigned(job), *slots.missing(job), *slots.surplus(job)]

@@ -1,0 +1,45 @@
+"""What the scheduler does in the cluster, as data."""
+
+from shared.job.naming import Slot, Uid
+from shared.job.steps import Effect
+
+
+class CreateService(Effect, frozen=True):
+    """The headless Service behind the workers' names."""
+
+    @property
+    def target(self) -> str:
+        return "service"
+
+
+class CreatePod(Effect, frozen=True):
+    """The pod of a slot; `scaleout` names the ScaleOut that asked for it."""
+
+    slot: Slot
+    scaleout: str = ""
+
+    @property
+    def target(self) -> str:
+        return f"pod/{self.slot.role}/{self.slot.index}"
+
+
+class DeletePod(Effect, frozen=True):
+    """This very pod, by uid."""
+
+    name: str
+    uid: Uid
+
+    @property
+    def target(self) -> str:
+        return f"pod/{self.uid}"
+
+
+class DeleteService(Effect, frozen=True):
+    """What the garbage collector left."""
+
+    name: str
+    uid: Uid
+
+    @property
+    def target(self) -> str:
+        return "service"

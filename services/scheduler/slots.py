@@ -1,0 +1,64 @@
+"""Slots: which exist, and the difference between them and the pods that were seen.  Pure.
+
+When a scale-out or a scale-in changes them is the scaler's decision.
+"""
+
+from services.scheduler.effects import CreatePod, CreateService, DeletePod
+from shared.job.events import SlotsAssigned
+from shared.job.naming import Slot, service_name
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Job, Request
+from shared.job.steps import Record, Step
+from shared.job.views import Slots
+
+
+def assigned(job: Job) -> list[Step]:
+    """First the workers; the launcher once the hosts files with all of them are in the cluster."""
+    if job.phase != "Created" or job.spec is None:
+        return []
+    if not job.next_index:
+        replicas = job.spec.role(WORKER).replicas
+        workers = Slots(job.attempt, WORKER, ((0, replicas - 1),))
+        return [Record(SlotsAssigned(slots=(workers,), reason="JobCreated"))]
+    hosts = job.hosts
+    if job.hosts_version and hosts is not None and hosts.hosts >= job.hosts_version and not job.launched:
+        return [Record(SlotsAssigned(slots=(Slots(job.attempt, LAUNCHER, ((0, 0),)),), reason="WorkersReady"))]
+    return []
+
+
+def missing(job: Job) -> list[Step]:
+    """The Service and the pods that shall be there and were not seen."""
+    if not job.slots:
+        return []
+    steps: list[Step] = []
+    if ("Service", service_name(job.key.name)) not in job.children and _may_try(job, "CreateService"):
+        steps.append(CreateService())
+    if not _may_try(job, "CreatePod"):
+        return steps
+    filled = {pod.slot for pod in job.pods.values()}
+    wanted = sorted(job.slots - filled)
+    refusal = job.refusals.get("CreatePod")
+    if refusal is not None:
+        # Probe with a few: what refused one pod would refuse a thousand, a thousand times.
+        wanted = wanted[: refusal.probe]
+    asked = job.open_request
+    return [*steps, *(CreatePod(slot, _scaleout(asked, slot)) for slot in wanted)]
+
+
+def surplus(job: Job) -> list[Step]:
+    """Pods whose slot was released, or that belong to an earlier attempt."""
+    kept = job.slots | job.spent
+    return [
+        DeletePod(pod.name, pod.uid)
+        for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
+        if pod.slot not in kept and not pod.deleting
+    ]
+
+
+def _scaleout(request: Request | None, slot: Slot) -> str:
+    return request.name if request is not None and slot in request.added else ""
+
+
+def _may_try(job: Job, effect: str) -> bool:
+    refusal = job.refusals.get(effect)
+    return refusal is None or (refusal.due and not refusal.permanent)

@@ -1,0 +1,62 @@
+"""Kubernetes Events: what a person reading `kubectl describe` should hear of.  Pure.
+
+Each tells of one log event and is named after it, so none speaks of what did not happen, and none comes twice.
+"""
+
+from services.status.effects import Announce
+from shared.job.naming import Uid
+from shared.job.state import Condition, Job, Request
+from shared.job.steps import Step
+
+_OF_JOB = {
+    "WorkersCreated": "TrainingJobWorkerCreated",
+    "Running": "TrainingJobRunning",
+    "Succeeded": "TrainingJobSucceeded",
+    "Failed": "TrainingJobFailed",
+    "ScaleSucceeded": "",
+    "ScaleFailed": "",
+}
+"""Conditions of a job that are announced, and et-operator's reason where it differs from the condition's."""
+
+_OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
+
+
+def owed(job: Job) -> list[Step]:
+    """Every announcement that this job's conditions and failures call for."""
+    steps: list[Step] = []
+    for condition in job.conditions:
+        if condition.status and condition.type in _OF_JOB:
+            reason = _OF_JOB[condition.type] or condition.reason
+            steps.append(_tell(job.kind, job.key.name, job.key.uid, condition, reason))
+        elif not condition.status and condition.type in ("Created", "WorkersCreated", "LauncherCreated"):
+            steps.append(_tell(job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True))
+    steps += [
+        Announce(
+            job.kind,
+            job.key.name,
+            job.key.uid,
+            failure.at.sequence,
+            failure.at.time,
+            "TrainingJobWorkerFailed",
+            f"{failure.pod}: {failure.reason}" + (f" (exit code {failure.code})" if failure.code is not None else ""),
+            warning=True,
+        )
+        for failure in job.failures
+    ]
+    return [*steps, *(step for request in job.requests.values() if not request.gone for step in _of_request(request))]
+
+
+def _of_request(request: Request) -> list[Step]:
+    return [
+        _tell(request.kind, request.name, request.uid, condition, condition.reason)
+        for condition in request.conditions
+        if condition.status and condition.type in _OF_REQUEST
+    ]
+
+
+def _tell(kind: str, name: str, uid: Uid, condition: Condition, reason: str, *, warning: bool = False) -> Announce:
+    failed = warning or condition.type in ("Failed", "ScaleFailed")
+    why = condition.message or condition.reason
+    # A condition may be updated without changing; what happened, happened when it changed.
+    at = condition.updated if warning else condition.since
+    return Announce(kind, name, uid, at.sequence, at.time, reason, f"{condition.type}: {why}", warning=failed)

@@ -1,0 +1,21 @@
+"""What the status service owes a job.  Pure."""
+
+from services.status import announce, documents, phases
+from shared.job.naming import NO_UID
+from shared.job.state import Job
+from shared.job.steps import Record, Step
+
+
+def decide(job: Job) -> list[Step]:
+    """The next phase; else the documents and the Kubernetes Events of what is so."""
+    if job.halted or job.gone:
+        return []
+    if job.key.uid == NO_UID:
+        return documents.of_requests(job)
+    phase = phases.owed(job)
+    if phase is not None:
+        # What a document says would be old within a millisecond: the phase comes first.
+        return [Record(phase)]
+    if not job.generation:
+        return []
+    return [*documents.of_job(job), *documents.of_requests(job), *announce.owed(job)]

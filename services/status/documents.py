@@ -1,0 +1,54 @@
+"""Status documents of a job and its requests, and the head that goes with them.  Pure."""
+
+from typing import Any
+
+import msgspec
+
+from services.status.effects import PatchStatus
+from shared.frameworks.training_status import Document, job_status, request_status, whole_seconds
+from shared.job.chain import Head
+from shared.job.state import Job
+from shared.job.steps import Step
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def of_job(job: Job) -> list[Step]:
+    return [PatchStatus(job.kind, job.key.name, job.key.uid, _encoder.encode(job_status(job)), job.forged)]
+
+
+def of_requests(job: Job) -> list[Step]:
+    return [
+        PatchStatus(request.kind, request.name, request.uid, _encoder.encode(request_status(job, request)))
+        for request in job.requests.values()
+        if not request.gone
+    ]
+
+
+def with_head(document: bytes, log: str, head: Head, time: str) -> Document:
+    """The patch of a status subresource: the document as of `head`; `time` is that of the head's event."""
+    status: Document = msgspec.json.decode(document)
+    status["lastReconcileTime"] = whole_seconds(time)
+    status["history"] = {"log": log, "sequence": head.sequence, "hash": head.hash}
+    return status
+
+
+def canonical(status: Any) -> bytes:
+    """A status as bytes that compare: keys sorted, absent fields left out."""
+    return _encoder.encode(_present(status))
+
+
+def same(status: Any, document: bytes) -> bool:
+    """The API server holds this document, whatever its head."""
+    if not isinstance(status, dict):
+        return False
+    known = {key: value for key, value in status.items() if key not in ("history", "lastReconcileTime")}
+    return canonical(known) == canonical(msgspec.json.decode(document))
+
+
+def _present(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _present(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_present(inner) for inner in value]
+    return value

@@ -1,0 +1,101 @@
+"""TrainingJob, ScaleIn and ScaleOut status as et-operator's users know it, from the folded job.  Pure.
+
+A document here has neither `history` nor `lastReconcileTime`: those two alone are no reason to write.
+`None` marks a field that shall be absent.
+"""
+
+from typing import Any
+
+from shared.job.naming import JOB_UID, NO_UID
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Condition, Job, Request, Tally, alive
+
+Document = dict[str, Any]
+
+
+def job_status(job: Job) -> Document:
+    """The status of the job's own resource."""
+    workers = sorted(slot.index for slot in job.workers)
+    target = [index for index in workers if index not in _leaving(job)]
+    request = job.open_request
+    return {
+        "phase": job.phase,
+        "conditions": [condition(known) for known in job.conditions],
+        "replicaStatuses": {"Launcher": _counts(job, LAUNCHER), "Worker": _counts(job, WORKER)},
+        "startTime": whole_seconds(job.start_time),
+        "completionTime": whole_seconds(job.completion_time),
+        "currentScaler": f"{request.kind}:{job.key.namespace}/{request.name}" if request is not None else None,
+        "restartCount": job.restarts,
+        "targetWorkers": [job.worker_name(index) for index in target],
+        "currentWorkers": [job.worker_name(index) for index in sorted(job.members)] if not job.over else [],
+        "observedGeneration": job.generation,
+        "replicas": len(workers),
+        "selector": f"{JOB_UID}={job.key.uid}",
+        "workers": f"{0 if job.over else len(job.members)}/{len(target)}",
+    }
+
+
+def request_status(job: Job, request: Request) -> Document:
+    """The status of a scale request in `job`'s history."""
+    conditions = [condition(known) for known in request.conditions]
+    document: Document = {"phase": _request_phase(request), "conditions": conditions}
+    if request.phase == "Pending" and (reason := waiting_for(job, request)):
+        created = request.conditions[0]
+        document["phase"] = "Pending"
+        conditions.append(condition(Condition("Pending", True, reason, "", created.since, created.updated)))
+    if request.kind == "ScaleIn":
+        document["toDeletePods"] = [job.worker_name(member.index) for member in request.leaving]
+    else:
+        document["addPods"] = [job.worker_name(slot.index) for slot in sorted(request.added)]
+    return document
+
+
+def waiting_for(job: Job, request: Request) -> str:
+    """Why a pending request waits; empty when it is about to be taken up."""
+    if job.key.uid == NO_UID:
+        return "JobNotFound"
+    if job.scaling:
+        return "AnotherRequestRuns"
+    if job.phase in ("", "Created", "Restarting", "Suspended"):
+        return "JobNotRunning"
+    ahead = next((other for other in job.requests.values() if other.phase == "Pending"), None)
+    return "" if ahead is request else "AnotherRequestWaits"
+
+
+def condition(known: Condition) -> Document:
+    """One condition in Kubernetes' shape."""
+    return {
+        "type": known.type,
+        "status": "True" if known.status else "False",
+        "reason": known.reason,
+        "message": known.message,
+        "lastUpdateTime": whole_seconds(known.updated.time),
+        "lastTransitionTime": whole_seconds(known.since.time),
+    }
+
+
+def whole_seconds(time: str) -> str | None:
+    """Kubernetes' `metav1.Time` counts whole seconds; events count milliseconds."""
+    return f"{time[:19]}Z" if time else None
+
+
+def _request_phase(request: Request) -> str:
+    return {"Pending": "Created", "Scaling": "Scaling", "Succeeded": "ScaleSucceeded", "Failed": "ScaleFailed"}[
+        request.phase
+    ]
+
+
+def _leaving(job: Job) -> frozenset[int]:
+    request = job.open_request
+    asked = {member.index for member in request.leaving} if request is not None else set()
+    return job.leaving | asked
+
+
+def _counts(job: Job, role: str) -> Document:
+    tally = job.tallies.get(role, Tally())
+    running = sum(
+        1
+        for pod in job.pods.values()
+        if pod.role == role and pod.phase == "Running" and alive(pod) and pod.slot in job.slots
+    )
+    return {"active": running, "succeeded": tally.succeeded, "failed": tally.failed}

@@ -1,0 +1,121 @@
+"""Histories: the fold of the whole log into one record per job, with its chain checked on the way.  Pure.
+
+A history that meets something it cannot understand or confirm is *held*: the fold goes on, the chain too, but
+nobody may act on that job in this process.
+"""
+
+from collections.abc import Iterator
+
+from shared.eventlog import Stored
+from shared.job.chain import START, Head, basis, link
+from shared.job.events import AUTHORS
+from shared.job.evolve import evolve
+from shared.job.naming import JobKey, key_of
+from shared.job.state import At, Job
+from shared.job.upcast import Malformed, UnknownEvent, read_event
+
+
+class History:
+    """One job's fold: the job, the head of its chain, and the last sequence of each scope."""
+
+    __slots__ = ("_since_decision", "digest", "facts", "held", "job", "last_decision", "sequence")
+
+    def __init__(self, key: JobKey) -> None:
+        self.job = Job(key=key)
+        self.sequence = 0
+        self.digest = START
+        self.last_decision = 0
+        self.facts: dict[str, int] = {}
+        """The last fact's sequence by author."""
+        self.held = ""
+        """Why nobody may act on this job here; empty when all is well."""
+        self._since_decision: dict[int, bytes] = {0: START}
+        """The hashes that a decision may name as its basis."""
+
+    @property
+    def head(self) -> Head:
+        return Head(self.sequence, self.digest.hex())
+
+    @property
+    def basis(self) -> str:
+        return basis(self.sequence, self.digest)
+
+    def fold(self, stored: Stored) -> None:
+        """One more event of this job, in log order."""
+        subject, sequence = stored.subject, stored.sequence
+        _, _, _, _, author, tag = subject.split(".")
+        if subject[0] == "j":
+            self._confirm(sequence, stored.basis)
+            self.last_decision = sequence
+        else:
+            self.facts[author] = sequence
+        self.sequence = sequence
+        self.digest = link(self.digest, subject, stored.event_id, stored.time, stored.body)
+        self._since_decision[sequence] = self.digest
+        try:
+            event = read_event(stored.body, tag)
+        except UnknownEvent:
+            if not stored.optional:
+                self._hold(f"unknown event {tag} at {sequence}; upgrade this service")
+            return
+        except Malformed as error:
+            self._hold(f"malformed event at {sequence}: {error}")
+            return
+        if author not in AUTHORS[type(event)]:
+            self._hold(f"{author} may not write {tag}, and did at {sequence}")
+            return
+        self.job = evolve(self.job, event, At(sequence, stored.time))
+
+    def _confirm(self, sequence: int, named: str) -> None:
+        stated, _, digest = named.partition(":")
+        known = self._since_decision.get(int(stated)) if stated.isdigit() else None
+        if known is None or known.hex() != digest:
+            self._hold(f"the decision at {sequence} was taken on {named or 'nothing'}, which is not in this history")
+            return
+        # A later decision's basis lies at or after this one's: older hashes are not asked for again.
+        for older in [kept for kept in self._since_decision if kept < int(stated)]:
+            del self._since_decision[older]
+
+    def _hold(self, why: str) -> None:
+        self.held = self.held or why
+
+
+class Histories:
+    """Every history of the log by job key."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[JobKey, History] = {}
+        self._by_prefix: dict[str, History] = {}
+        self.position = 0
+        """The last sequence folded, of any job."""
+
+    def fold(self, stored: Stored) -> History | None:
+        """Fold one event into its job's history and return that; None for one that was folded before."""
+        if stored.sequence <= self.position:
+            return None
+        self.position = stored.sequence
+        subject = stored.subject
+        # Splitting a subject into a key costs more than the lookup: the prefix up to the uid is the same each time.
+        prefix = subject[subject.index(".") + 1 : subject.rindex(".", 0, subject.rindex("."))]
+        history = self._by_prefix.get(prefix)
+        if history is None:
+            key = key_of(subject)
+            history = self._by_prefix[prefix] = self[key]
+        history.fold(stored)
+        return history
+
+    def __getitem__(self, key: JobKey) -> History:
+        """The history of a job, begun when there is none."""
+        history = self._by_key.get(key)
+        if history is None:
+            history = self._by_key[key] = History(key)
+        return history
+
+    def get(self, key: JobKey) -> History | None:
+        return self._by_key.get(key)
+
+    def __iter__(self) -> Iterator[History]:
+        return iter(list(self._by_key.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_key)

@@ -1,0 +1,31 @@
+"""What `decide` answers with: decisions to record and effects to carry out, as plain data.  Pure."""
+
+from typing import ClassVar
+
+import msgspec
+
+from shared.job.events import AnyEvent
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Append this to the log; act on it when it was read back."""
+
+    event: AnyEvent
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """A wish, safe to repeat: what is so already counts as done."""
+
+    settle: ClassVar[float] = 5.0
+    """Seconds after its success before the same wish is carried out again, should it still be there.
+
+    The outcome is usually seen within a tenth of a second; a lost one is noticed by the repetition.
+    """
+
+    @property
+    def target(self) -> str:
+        """What it changes: one effect at a time per job and target."""
+        raise NotImplementedError
+
+
+Step = Record | Effect
