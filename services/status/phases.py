@@ -3,12 +3,14 @@
 Whether a job is over is `shared.job.verdict`'s to say.
 """
 
-from shared.job.events import JobCreated, JobFailed, JobRunning, JobScaling, JobSucceeded, PhaseEntered
+from shared.job.events import JobCreated, JobFailed, JobRunning, JobScaling, JobSucceeded
 from shared.job.state import Job
 from shared.job.verdict import verdict
 
+Phase = JobCreated | JobRunning | JobScaling | JobSucceeded | JobFailed
 
-def owed(job: Job) -> PhaseEntered | None:
+
+def owed(job: Job) -> Phase | None:
     """The next phase's event, or None while the phase is right."""
     if job.deleting or job.over or job.spec is None:
         return None

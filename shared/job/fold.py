@@ -18,11 +18,13 @@ from shared.job.upcast import Malformed, UnknownEvent, read_event
 class History:
     """One job's fold: the job, the head of its chain, and the last sequence of each scope."""
 
-    __slots__ = ("_since_decision", "digest", "facts", "held", "job", "last_decision", "sequence")
+    __slots__ = ("_since_decision", "digest", "facts", "held", "job", "last_decision", "sequence", "time")
 
     def __init__(self, key: JobKey) -> None:
         self.job = Job(key=key)
         self.sequence = 0
+        self.time = ""
+        """When the last event was recorded."""
         self.digest = START
         self.last_decision = 0
         self.facts: dict[str, int] = {}
@@ -49,20 +51,20 @@ class History:
             self.last_decision = sequence
         else:
             self.facts[author] = sequence
-        self.sequence = sequence
+        self.sequence, self.time = sequence, stored.time
         self.digest = link(self.digest, subject, stored.event_id, stored.time, stored.body)
         self._since_decision[sequence] = self.digest
         try:
             event = read_event(stored.body, tag)
         except UnknownEvent:
             if not stored.optional:
-                self._hold(f"unknown event {tag} at {sequence}; upgrade this service")
+                self.hold(f"unknown event {tag} at {sequence}; upgrade this service")
             return
         except Malformed as error:
-            self._hold(f"malformed event at {sequence}: {error}")
+            self.hold(f"malformed event at {sequence}: {error}")
             return
         if author not in AUTHORS[type(event)]:
-            self._hold(f"{author} may not write {tag}, and did at {sequence}")
+            self.hold(f"{author} may not write {tag}, and did at {sequence}")
             return
         self.job = evolve(self.job, event, At(sequence, stored.time))
 
@@ -70,13 +72,14 @@ class History:
         stated, _, digest = named.partition(":")
         known = self._since_decision.get(int(stated)) if stated.isdigit() else None
         if known is None or known.hex() != digest:
-            self._hold(f"the decision at {sequence} was taken on {named or 'nothing'}, which is not in this history")
+            self.hold(f"the decision at {sequence} was taken on {named or 'nothing'}, which is not in this history")
             return
         # A later decision's basis lies at or after this one's: older hashes are not asked for again.
         for older in [kept for kept in self._since_decision if kept < int(stated)]:
             del self._since_decision[older]
 
-    def _hold(self, why: str) -> None:
+    def hold(self, why: str) -> None:
+        """Stop acting on this job in this process; the first reason stays."""
         self.held = self.held or why
 
 

@@ -1,0 +1,94 @@
+"""Ownership: one replica of a service acts, the others fold along and are warm.
+
+A lease in the log's `LEASES` bucket saves work; it proves nothing.
+The fence is the guard of every append, so a holder that was paused and wakes up late writes nothing stale.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from shared.errors import Conflict, Trouble
+from shared.eventlog import Bucket
+
+TTL_SECONDS = 2.0
+"""How long a lease stays ours without a renewal: shorter fails over faster and writes more."""
+
+MARGIN_SECONDS = 0.3
+"""We stop acting this long before the lease can expire at the server."""
+
+log = structlog.get_logger()
+
+
+class Lease:
+    """One key that one process holds at a time."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        key: str,
+        holder: str,
+        *,
+        ttl: float = TTL_SECONDS,
+        acquired: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`acquired` is awaited each time the lease becomes ours, while it is renewed."""
+        self._bucket = bucket
+        self._key = key
+        self._holder = holder
+        self._ttl = ttl
+        self._acquired = acquired
+        self._revision = 0
+        self._until = 0.0
+
+    def held(self) -> bool:
+        """The lease is ours, with time to spare."""
+        return asyncio.get_running_loop().time() < self._until
+
+    async def keep(self) -> None:
+        """Acquire, renew and acquire again, for ever."""
+        while True:
+            mine = self.held()
+            await self._write()
+            if self.held() and not mine:
+                log.info("lease acquired", lease=self._key)
+                await self._acquired()
+            elif mine and not self.held():
+                log.warning("lease lost", lease=self._key)
+            # A third of the lease leaves two more tries; the jitter keeps waiting replicas apart.
+            await asyncio.sleep(self._ttl / 3 * random.uniform(0.9, 1.1))  # noqa: S311
+
+    async def release(self) -> None:
+        """Give it up at once, so that the next owner need not wait for the expiry."""
+        revision, self._until = self._revision, 0.0
+        if revision:
+            self._revision = 0
+            try:
+                await self._bucket.delete(self._key, expect=revision)
+            except Trouble as trouble:
+                log.info("lease left to expire", lease=self._key, why=str(trouble))
+
+    async def _write(self) -> None:
+        started = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(self._ttl):
+                self._revision = await self._bucket.put(
+                    self._key, self._holder.encode(), expect=self._revision, ttl=self._ttl
+                )
+            self._until = started + self._ttl - MARGIN_SECONDS
+        except Conflict:
+            # Somebody else's, or our own of a write whose answer was lost: it expires, or it is ours to find.
+            self._until = 0.0
+            await self._look()
+        except (Trouble, TimeoutError) as trouble:
+            log.debug("lease not renewed", lease=self._key, why=str(trouble))
+
+    async def _look(self) -> None:
+        try:
+            async with asyncio.timeout(self._ttl):
+                known = await self._bucket.get(self._key)
+        except (Trouble, TimeoutError):
+            return
+        self._revision = known.revision if known is not None and known.value == self._holder.encode() else 0

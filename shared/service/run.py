@@ -1,0 +1,348 @@
+"""The machine that every service is: fold the log; decide what is owed; record first, act on what was read back.
+
+An event wakes a job, its folded state decides.  Per job one append is in flight at a time and one effect per
+target; across jobs everything overlaps, within bounds.  The shell has no opinions: what to do is `decide`'s.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Protocol
+from uuid import uuid4
+
+import msgspec
+import structlog
+
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import Batch, Entry, EventLog
+from shared.job.chain import Head
+from shared.job.events import FACTS, AnyEvent, Author, EffectRefused
+from shared.job.fold import Histories, History
+from shared.job.naming import JobKey, Slot, decision_subject, fact_subject
+from shared.job.state import Job
+from shared.job.steps import Effect, Record, Step
+from shared.job.views import spans
+from shared.service.effects import Wish, Wishes, failed, refused, succeeded
+
+EFFECTS_IN_FLIGHT = 128
+"""Calls of one service at a time: enough to keep an API server busy, few enough not to be turned away."""
+
+EFFECTS_PER_JOB = 64
+"""Calls for one job at a time: a job of a thousand workers leaves room for others."""
+
+APPENDS_IN_FLIGHT = 256
+"""Appends of one service at a time, each of another scope."""
+
+STOP_SECONDS = 5.0
+"""How long a stop waits for what is in hand; Kubernetes kills after 30."""
+
+log = structlog.get_logger()
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What an effect was decided on: the job, the head of its history, and the time of its last event."""
+
+    job: Job
+    head: Head
+    time: str
+
+
+class Service(Protocol):
+    """What makes a machine the watcher, the scheduler, the scaler or status."""
+
+    author: Author
+
+    def decide(self, history: History) -> list[Step]:
+        """What this service owes the job.  Pure, or, for the watcher, a comparison with what it sees."""
+
+    async def act(self, effect: Effect, standing: Standing) -> None:
+        """Carry out one effect; raises `Transient`, `Conflict` or `Refused` (`permanent` by its reason)."""
+
+    async def attend(self, machine: "Machine") -> None:
+        """What else this service does while it runs, such as watching; for ever."""
+
+
+class _Lane:
+    """What is under way for one job."""
+
+    def __init__(self) -> None:
+        self.wishes = Wishes()
+        self.appending = False
+        self.awaited = 0
+        """The sequence of our last append; nothing more is recorded until it was read back."""
+        self.slots = asyncio.Semaphore(EFFECTS_PER_JOB)
+        self.facts = asyncio.Lock()
+
+
+class Machine:
+    """One running service; made inside a running event loop."""
+
+    def __init__(
+        self,
+        service: Service,
+        eventlog: EventLog,
+        *,
+        owns: Callable[[], bool] = lambda: True,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: uuid4().hex,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`owns` says whether this replica may act; time, ids and chance come in so that a simulation can own them."""
+        self.service = service
+        self.histories = Histories()
+        self.current = False
+        """The fold reached the log's end as it was when acting began."""
+        self.trouble = ""
+        """What keeps this machine from appending; empty when all is well."""
+        self._log = eventlog
+        self._owns = owns
+        self._now = now
+        self._new_id = new_id
+        self._chance = chance
+        self._lanes: defaultdict[JobKey, _Lane] = defaultdict(_Lane)
+        self._act_from = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._effect_slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
+        self._append_slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
+        self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Fold, decide, record and act until cancelled."""
+        self._act_from = await self._log.end()
+        attending = asyncio.create_task(self.service.attend(self))
+        reading = asyncio.create_task(self._read())
+        try:
+            done, _ = await asyncio.wait((attending, reading, self._broke), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._stopping = True
+            attending.cancel()
+            reading.cancel()
+            await asyncio.gather(attending, reading, return_exceptions=True)
+            await self._finish()
+
+    async def owned(self) -> None:
+        """This replica owns its service from now on: act once everything that the log holds now is folded."""
+        self._act_from = await self._log.end()
+        self.current = False
+        self._catch_up()
+
+    def wake(self, key: JobKey) -> None:
+        """Something outside the log changed for this job: decide again."""
+        if self.current:
+            self._turn(self.histories[key])
+
+    def wake_later(self, key: JobKey, seconds: float) -> None:
+        """Decide again in a while; a stop forgets it."""
+        asyncio.get_running_loop().call_later(seconds, self.wake, key)
+
+    def held(self) -> dict[str, str]:
+        """The jobs that this process does not act on, and why."""
+        return {
+            str(history.job.key): history.held or f"history broken: {history.job.broken}"
+            for history in self.histories
+            if history.held or history.job.broken
+        }
+
+    async def _read(self) -> None:
+        async for batch in self._log.read(after=self.histories.position):
+            self._fold(batch)
+            # A batch is folded without a pause; give the effects of this turn theirs.
+            await asyncio.sleep(0)
+
+    def _fold(self, batch: Batch) -> None:
+        changed: dict[JobKey, History] = {}
+        for stored in batch.events:
+            try:
+                history = self.histories.fold(stored)
+            except ValueError:
+                log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
+                continue
+            if history is not None:
+                changed[history.job.key] = history
+                if history.held:
+                    log.error("job held", job=str(history.job.key), seq=stored.sequence, why=history.held)
+        if not self.current:
+            self._catch_up()
+            return
+        for history in changed.values():
+            self._turn(history)
+
+    def _catch_up(self) -> None:
+        if self.histories.position >= self._act_from:
+            self.current = True
+            for history in self.histories:
+                self._turn(history)
+
+    def _turn(self, history: History) -> None:
+        """Decide about one job, and start what follows."""
+        if self._stopping or history.held or not self._owns():
+            return
+        key = history.job.key
+        try:
+            steps = self.service.decide(history)
+        except Exception as error:
+            # One job's story: a broken invariant must not stop the others.
+            history.hold(f"a broken invariant: {error!r}")
+            log.exception("job held", job=str(key), seq=history.sequence)
+            return
+        record = next((step for step in steps if isinstance(step, Record)), None)
+        if record is not None:
+            self._record(history, record.event)
+        effects = [step for step in steps if isinstance(step, Effect)]
+        due = self._lanes[key].wishes.due(effects, self._time(), history.sequence)
+        if due:
+            self._start(self._round(history, due, Standing(history.job, history.head, history.time)))
+
+    def _record(self, history: History, event: AnyEvent) -> None:
+        lane = self._lanes[history.job.key]
+        if lane.appending or history.sequence < lane.awaited:
+            # The last one comes back first, and wakes us.
+            return
+        lane.appending = True
+        self._start(self._append_decided(history, event, self._expected(history, event), history.basis))
+
+    async def _append_decided(self, history: History, event: AnyEvent, expect: int, basis: str) -> None:
+        key = history.job.key
+        lane = self._lanes[key]
+        entry = self._entry(key, event, basis)
+        try:
+            async with self._append_slots:
+                sequence = await self._log.append(entry, expect=expect)
+            lane.awaited = sequence
+            self.trouble = ""
+            self._tell(event, key, sequence)
+        except Conflict:
+            # Something newer is on its way and wakes us; should it be lost, so does this.
+            self.wake_later(key, 1.0)
+        except Transient as trouble:
+            self.trouble = str(trouble)
+            self.wake_later(key, trouble.retry_after or 1.0)
+        except Refused as refusal:
+            self.trouble = str(refusal)
+            log.error("append refused", job=str(key), event=type(event).__name__, why=str(refusal))
+            if refusal.reason == "TooLarge":
+                history.hold(f"{type(event).__name__} is too large for the log")
+            else:
+                self.wake_later(key, 5.0)
+        finally:
+            lane.appending = False
+        if history.sequence >= lane.awaited > 0:
+            # Read back before the acknowledgement came: nothing else will wake us.
+            self.wake(key)
+
+    async def _append_fact(self, history: History, event: AnyEvent) -> int:
+        """A fact that only we can know: try until it is stored."""
+        key = history.job.key
+        async with self._lanes[key].facts:
+            entry = self._entry(key, event, "")
+            expect = self._expected(history, event)
+            while True:
+                try:
+                    sequence = await self._log.append(entry, expect=expect)
+                except Conflict:
+                    newest = await self._log.last(entry.subject.rpartition(".")[0] + ".>")
+                    expect = newest.sequence if newest is not None else 0
+                except Transient as trouble:
+                    self.trouble = str(trouble)
+                    await asyncio.sleep(trouble.retry_after or 1.0)
+                else:
+                    self._tell(event, key, sequence)
+                    return sequence
+
+    async def _round(self, history: History, wishes: list[Wish], standing: Standing) -> None:
+        """Carry out what was wished for in one turn, then record what was refused, once per kind and reason."""
+        answers = await asyncio.gather(*(self._carry_out(history, wish, standing) for wish in wishes))
+        rejected: defaultdict[tuple[str, str, str, bool], list[Wish]] = defaultdict(list)
+        for wish, refusal in zip(wishes, answers, strict=True):
+            if refusal is not None:
+                kind = type(wish.effect).__name__
+                rejected[kind, refusal.reason, refusal.field, refusal.reason == "Invalid"].append(wish)
+        for (kind, reason, field, permanent), group in rejected.items():
+            slots = spans(slot for wish in group if isinstance(slot := getattr(wish.effect, "slot", None), Slot))
+            event = EffectRefused(effect=kind, reason=reason, slots=slots, field=field, permanent=permanent)
+            try:
+                sequence = await self._append_fact(history, event)
+            except Refused as refusal:
+                log.error("append refused", job=str(history.job.key), event="EffectRefused", why=str(refusal))
+                sequence = 0
+            for wish in group:
+                refused(wish, sequence)
+        self.wake(history.job.key)
+
+    async def _carry_out(self, history: History, wish: Wish, standing: Standing) -> Refused | None:
+        key = history.job.key
+        try:
+            async with self._lanes[key].slots, self._effect_slots:
+                await self.service.act(wish.effect, standing)
+        except Refused as refusal:
+            log.warning("effect refused", job=str(key), effect=wish.effect.target, why=str(refusal))
+            return refusal
+        except (Transient, Conflict) as trouble:
+            after = trouble.retry_after if isinstance(trouble, Transient) else None
+            delay = failed(wish, self._time(), self._chance(), after)
+            log.info("effect will be retried", job=str(key), effect=wish.effect.target, why=str(trouble))
+            self.wake_later(key, delay + 0.001)
+            return None
+        except Exception as error:
+            history.hold(f"{wish.effect.target}: {error!r}")
+            log.exception("job held", job=str(key), effect=wish.effect.target)
+            return None
+        succeeded(wish, self._time())
+        if wish.effect.settle < STOP_SECONDS * 10:
+            self.wake_later(key, wish.effect.settle + 0.001)
+        return None
+
+    def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
+        tag = str(event.__struct_config__.tag)
+        fact = type(event) in FACTS
+        subject = (fact_subject if fact else decision_subject)(key, self.service.author, tag)
+        return Entry(
+            subject=subject,
+            event_id=self._new_id(),
+            time=stamp(self._now()),
+            body=msgspec.json.encode(event),
+            basis="" if fact else basis,
+        )
+
+    def _expected(self, history: History, event: AnyEvent) -> int:
+        if type(event) in FACTS:
+            return history.facts.get(self.service.author, 0)
+        return history.last_decision
+
+    def _tell(self, event: AnyEvent, key: JobKey, sequence: int) -> None:
+        level = "debug" if type(event) in FACTS else "info"
+        getattr(log, level)(
+            type(event).__name__, job=str(key), uid=key.uid, seq=sequence, reason=getattr(event, "reason", "")
+        )
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)  # the loop itself keeps only weak references
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._broke.done():
+            # Shared state may be wrong: the process ends, and the next one folds again.
+            self._broke.set_exception(error)
+
+    async def _finish(self) -> None:
+        """Wait a little for what is in hand, then let it go: what was not done is owed again by the next owner."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def stamp(moment: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds, as events carry it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
