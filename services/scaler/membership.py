@@ -42,8 +42,9 @@ def members(job: Job) -> frozenset[int] | None:
 
 
 def publish(job: Job, wanted: frozenset[int], request: Uid = Uid("")) -> HostsPublished:
-    """The next version of the hosts files."""
-    return HostsPublished(version=job.hosts_version + 1, members=ranges(wanted), request=request)
+    """The next version of the hosts files; higher than one from a history that was lost."""
+    newest = max(job.hosts_version, job.hosts.hosts if job.hosts is not None else 0)
+    return HostsPublished(version=newest + 1, members=ranges(wanted), request=request)
 
 
 def written(job: Job) -> list[Step]:

@@ -391,7 +391,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
         field=event.field,
         permanent=event.permanent,
         count=known.count + 1 if known else 1,
-        anchor=at.sequence,
+        at=at,
     )
     job = replace(job, refusals={**job.refusals, event.effect: refusal})
     if job.phase != "Created":
@@ -428,7 +428,7 @@ def _progress(job: Job, fresh: int) -> Mapping[str, Refusal]:
 def _time_passed(job: Job, event: TimePassed) -> Job:
     refusals = {
         effect: replace(refusal, due=True)
-        if refusal.anchor == event.anchor and event.timer == f"BackOff:{effect}"
+        if refusal.at.sequence == event.anchor and event.timer == f"BackOff:{effect}"
         else refusal
         for effect, refusal in job.refusals.items()
     }

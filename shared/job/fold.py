@@ -42,6 +42,11 @@ class History:
     def basis(self) -> str:
         return basis(self.sequence, self.digest)
 
+    def hash_at(self, sequence: int) -> str | None:
+        """The hash after this sequence, while it is still kept: since the last decision's basis."""
+        digest = self._since_decision.get(sequence)
+        return digest.hex() if digest is not None else None
+
     def fold(self, stored: Stored) -> None:
         """One more event of this job, in log order."""
         subject, sequence = stored.subject, stored.sequence

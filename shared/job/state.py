@@ -53,8 +53,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     permanent: bool
     count: int
     """How many times in a row."""
-    anchor: int
-    """The sequence that the back-off counts from."""
+    at: At
+    """What the back-off counts from."""
     due: bool = False
     """The back-off ran out."""
     probe: int = 1

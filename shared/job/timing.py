@@ -5,8 +5,6 @@ that was blind fails nothing for what it did not see.  A *promise* goes on: afte
 from the time of its anchor.
 """
 
-from typing import Literal
-
 import msgspec
 
 from shared.job.state import Job
@@ -24,7 +22,8 @@ class Timer(msgspec.Struct, frozen=True):
     anchor: int
     name: str
     seconds: int
-    kind: Literal["judgement", "promise"]
+    since: str = ""
+    """Of a promise the time of its anchor; a judgement has none."""
 
 
 def next_due(job: Job) -> tuple[Timer, ...]:
@@ -32,18 +31,18 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     if job.gone or job.halted:
         return ()
     timers = [
-        Timer(refusal.anchor, f"BackOff:{effect}", back_off(refusal.count), "promise")
+        Timer(refusal.at.sequence, f"BackOff:{effect}", back_off(refusal.count), since=refusal.at.time)
         for effect, refusal in job.refusals.items()
         if not refusal.due and not refusal.permanent
     ]
     request = job.open_request
     if request is not None:
-        timers.append(Timer(request.accepted, "ScalingDeadline", request.deadline, "judgement"))
+        timers.append(Timer(request.accepted, "ScalingDeadline", request.deadline))
         if request.kind == "ScaleIn" and request.seen and not request.released:
-            timers.append(Timer(request.seen, "Drain", request.drain, "judgement"))
+            timers.append(Timer(request.seen, "Drain", request.drain))
     if job.below_minimum and not job.over and job.spec is not None:
         limit = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
-        timers.append(Timer(job.below_minimum, "BelowMinimum", limit, "judgement"))
+        timers.append(Timer(job.below_minimum, "BelowMinimum", limit))
     return tuple(timer for timer in timers if (timer.anchor, timer.name) not in job.passed)
 
 

@@ -25,21 +25,12 @@ log = structlog.get_logger()
 class Lease:
     """One key that one process holds at a time."""
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        key: str,
-        holder: str,
-        *,
-        ttl: float = TTL_SECONDS,
-        acquired: Callable[[], Awaitable[None]],
-    ) -> None:
-        """`acquired` is awaited each time the lease becomes ours, while it is renewed."""
+    def __init__(self, bucket: Bucket, key: str, holder: str, *, ttl: float = TTL_SECONDS) -> None:
+        """`holder` is unique to this process; `ttl` is in seconds."""
         self._bucket = bucket
         self._key = key
         self._holder = holder
         self._ttl = ttl
-        self._acquired = acquired
         self._revision = 0
         self._until = 0.0
 
@@ -47,14 +38,14 @@ class Lease:
         """The lease is ours, with time to spare."""
         return asyncio.get_running_loop().time() < self._until
 
-    async def keep(self) -> None:
-        """Acquire, renew and acquire again, for ever."""
+    async def keep(self, acquired: Callable[[], Awaitable[None]]) -> None:
+        """Acquire, renew and acquire again, for ever; `acquired` is awaited each time the lease becomes ours."""
         while True:
             mine = self.held()
             await self._write()
             if self.held() and not mine:
                 log.info("lease acquired", lease=self._key)
-                await self._acquired()
+                await acquired()
             elif mine and not self.held():
                 log.warning("lease lost", lease=self._key)
             # A third of the lease leaves two more tries; the jitter keeps waiting replicas apart.

@@ -7,7 +7,7 @@ target; across jobs everything overlaps, within bounds.  The shell has no opinio
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Protocol
 from uuid import uuid4
@@ -62,6 +62,9 @@ class Service(Protocol):
 
     async def attend(self, machine: "Machine") -> None:
         """What else this service does while it runs, such as watching; for ever."""
+
+    def known(self) -> Iterable[JobKey]:
+        """Jobs that this service knows of and the log may not."""
 
 
 class _Lane:
@@ -175,8 +178,8 @@ class Machine:
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:
             self.current = True
-            for history in self.histories:
-                self._turn(history)
+            for key in {*(history.job.key for history in self.histories), *self.service.known()}:
+                self._turn(self.histories[key])
 
     def _turn(self, history: History) -> None:
         """Decide about one job, and start what follows."""
@@ -212,10 +215,7 @@ class Machine:
         entry = self._entry(key, event, basis)
         try:
             async with self._append_slots:
-                sequence = await self._log.append(entry, expect=expect)
-            lane.awaited = sequence
-            self.trouble = ""
-            self._tell(event, key, sequence)
+                lane.awaited = await self._log.append(entry, expect=expect)
         except Conflict:
             # Something newer is on its way and wakes us; should it be lost, so does this.
             self.wake_later(key, 1.0)
@@ -229,9 +229,12 @@ class Machine:
                 history.hold(f"{type(event).__name__} is too large for the log")
             else:
                 self.wake_later(key, 5.0)
+        else:
+            self.trouble = ""
+            self._tell(event, key, lane.awaited)
         finally:
             lane.appending = False
-        if history.sequence >= lane.awaited > 0:
+        if history.sequence >= lane.awaited > expect:
             # Read back before the acknowledgement came: nothing else will wake us.
             self.wake(key)
 

@@ -1,0 +1,113 @@
+"""The scheduler's shell: its effects, carried out in the cluster."""
+
+import asyncio
+from collections.abc import Iterable
+
+from shared.frameworks.training import TRAININGJOBS
+
+from services.scheduler.decide import decide
+from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
+from services.scheduler.manifests import headless_service, launcher_pod, worker_pod
+from shared.cluster import Cluster
+from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.objects import Custom
+from shared.errors import Refused, Transient
+from shared.job.events import Author
+from shared.job.fold import History
+from shared.job.naming import ATTEMPT, JobKey, pod_name, service_name
+from shared.job.spec import LAUNCHER
+from shared.job.state import Job
+from shared.job.steps import Effect, Step
+from shared.service.claims import settle
+from shared.service.run import Machine, Standing
+
+KEPT_RESOURCES = 256
+"""Resources kept between the pods of one start; a job of a thousand workers reads its own once."""
+
+
+class Scheduler:
+    """The service."""
+
+    author: Author = "scheduler"
+
+    def __init__(self, cluster: Cluster, *, cluster_domain: str = "cluster.local") -> None:
+        self._cluster = cluster
+        self._domain = cluster_domain
+        self._resources: dict[tuple[JobKey, int], asyncio.Task[Custom]] = {}
+
+    def known(self) -> Iterable[JobKey]:
+        return ()
+
+    def decide(self, history: History) -> list[Step]:
+        return decide(history.job)
+
+    async def attend(self, machine: Machine) -> None:
+        await asyncio.Event().wait()
+
+    async def act(self, effect: Effect, standing: Standing) -> None:
+        key = standing.job.key
+        match effect:
+            case CreatePod():
+                await self._create_pod(standing.job, effect)
+            case CreateService():
+                await self._create_service(standing.job)
+            case DeletePod():
+                await self._cluster.delete(PODS, key.namespace, effect.name, uid=effect.uid)
+            case DeleteService():
+                await self._cluster.delete(SERVICES, key.namespace, effect.name, uid=effect.uid)
+            case _:
+                raise AssertionError(f"not an effect of the scheduler: {effect}")
+
+    async def _create_pod(self, job: Job, effect: CreatePod) -> None:
+        resource = await self._resource(job)
+        assert job.spec is not None
+        if effect.slot.role == LAUNCHER:
+            manifest = launcher_pod(resource, job.spec, job.key, effect.slot, cluster_domain=self._domain)
+        else:
+            manifest = worker_pod(
+                resource, job.spec, job.key, effect.slot, cluster_domain=self._domain, scaleout=effect.scaleout
+            )
+        name = pod_name(job.key.name, effect.slot)
+        try:
+            await self._cluster.create(PODS, job.key.namespace, manifest)
+        except Refused as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise
+            pod = await self._cluster.get(PODS, job.key.namespace, name)
+            meta = pod.metadata if pod is not None else None
+            attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
+            settle(meta, job.key, f"pod {name}", same=attempt == str(effect.slot.attempt))
+
+    async def _create_service(self, job: Job) -> None:
+        resource = await self._resource(job)
+        try:
+            await self._cluster.create(SERVICES, job.key.namespace, headless_service(resource, job.key))
+        except Refused as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise
+            service = await self._cluster.get(SERVICES, job.key.namespace, service_name(job.key.name))
+            settle(service.metadata if service is not None else None, job.key, f"service {job.key.name}")
+
+    async def _resource(self, job: Job) -> Custom:
+        """The resource with its pod templates, read once per generation.
+
+        Raises `Transient` when it is not of the uid and generation that was decided on: the newer one is on its
+        way through the log.
+        """
+        at = (job.key, job.generation)
+        reading = self._resources.get(at)
+        if reading is None:
+            while len(self._resources) >= KEPT_RESOURCES:
+                del self._resources[next(iter(self._resources))]
+            reading = self._resources[at] = asyncio.create_task(self._read(job))
+        try:
+            return await asyncio.shield(reading)
+        except (Transient, Refused):
+            self._resources.pop(at, None)
+            raise
+
+    async def _read(self, job: Job) -> Custom:
+        found = await self._cluster.get(TRAININGJOBS, job.key.namespace, job.key.name)
+        if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
+            raise Transient(f"{job.key} is not what was decided on any more")
+        return found

@@ -1,0 +1,138 @@
+"""The status service's shell: documents, heads and Kubernetes Events, written to the cluster."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+
+from services.status.decide import decide
+from services.status.documents import same, with_head
+from services.status.effects import Announce, PatchStatus
+from shared.cluster import Cluster, Resource
+from shared.cluster.kinds import EVENTS
+from shared.cluster.objects import Custom
+from shared.errors import Conflict, Refused
+from shared.eventlog import Bucket
+from shared.job.events import Author
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
+from shared.job.steps import Effect, Step
+from shared.service.run import Machine, Standing
+
+EVENTS_LIVE = timedelta(hours=1)
+"""Kubernetes forgets its Events after an hour; an older one is not written again after a restart."""
+
+LONGEST_NOTE = 1024
+"""Bytes an Event's note may have (Kubernetes API, events.k8s.io/v1)."""
+
+_RESOURCES: dict[str, Resource[Custom]] = {known.kind: known for known in (TRAININGJOBS, SCALEINS, SCALEOUTS)}
+
+
+class Status:
+    """The service."""
+
+    author: Author = "status"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        heads: Bucket,
+        identity: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`heads` is the checkpoint bucket, `identity` that of the log."""
+        self._cluster = cluster
+        self._heads = heads
+        self._identity = identity
+        self._now = now
+        self._written: set[Uid] = set()
+        """Objects whose status this process wrote, so that no look before the write is needed."""
+        self._repaired: set[tuple[Uid, int]] = set()
+
+    def known(self) -> Iterable[JobKey]:
+        return ()
+
+    def decide(self, history: History) -> list[Step]:
+        return decide(history.job)
+
+    async def attend(self, machine: Machine) -> None:
+        await asyncio.Event().wait()
+
+    async def act(self, effect: Effect, standing: Standing) -> None:
+        match effect:
+            case PatchStatus():
+                await self._patch(effect, standing)
+            case Announce():
+                await self._announce(effect, standing.job.key.namespace)
+            case _:
+                raise AssertionError(f"not an effect of the status service: {effect}")
+
+    async def _patch(self, effect: PatchStatus, standing: Standing) -> None:
+        resource, namespace = _RESOURCES[effect.kind], standing.job.key.namespace
+        if effect.uid not in self._written and not effect.repair:
+            held = await self._cluster.get(resource, namespace, effect.name)
+            if held is None or held.metadata.uid != effect.uid:
+                return
+            if same(held.status, effect.document):
+                self._written.add(effect.uid)
+                return
+        if effect.kind == TRAININGJOBS.kind:
+            head = f"{self._identity}/{standing.head}"
+            await self._heads.put(effect.uid, head.encode())
+        if effect.repair and (effect.uid, effect.repair) not in self._repaired:
+            # The API server lets a head only grow: a forged one has to go before the right one can come.
+            await self._write(resource, namespace, effect, {"history": None})
+            self._repaired.add((effect.uid, effect.repair))
+        status = with_head(effect.document, self._identity, standing.head, standing.time)
+        await self._write(resource, namespace, effect, status)
+        self._written.add(effect.uid)
+
+    async def _write(
+        self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any]
+    ) -> None:
+        patch = {"metadata": {"uid": effect.uid}, "status": status}
+        try:
+            await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
+        except Conflict:
+            # Another uid holds the name by now; the watcher will say so.
+            return
+        except Refused as refusal:
+            if refusal.reason == "NotFound" or (refusal.reason == "Invalid" and "history" in refusal.field):
+                # It is gone, or a replica that read further wrote first: either way this document is old.
+                return
+            raise
+
+    async def _announce(self, effect: Announce, namespace: str) -> None:
+        if self._now() - datetime.fromisoformat(effect.time) > EVENTS_LIVE:
+            return
+        moment = f"{effect.time.rstrip('Z')}000Z"
+        manifest = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {
+                "name": f"{effect.name}.{effect.uid[:8]}.{effect.sequence}.{effect.reason.lower()}",
+                "namespace": namespace,
+            },
+            "eventTime": moment,
+            "reportingController": "muster.dev/status",
+            "reportingInstance": "muster-status",
+            "action": effect.reason,
+            "reason": effect.reason,
+            "type": "Warning" if effect.warning else "Normal",
+            "note": effect.message.encode()[:LONGEST_NOTE].decode(errors="ignore"),
+            "regarding": {
+                "apiVersion": _RESOURCES[effect.kind].api_version,
+                "kind": effect.kind,
+                "namespace": namespace,
+                "name": effect.name,
+                "uid": effect.uid,
+            },
+        }
+        try:
+            await self._cluster.create(EVENTS, namespace, manifest)
+        except Refused as refusal:
+            if refusal.reason not in ("AlreadyExists", "NotFound", "NamespaceTerminating"):
+                raise

@@ -1,0 +1,7 @@
+"""The watcher: what the API server shows that the log does not know yet, and which timers ran out.
+
+Hears: every event; the resources, pods and children in the cluster.
+Says: facts only (`JobObserved`, `PodsObserved`, `ScaleRequested`, `TimePassed`, ...), never a decision.
+Writes nothing in Kubernetes: get, list and watch only.
+A live change, a re-list after a restart and a repaired gap are one comparison, `observe`.
+"""

@@ -1,0 +1,53 @@
+"""Measuring the timers that jobs wait for.  Pure: every "now" comes in.
+
+Judgements run only while the watches show life, and start afresh after blindness; promises go on.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from shared.job.naming import JobKey
+from shared.job.timing import Timer
+
+
+class Clock:
+    """When each running timer is due, on a monotonic clock in seconds."""
+
+    def __init__(self) -> None:
+        self._due: dict[JobKey, dict[Timer, float]] = {}
+        self._sees = False
+
+    def life(self, *, sees: bool) -> bool:
+        """Whether the watches work; return True when that changed.  Losing sight forgets all judgements."""
+        changed, self._sees = sees != self._sees, sees
+        if not sees:
+            for running in self._due.values():
+                for timer in [timer for timer in running if not timer.since]:
+                    del running[timer]
+        return changed
+
+    def measure(
+        self, key: JobKey, timers: Iterable[Timer], monotonic: float, wall: datetime
+    ) -> tuple[list[Timer], float | None]:
+        """The timers of a job that ran out, and the seconds until the next one does (None without one)."""
+        timers = tuple(timers)
+        running = self._due.get(key, {})
+        kept = {timer: due for timer, due in running.items() if timer in timers}
+        for timer in timers:
+            if timer not in kept and (timer.since or self._sees):
+                kept[timer] = monotonic + _remaining(timer, wall)
+        if kept:
+            self._due[key] = kept
+        else:
+            self._due.pop(key, None)
+        out = [timer for timer, due in kept.items() if due <= monotonic]
+        later = [due - monotonic for due in kept.values() if due > monotonic]
+        return out, min(later) if later else None
+
+
+def _remaining(timer: Timer, wall: datetime) -> float:
+    if not timer.since:
+        return float(timer.seconds)
+    elapsed = (wall - datetime.fromisoformat(timer.since)).total_seconds()
+    # Clocks of two machines may differ; no difference makes a promise longer than it is.
+    return min(max(timer.seconds - elapsed, 0.0), float(timer.seconds))

@@ -1,0 +1,54 @@
+"""Heads: does this log lead to the head that a resource shows?  Pure.
+
+A head beyond the log's end, or of another log, means that history was lost.  A wrong hash within the log means so
+only when the checkpoint, which status writes first, shows it too; else somebody wrote into the resource.
+"""
+
+from collections.abc import Mapping
+
+from shared.job.chain import Head
+from shared.job.events import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted
+from shared.job.naming import Uid
+from shared.job.spec import WORKER
+from shared.job.state import Job, alive
+from shared.job.views import PodView, spans
+
+
+def judge(
+    identity: str, log: str, head: Head, *, end: int, known: str | None, checkpoint: str
+) -> HistoryBroken | HeadForged | None:
+    """What is wrong with `head`, or None.
+
+    `end` is the log's last sequence, `known` the hash that the fold had at the head's sequence (None: no longer
+    kept), `checkpoint` the head in the bucket as `<log>/<sequence>:<hash>`.
+    """
+    if log != identity:
+        return _broken(log, head, "OtherLog")
+    if head.sequence > end:
+        return _broken(log, head, "BeyondTheEnd")
+    if known is None or known == head.hash:
+        return None
+    if checkpoint == f"{log}/{head}":
+        return _broken(log, head, "HashMismatch")
+    return HeadForged(log=log, sequence=head.sequence, hash=head.hash)
+
+
+def accepted(job: Job, wish: str, pods: Mapping[Uid, PodView]) -> list[JobAdopted | HistoryAccepted]:
+    """A person named exactly the head that broke this history: take on what is there, then go on."""
+    if not job.broken or not wish or not job.broken.endswith(f"/{wish}"):
+        return []
+    sequence, _, digest = wish.partition(":")
+    go_on = HistoryAccepted(sequence=int(sequence), hash=digest)
+    if job.slots or job.phase or not any(alive(pod) for pod in pods.values()):
+        return [go_on]
+    attempt = max(pod.attempt for pod in pods.values())
+    slots = [pod.slot for pod in pods.values() if pod.attempt == attempt and alive(pod)]
+    indices = [slot.index for slot in slots if slot.role == WORKER]
+    adopted = JobAdopted(
+        source="AcceptedLoss", attempt=attempt, slots=spans(slots), next_index=max(indices, default=-1) + 1
+    )
+    return [adopted, go_on]
+
+
+def _broken(log: str, head: Head, reason: str) -> HistoryBroken:
+    return HistoryBroken(log=log, sequence=head.sequence, hash=head.hash, reason=reason)

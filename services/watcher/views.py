@@ -1,0 +1,176 @@
+"""Objects as the log sees them: each Kubernetes object reduced to what decisions need.  Pure."""
+
+import re
+
+import msgspec
+from shared.frameworks.training import parse_job, parse_scale
+
+from shared.cluster.objects import Custom, Metadata, Object, Pod
+from shared.job.chain import Head
+from shared.job.events import JobObserved
+from shared.job.naming import (
+    ACCEPT_HISTORY,
+    ATTEMPT,
+    HOSTS_VERSION,
+    JOB_NAME,
+    JOB_ROLE,
+    JOB_UID,
+    NO_UID,
+    REPLICA_INDEX,
+    JobKey,
+    Uid,
+)
+from shared.job.spec import JobSpec, Problem, ScaleKind, ScaleSpec
+from shared.job.views import ChildView, Exit, PodView
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class JobSight(msgspec.Struct, frozen=True):
+    """A job's resource as it is now."""
+
+    key: JobKey
+    observed: JobObserved
+    deleting: bool
+    orphan: bool
+    log: str
+    """The log that the head in its status names; empty without a head."""
+    head: Head | None
+    accept: str
+    """The head whose loss a person accepted, `<sequence>:<hash>`."""
+
+
+class RequestSight(msgspec.Struct, frozen=True):
+    """A scale request as it is now."""
+
+    kind: ScaleKind
+    namespace: str
+    name: str
+    uid: Uid
+    version: int
+    created: str
+    job: str
+    """The job it names, or its own name when it names none that could be."""
+    owner: Uid
+    spec: ScaleSpec | None
+    problems: tuple[Problem, ...]
+
+
+def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:
+    """What the log should know of a job's resource."""
+    meta = manifest.metadata
+    answer = parse_job(manifest)
+    valid = answer if isinstance(answer, JobSpec) else None
+    log, head = _head(manifest.status)
+    return JobSight(
+        key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
+        observed=JobObserved(
+            kind=kind,
+            api_version=api_version,
+            generation=meta.generation,
+            version=meta.version,
+            spec=valid,
+            problems=() if isinstance(answer, JobSpec) else answer,
+        ),
+        deleting=meta.deletion_timestamp is not None,
+        orphan="orphan" in (meta.finalizers or ()),
+        log=log,
+        head=head,
+        accept=(meta.annotations or {}).get(ACCEPT_HISTORY, ""),
+    )
+
+
+def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
+    """What the log should know of a scale request."""
+    meta = manifest.metadata
+    answer = parse_scale(kind, manifest)
+    owner = meta.controller
+    named = _at(manifest.spec, "selector", "name")
+    return RequestSight(
+        kind=kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=Uid(meta.uid),
+        version=meta.version,
+        created=meta.creation_timestamp or "",
+        # The name becomes part of a subject: only what could be a Kubernetes name may.
+        job=named if isinstance(named, str) and _NAME.fullmatch(named) else meta.name,
+        owner=Uid(owner.uid) if owner is not None else Uid(""),
+        spec=answer if isinstance(answer, ScaleSpec) else None,
+        problems=() if isinstance(answer, ScaleSpec) else answer,
+    )
+
+
+def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
+    """A pod and the job it says it belongs to; None when its labels or its owner do not say so."""
+    meta = pod.metadata
+    labels = meta.labels or {}
+    key = _key(meta)
+    attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(REPLICA_INDEX, "0"))
+    if key is None or attempt is None or index is None:
+        return None
+    statuses = pod.status.container_statuses or ()
+    waiting = next((s.state.waiting.reason for s in statuses if s.state.waiting and s.state.waiting.reason), None)
+    conditions = pod.status.conditions or ()
+    unschedulable = next((c.reason for c in conditions if c.type == "PodScheduled" and c.status == "False"), None)
+    return key, PodView(
+        uid=Uid(meta.uid),
+        name=meta.name,
+        version=meta.version,
+        attempt=attempt,
+        role=labels.get(JOB_ROLE, ""),
+        index=index,
+        phase=pod.status.phase or "Pending",
+        ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
+        exits=tuple(
+            Exit(s.name, s.state.terminated.exit_code, s.state.terminated.reason or "")
+            for s in statuses
+            if s.state.terminated is not None
+        ),
+        reason=pod.status.reason or waiting or unschedulable or "",
+        node=pod.spec.node_name or "",
+        deleting=meta.deletion_timestamp is not None,
+        disruption=next(
+            (c.reason or c.type for c in conditions if c.type == "DisruptionTarget" and c.status == "True"), ""
+        ),
+        hosts=_number((meta.annotations or {}).get(HOSTS_VERSION, "0")) or 0,
+    )
+
+
+def child_sight(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
+    """A Service or ConfigMap and the job it belongs to; None when its labels or its owner do not say so."""
+    meta = child.metadata
+    key = _key(meta)
+    if key is None:
+        return None
+    hosts = _number((meta.annotations or {}).get(HOSTS_VERSION, "0")) or 0
+    return key, ChildView(kind=kind, name=meta.name, uid=Uid(meta.uid), version=meta.version, ours=True, hosts=hosts)
+
+
+def _key(meta: Metadata) -> JobKey | None:
+    # Labels can be copied by anybody; the controller owner is the API server's word.
+    labels = meta.labels or {}
+    name, uid = labels.get(JOB_NAME), labels.get(JOB_UID)
+    owner = meta.controller
+    if not name or not uid or owner is None or owner.uid != uid or uid == NO_UID:
+        return None
+    return JobKey(meta.namespace, name, Uid(uid))
+
+
+def _head(status: object) -> tuple[str, Head | None]:
+    log, sequence, digest = (_at(status, "history", field) for field in ("log", "sequence", "hash"))
+    if isinstance(log, str) and isinstance(sequence, int) and isinstance(digest, str):
+        return log, Head(sequence, digest)
+    return "", None
+
+
+def _at(value: object, *path: str) -> object:
+    for field in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(field)
+    return value
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,0 +1,147 @@
+"""What the API server shows now, as far as the watches told: levels, not changes.
+
+Absence means something only for what was listed completely, and for a job only once its own GET confirmed it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from services.watcher.views import JobSight, RequestSight
+from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.views import ChildView, PodView
+
+T = TypeVar("T")
+
+
+class Level(dict[tuple[str, str], T]):
+    """The objects of one resource by (namespace, name), and how far the watch got."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        """The newest resourceVersion seen; 0 until the first complete LIST."""
+        self.blind = True
+
+    @property
+    def listed(self) -> bool:
+        return self.version > 0
+
+
+class World:
+    """The levels of all resources, and what was worked out about them."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        """Raised when versions went back: an etcd restored from a backup counts again."""
+        self.jobs: Level[JobSight] = Level()
+        self.requests: dict[str, Level[RequestSight]] = {"ScaleIn": Level(), "ScaleOut": Level()}
+        self.pods: Level[tuple[JobKey, PodView]] = Level()
+        self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {"Service": Level(), "ConfigMap": Level()}
+        self.confirmed_gone: set[JobKey] = set()
+        """Jobs whose own GET said NotFound, or another uid."""
+        self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
+        self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
+        self._placed: dict[JobKey, dict[Uid, RequestSight]] | None = None
+        """Requests by place; None when a job or a request changed since."""
+
+    def levels(self) -> Iterator[Level[Any]]:
+        yield self.jobs
+        yield from self.requests.values()
+        yield self.pods
+        yield from self.children.values()
+
+    def sees(self) -> bool:
+        """Every watch works."""
+        return not any(level.blind for level in self.levels())
+
+    def keys(self) -> set[JobKey]:
+        """Every job there is a trace of."""
+        return {
+            *(sight.key for sight in self.jobs.values()),
+            *self._pods_of,
+            *self._children_of,
+            *(self.place(request) for request in self.all_requests()),
+        }
+
+    def job(self, key: JobKey) -> JobSight | None:
+        """The resource of this very uid."""
+        sight = self.jobs.get((key.namespace, key.name))
+        return sight if sight is not None and sight.key == key else None
+
+    def pods_of(self, key: JobKey) -> dict[Uid, PodView]:
+        return self._pods_of.get(key, {})
+
+    def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
+        return self._children_of.get(key, {})
+
+    def all_requests(self) -> Iterator[RequestSight]:
+        return (request for level in self.requests.values() for request in level.values())
+
+    def requests_of(self, key: JobKey) -> dict[Uid, RequestSight]:
+        """The requests whose place is this history."""
+        if self._placed is None:
+            self._placed = {}
+            for request in self.all_requests():
+                self._placed.setdefault(self.place(request), {})[request.uid] = request
+        return self._placed.get(key, {})
+
+    def has_request(self, uid: Uid) -> bool:
+        return any(request.uid == uid for request in self.all_requests())
+
+    def place(self, request: RequestSight) -> JobKey:
+        """The history a request belongs to: its owner's, else that of the job it names, else the waiting room."""
+        if request.owner:
+            return JobKey(request.namespace, request.job, request.owner)
+        sight = self.jobs.get((request.namespace, request.job))
+        return sight.key if sight is not None else JobKey(request.namespace, request.job, NO_UID)
+
+    def set_job(self, at: tuple[str, str], seen: JobSight | None) -> set[JobKey]:
+        """The resource at (namespace, name) is now so, or is no more; return whom that concerns."""
+        before = self.jobs.pop(at, None)
+        self._placed = None
+        if seen is not None:
+            self.jobs[at] = seen
+            self.confirmed_gone.discard(seen.key)
+        waiting = JobKey(at[0], at[1], NO_UID)
+        return {waiting, *(sight.key for sight in (before, seen) if sight is not None)}
+
+    def set_request(self, kind: str, at: tuple[str, str], seen: RequestSight | None) -> set[JobKey]:
+        """The request at (namespace, name) is now so, or is no more; return whom that concerns."""
+        before = self.requests[kind].pop(at, None)
+        self._placed = None
+        if seen is not None:
+            self.requests[kind][at] = seen
+        concerned = [request for request in (before, seen) if request is not None]
+        waiting = {JobKey(request.namespace, request.job, NO_UID) for request in concerned}
+        return {*waiting, *(self.place(request) for request in concerned)}
+
+    def set_pod(self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> set[JobKey]:
+        """The pod at (namespace, name) is now so, or is no more; return whom that concerns."""
+        before = self.pods.pop(at, None)
+        if before is not None:
+            _drop(self._pods_of, before[0], before[1].uid)
+        if seen is not None:
+            self.pods[at] = seen
+            self._pods_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
+        return {key for key, _ in filter(None, (before, seen))}
+
+    def set_child(self, kind: str, at: tuple[str, str], seen: tuple[JobKey, ChildView] | None) -> set[JobKey]:
+        """The child at (namespace, name) is now so, or is no more; return whom that concerns."""
+        before = self.children[kind].pop(at, None)
+        if before is not None:
+            _drop(self._children_of, before[0], (kind, before[1].name))
+        if seen is not None:
+            self.children[kind][at] = seen
+            self._children_of.setdefault(seen[0], {})[kind, seen[1].name] = seen[1]
+        return {key for key, _ in filter(None, (before, seen))}
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _drop(index: dict[JobKey, dict[K, V]], key: JobKey, inner: K) -> None:
+    held = index.get(key, {})
+    held.pop(inner, None)
+    if not held:
+        index.pop(key, None)

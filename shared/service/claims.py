@@ -1,0 +1,40 @@
+"""Who holds a name that we wanted: us, an older life of the same job, or somebody else.  Pure.
+
+Nothing foreign is ever adopted or touched; an older life is waited for, because its pods are on their way out.
+"""
+
+from shared.cluster.objects import Metadata
+from shared.errors import Refused, Transient
+from shared.job.naming import JOB_NAME, JOB_UID, JobKey
+
+QUICK_SECONDS = 0.3
+"""The retry while an older life of the same job lets go of its names."""
+
+
+def ours(meta: Metadata, key: JobKey) -> bool:
+    """The object's controller is this very job."""
+    owner = meta.controller
+    return owner is not None and owner.uid == key.uid
+
+
+def settle(meta: Metadata | None, key: JobKey, what: str, *, same: bool = True) -> None:
+    """Make sense of *already exists*: return when the object is ours and the `same` as we meant to make.
+
+    Raises `Transient` to wait (for an older life, or something that is being deleted or already gone), and
+    `Refused(reason="NameConflict")` when it is somebody else's.
+    """
+    if meta is None:
+        raise Transient(f"{what} vanished while we looked", retry_after=QUICK_SECONDS)
+    if ours(meta, key) and same and meta.deletion_timestamp is None:
+        return
+    if ours(meta, key) or meta.deletion_timestamp is not None or _older_life(meta, key):
+        raise Transient(f"{what} still belongs to something that is going away", retry_after=QUICK_SECONDS)
+    raise Refused(
+        f"{what} belongs to somebody else; delete or rename it, or name the job differently", reason="NameConflict"
+    )
+
+
+def _older_life(meta: Metadata, key: JobKey) -> bool:
+    labels = meta.labels or {}
+    owner = meta.controller
+    return owner is not None and labels.get(JOB_NAME) == key.name and labels.get(JOB_UID) == owner.uid != key.uid

@@ -1,0 +1,52 @@
+"""What every service process is told from outside: where the log is, where Kubernetes is, what it may see."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Read once, from the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="MUSTER_", frozen=True, use_attribute_docstrings=True)
+
+    nats_url: str = Field(default="nats://127.0.0.1:4222", validation_alias=AliasChoices("NATS_URL", "MUSTER_NATS_URL"))
+    """Where the log is; several servers are separated by commas."""
+
+    nats_creds: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CREDS", "MUSTER_NATS_CREDS"))
+    """A credentials file for the log; user and password serve where there is none."""
+
+    nats_user: str | None = Field(default=None, validation_alias=AliasChoices("NATS_USER", "MUSTER_NATS_USER"))
+    """The user at the log; it may publish as its own service only."""
+
+    nats_password: str | None = Field(
+        default=None, repr=False, validation_alias=AliasChoices("NATS_PASSWORD", "MUSTER_NATS_PASSWORD")
+    )
+    """That user's password."""
+
+    kubeconfig: Path | None = Field(default=None, validation_alias=AliasChoices("KUBECONFIG", "MUSTER_KUBECONFIG"))
+    """Which cluster, as kubectl reads it; without it the pod's own service account, then ~/.kube/config."""
+
+    namespace: str = ""
+    """The one namespace to work in; empty is the whole cluster, which needs ClusterRoles."""
+
+    cluster_domain: str = "cluster.local"
+    """The DNS domain of the cluster: plain worker names resolve through it."""
+
+    drain: timedelta = timedelta(seconds=10)
+    """How long leaving workers get after the hosts files changed; longer suits frameworks that let go slowly."""
+
+    health_port: int = 0
+    """Where probes ask (`/healthz`, `/readyz`); 0 opens no port."""
+
+    health_host: str = "127.0.0.1"
+    """The address of that port; a pod listens on 0.0.0.0."""
+
+    log_format: Literal["json", "console"] = "json"
+    """One JSON object a line for machines, or aligned text for people."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """At info one line a decision; debug adds every fact."""

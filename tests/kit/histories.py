@@ -1,0 +1,49 @@
+"""Histories for tests: real events with sequences, times and bases as the log would give them."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from shared.eventlog import Stored
+from shared.job.events import AUTHORS, FACTS, AnyEvent, EffectRefused
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid, decision_subject, fact_subject
+
+KEY = JobKey("team-a", "resnet", Uid("uid-1"))
+
+
+def author_of(event: AnyEvent) -> str:
+    """The one who may write it; of a refusal the one whose effect it was."""
+    if isinstance(event, EffectRefused):
+        return {"CreatePod": "scheduler", "CreateService": "scheduler", "PatchStatus": "status"}.get(
+            event.effect, "scaler"
+        )
+    (author,) = AUTHORS[type(event)]
+    return author
+
+
+def stored(history: History, event: AnyEvent, *, sequence: int | None = None, author: str = "") -> Stored:
+    """`event` as the log would keep it, next after `history`."""
+    sequence = sequence or history.sequence + 1
+    fact = type(event) in FACTS
+    subject = (fact_subject if fact else decision_subject)(
+        history.job.key, author or author_of(event), event.__struct_config__.tag
+    )
+    minute, second = divmod(sequence, 60)
+    return Stored(
+        sequence,
+        subject,
+        f"event-{sequence}",
+        f"2030-01-01T{minute // 60:02d}:{minute % 60:02d}:{second:02d}.000Z",
+        msgspec.json.encode(event),
+        "" if fact else history.basis,
+    )
+
+
+def a_history(events: Iterable[AnyEvent], key: JobKey = KEY) -> History:
+    """The fold of `events`, in order."""
+    history = History(key)
+    for event in events:
+        history.fold(stored(history, event))
+    assert not history.held, history.held
+    return history

@@ -1,0 +1,129 @@
+"""The queue of scale requests: who is next, and what is refused."""
+
+import pytest
+
+from services.scaler.effects import OwnRequest
+from shared.job.events import (
+    JobSucceeded,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleRejected,
+    ScaleRequested,
+)
+from shared.job.naming import Uid
+from shared.job.spec import Problem, ScaleSpec
+from shared.job.steps import Record
+from shared.job.views import Member
+from tests.kit.builders import (
+    R1,
+    R2,
+    a_created_job,
+    a_running_job,
+    exited,
+    launcher,
+    pods,
+    scale_in,
+    scale_out,
+    scaling_out,
+    workers,
+)
+from tests.kit.stories import given, scaler
+
+
+def test_a_request_is_owned_before_it_is_judged():
+    given(*a_running_job(), scale_out(2, owned=False)).then(scaler, OwnRequest("ScaleOut", f"scaleout-{R1}", R1))
+
+
+def test_a_scale_out_takes_the_next_indices():
+    given(*a_running_job(workers=2), scale_out(2)).then(
+        scaler, Record(ScaleAccepted(request=R1, kind="ScaleOut", added=(workers(2, 3),), deadline=60, drain=0))
+    )
+
+
+def test_a_scale_in_takes_the_highest_indices():
+    given(*a_running_job(workers=3), scale_in(2)).then(
+        scaler,
+        Record(
+            ScaleAccepted(
+                request=R1,
+                kind="ScaleIn",
+                leaving=(Member(2, Uid("pod-2")), Member(1, Uid("pod-1"))),
+                deadline=60,
+                drain=10,
+            )
+        ),
+    )
+
+
+def test_a_typo_in_pod_names_deletes_nothing():
+    given(*a_running_job(workers=2), scale_in(names=("no-such-worker",))).then(
+        scaler, Record(ScaleRejected(request=R1, reason="NoSuchWorker"))
+    )
+
+
+def test_worker_names_are_compared_whole():
+    given(*a_running_job(workers=12), scale_in(names=("resnet-worker-1",))).then(
+        scaler,
+        Record(ScaleAccepted(request=R1, kind="ScaleIn", leaving=(Member(1, Uid("pod-1")),), deadline=60, drain=10)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        pytest.param(scale_out(3), "AboveMaximum", id="beyond the maximum"),
+        pytest.param(scale_in(2), "BelowMinimum", id="below the minimum"),
+        pytest.param(scale_in(99), "BelowMinimum", id="more than there are"),
+        pytest.param(scale_in(names=("resnet-launcher",)), "NoSuchWorker", id="the launcher"),
+        pytest.param(scale_in(names=("other-worker-0",)), "NoSuchWorker", id="another job's worker"),
+    ],
+)
+def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, reason: str):
+    given(*a_running_job(workers=2, least=1, most=4), request_).then(
+        scaler, Record(ScaleRejected(request=R1, reason=reason))
+    )
+
+
+def test_a_request_with_problems_is_rejected_with_the_first_reason():
+    problem = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
+    request = ScaleRequested(kind="ScaleIn", name="in", uid=R1, owner=Uid("uid-1"), problems=(problem,))
+    given(*a_running_job(), request).then(scaler, Record(ScaleRejected(request=R1, reason="NothingToDelete")))
+
+
+def test_scripts_are_refused_as_long_as_they_cannot_run():
+    spec = ScaleSpec(kind="ScaleOut", job="resnet", count=1, script=True)
+    request = ScaleRequested(kind="ScaleOut", name="out", uid=R1, owner=Uid("uid-1"), spec=spec)
+    given(*a_running_job(), request).then(scaler, Record(ScaleRejected(request=R1, reason="ScriptNotSupported")))
+
+
+def test_requests_run_oldest_first():
+    given(*a_running_job(workers=3), scale_in(1, request=R1), scale_out(1, request=R2)).then(
+        scaler,
+        Record(ScaleAccepted(request=R1, kind="ScaleIn", leaving=(Member(2, Uid("pod-2")),), deadline=60, drain=10)),
+    )
+
+
+def test_one_request_at_a_time():
+    given(*a_running_job(workers=2), *scaling_out(2, 3), scale_in(1, request=R2)).then_nothing(scaler)
+
+
+def test_a_request_waits_for_its_job_to_run():
+    given(*a_created_job(), scale_out(2)).then_nothing(scaler)
+
+
+def test_a_request_for_a_finished_job_is_rejected():
+    given(
+        *a_running_job(),
+        pods(launcher(version=30, phase="Succeeded", exits=exited(0))),
+        JobSucceeded(reason="TrainingJobSucceeded"),
+        scale_out(1),
+    ).then(scaler, Record(ScaleRejected(request=R1, reason="JobFinished")))
+
+
+def test_the_job_ends_during_a_scale_out_and_the_request_with_it():
+    given(
+        *a_running_job(workers=2),
+        *scaling_out(2, 3),
+        pods(launcher(version=30, phase="Succeeded", exits=exited(0))),
+        JobSucceeded(reason="TrainingJobSucceeded"),
+    ).then(scaler, Record(ScaleCancelled(request=R1, reason="JobFinished", released=(workers(2, 3),))))

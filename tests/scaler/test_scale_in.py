@@ -1,0 +1,97 @@
+"""Carrying a scale-in on: hosts files first, then release, then the pods."""
+
+from services.scaler.effects import WriteHosts
+from shared.job.events import (
+    PodsGone,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRequestGone,
+    ScaleSucceeded,
+    TimePassed,
+    WorkersReleased,
+)
+from shared.job.naming import Uid
+from shared.job.steps import Record
+from tests.kit.builders import (
+    R1,
+    a_running_job,
+    hosts_file,
+    launcher,
+    pods,
+    published,
+    scaling_in,
+    worker,
+    workers,
+)
+from tests.kit.stories import given, scaler
+
+BEFORE = [*a_running_job(workers=3), *scaling_in(2)]
+ACCEPTED_AT = len(BEFORE) - 1
+PUBLISHED = [*BEFORE, published(2, 0, 1, request=R1)]
+SEEN = [*PUBLISHED, hosts_file(2), pods(launcher(version=30, hosts=2))]
+SEEN_AT = len(SEEN)
+RELEASED = [*SEEN, WorkersReleased(request=R1, slots=(workers(2),), reason="Drained")]
+DEADLINE = TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")
+
+
+def test_the_hosts_files_change_before_anything_else():
+    given(*BEFORE).then(scaler, Record(published(2, 0, 1, request=R1)))
+
+
+def test_nobody_is_released_before_the_files_are_seen():
+    given(*PUBLISHED).then(scaler, WriteHosts(2, (0, 1)))
+
+
+def test_nobody_is_released_before_the_drain_is_over():
+    given(*SEEN).then_nothing(scaler)
+
+
+def test_leaving_workers_are_released_after_the_drain():
+    given(*SEEN, TimePassed(anchor=SEEN_AT, timer="Drain")).then(
+        scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="Drained"))
+    )
+
+
+def test_it_succeeds_once_the_pods_are_gone():
+    given(*RELEASED).then_nothing(scaler)
+    given(*RELEASED, PodsGone(uids=(Uid("pod-2"),))).then(
+        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingInSucceeded"))
+    )
+
+
+def test_the_deadline_ends_the_drain_and_says_so():
+    given(*SEEN, DEADLINE).then(
+        scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="DeadlineExceeded"))
+    )
+
+
+def test_the_deadline_ends_the_wait_for_pods_that_do_not_go():
+    given(*RELEASED, DEADLINE).then(scaler, Record(ScaleFailed(request=R1, reason="WorkersNotGone")))
+
+
+def test_files_that_are_not_seen_in_time_fail_the_request_and_release_nobody():
+    given(*PUBLISHED, DEADLINE).then_among_others(scaler, Record(ScaleFailed(request=R1, reason="HostsNotWritten")))
+
+
+def test_files_that_come_late_release_the_workers_all_the_same():
+    late = [*PUBLISHED, DEADLINE, ScaleFailed(request=R1, reason="HostsNotWritten")]
+    given(*late).then(scaler, WriteHosts(2, (0, 1)))
+    given(*late, hosts_file(2), pods(launcher(version=30, hosts=2))).then(
+        scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="HostsWrittenLate"))
+    )
+
+
+def test_a_request_deleted_before_the_files_changed_changes_nothing():
+    given(*BEFORE, ScaleRequestGone(uid=R1)).then(scaler, Record(ScaleCancelled(request=R1, reason="RequestDeleted")))
+
+
+def test_a_request_deleted_after_the_files_changed_is_finished():
+    given(*SEEN, ScaleRequestGone(uid=R1), TimePassed(anchor=SEEN_AT, timer="Drain")).then(
+        scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="Drained"))
+    )
+
+
+def test_a_victim_that_dies_by_itself_is_no_longer_waited_for():
+    given(*RELEASED, pods(worker(2, version=40, phase="Failed")), PodsGone(uids=(Uid("pod-2"),))).then(
+        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingInSucceeded"))
+    )

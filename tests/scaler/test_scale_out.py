@@ -1,0 +1,93 @@
+"""Carrying a scale-out on: pods, hosts files, success or roll-back."""
+
+from services.scaler.effects import NudgeLauncher, WriteHosts
+from shared.job.events import (
+    JobRunning,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRequestGone,
+    ScaleSucceeded,
+    TimePassed,
+)
+from shared.job.naming import Uid
+from shared.job.steps import Record
+from tests.kit.builders import (
+    R1,
+    R2,
+    a_running_job,
+    exited,
+    hosts_file,
+    launcher,
+    pods,
+    published,
+    scale_out,
+    scaling_out,
+    worker,
+    workers,
+)
+from tests.kit.stories import given, scaler
+
+BEFORE = [*a_running_job(workers=2), *scaling_out(2, 3)]
+ALL_READY = [*BEFORE, pods(worker(2), worker(3))]
+PUBLISHED = [*ALL_READY, published(2, 0, 1, 2, 3, request=R1)]
+ACCEPTED_AT = len(BEFORE) - 1
+
+
+def test_the_hosts_files_wait_for_all_new_workers():
+    given(*BEFORE, pods(worker(2), worker(3, ready=False))).then_nothing(scaler)
+
+
+def test_the_hosts_files_list_the_new_workers_once_all_are_ready():
+    given(*ALL_READY).then(scaler, Record(published(2, 0, 1, 2, 3, request=R1)))
+
+
+def test_what_is_published_is_written():
+    given(*PUBLISHED).then(scaler, WriteHosts(2, (0, 1, 2, 3)))
+
+
+def test_what_is_written_is_shown_to_the_launcher():
+    given(*PUBLISHED, hosts_file(2)).then(scaler, NudgeLauncher("resnet-launcher", Uid("pod-launcher"), 2))
+
+
+def test_it_succeeds_once_the_launcher_has_the_files():
+    given(*PUBLISHED, hosts_file(2), pods(launcher(version=30, hosts=2))).then(
+        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"))
+    )
+
+
+def test_past_its_deadline_all_new_workers_are_given_back():
+    given(*BEFORE, pods(worker(2)), TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")).then(
+        scaler, Record(ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),)))
+    )
+
+
+def test_a_new_worker_that_ends_takes_the_others_back():
+    given(*BEFORE, pods(worker(2), worker(3, phase="Failed", exits=exited(1)))).then(
+        scaler, Record(ScaleFailed(request=R1, reason="WorkerFailed", released=(workers(2, 3),)))
+    )
+
+
+def test_a_request_deleted_midway_is_rolled_back():
+    given(*BEFORE, ScaleRequestGone(uid=R1)).then(
+        scaler, Record(ScaleCancelled(request=R1, reason="RequestDeleted", released=(workers(2, 3),)))
+    )
+
+
+def test_a_request_deleted_after_the_hosts_files_changed_is_finished():
+    given(*PUBLISHED, ScaleRequestGone(uid=R1), hosts_file(2), pods(launcher(version=30, hosts=2))).then(
+        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"))
+    )
+
+
+def test_files_that_are_not_seen_in_time_fail_the_request_and_keep_the_workers():
+    given(*PUBLISHED, TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")).then_among_others(
+        scaler, Record(ScaleFailed(request=R1, reason="HostsNotWritten"))
+    )
+
+
+def test_a_second_scale_out_after_a_failed_one_works_at_once():
+    failed = ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),))
+    given(*BEFORE, failed, JobRunning(reason="TrainingJobRunning"), scale_out(1, request=R2)).then(
+        scaler, Record(ScaleAccepted(request=R2, kind="ScaleOut", added=(workers(4),), deadline=60, drain=0))
+    )

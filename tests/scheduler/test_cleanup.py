@@ -1,0 +1,52 @@
+"""What stays and what goes after the end."""
+
+import pytest
+
+from services.scheduler.effects import DeletePod, DeleteService
+from shared.job.events import JobDeleting, JobGone, JobSucceeded, SlotsReleased
+from shared.job.naming import Uid
+from shared.job.spec import LAUNCHER, CleanPodPolicy
+from shared.job.steps import Record
+from shared.job.views import Slots
+from tests.kit.builders import a_running_job, exited, launcher, pods, worker, workers
+from tests.kit.stories import given, scheduler
+
+END = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
+LAUNCHER_SLOT = Slots(0, LAUNCHER, ((0, 0),))
+
+
+@pytest.mark.parametrize(
+    ("policy", "released"),
+    [
+        pytest.param("Running", (workers(0),), id="running pods go, ended ones stay"),
+        pytest.param("All", (LAUNCHER_SLOT, workers(0, 1)), id="all go, the launcher too"),
+    ],
+)
+def test_the_policy_says_who_goes(policy: CleanPodPolicy, released: tuple[Slots, ...]):
+    given(*a_running_job(workers=2, clean=policy), pods(worker(1, version=25, phase="Failed")), *END).then(
+        scheduler, Record(SlotsReleased(slots=released, reason=f"CleanPodPolicy{policy}"))
+    )
+
+
+def test_none_keeps_all_pods():
+    given(*a_running_job(clean="None"), *END).then_nothing(scheduler)
+
+
+def test_released_pods_are_deleted_once():
+    released = SlotsReleased(slots=(workers(0, 1),), reason="CleanPodPolicyRunning")
+    given(*a_running_job(), *END, released, pods(worker(0, version=40, deleting=True))).then(
+        scheduler, DeletePod("resnet-worker-1", Uid("pod-1"))
+    )
+
+
+def test_a_job_that_is_gone_leaves_nothing():
+    given(*a_running_job(workers=1), JobGone()).then(
+        scheduler,
+        DeletePod("resnet-launcher", Uid("pod-launcher")),
+        DeletePod("resnet-worker-0", Uid("pod-0")),
+        DeleteService("resnet", Uid("svc")),
+    )
+
+
+def test_an_orphaning_delete_leaves_the_children():
+    given(*a_running_job(), JobDeleting(version=9, orphan=True), JobGone()).then_nothing(scheduler)

@@ -1,0 +1,119 @@
+"""Slots, and the pods that fill them."""
+
+from services.scheduler.effects import CreatePod, CreateService, DeletePod
+from shared.job.events import (
+    EffectRefused,
+    HistoryBroken,
+    JobCreated,
+    JobDeleting,
+    PodsGone,
+    ScaleFailed,
+    SlotsAssigned,
+    TimePassed,
+    WorkersReleased,
+)
+from shared.job.naming import Slot, Uid
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.steps import Record
+from shared.job.views import Slots
+from tests.kit.builders import (
+    a_created_job,
+    a_ready_job,
+    a_running_job,
+    a_spec,
+    hosts_file,
+    observed,
+    pods,
+    published,
+    scaling_out,
+    service,
+    worker,
+    workers,
+)
+from tests.kit.stories import given, scheduler
+
+LAUNCHER_SLOT = Slots(0, LAUNCHER, ((0, 0),))
+
+
+def pod(index: int, scaleout: str = "") -> CreatePod:
+    return CreatePod(Slot(0, WORKER, index), scaleout)
+
+
+def test_nothing_is_made_before_status_took_the_job_on():
+    given(observed(a_spec(2))).then_nothing(scheduler)
+
+
+def test_a_job_begins_with_its_worker_slots():
+    given(observed(a_spec(2)), JobCreated(reason="TrainingJobCreated")).then(
+        scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated"))
+    )
+
+
+def test_each_slot_gets_a_pod_and_the_job_a_service():
+    given(*a_created_job(workers=2)).then(scheduler, CreateService(), pod(0), pod(1))
+
+
+def test_only_what_was_not_seen_is_made():
+    given(*a_created_job(workers=2), service(), pods(worker(0))).then(scheduler, pod(1))
+
+
+def test_the_launcher_waits_for_the_hosts_files():
+    given(*a_ready_job(), published(1, 0, 1)).then_nothing(scheduler)
+
+
+def test_the_launcher_comes_when_the_hosts_files_are_seen():
+    given(*a_ready_job(), published(1, 0, 1), hosts_file(1)).then(
+        scheduler, Record(SlotsAssigned(slots=(LAUNCHER_SLOT,), reason="WorkersReady"))
+    )
+
+
+def test_nothing_is_owed_to_a_running_job():
+    given(*a_running_job()).then_nothing(scheduler)
+
+
+def test_accepted_workers_are_made_under_the_name_of_their_request():
+    given(*a_running_job(workers=2), *scaling_out(2, 3)).then(
+        scheduler, pod(2, "scaleout-request-1"), pod(3, "scaleout-request-1")
+    )
+
+
+def test_workers_given_back_are_deleted_by_uid():
+    failed = ScaleFailed(request=Uid("request-1"), reason="DeadlineExceeded", released=(workers(2, 3),))
+    given(*a_running_job(workers=2), *scaling_out(2, 3), pods(worker(2)), failed).then(
+        scheduler, DeletePod("resnet-worker-2", Uid("pod-2"))
+    )
+
+
+def test_released_workers_are_deleted_by_uid():
+    released = WorkersReleased(request=Uid("request-1"), slots=(workers(1),), reason="Drained")
+    given(*a_running_job(workers=2), released).then(scheduler, DeletePod("resnet-worker-1", Uid("pod-1")))
+
+
+def test_a_worker_that_vanished_is_not_made_again_under_never():
+    given(*a_running_job(workers=2), PodsGone(uids=(Uid("pod-1"),))).then_nothing(scheduler)
+
+
+def test_a_worker_that_failed_is_left_for_people_to_look_at():
+    given(*a_running_job(workers=2), pods(worker(1, version=30, phase="Failed"))).then_nothing(scheduler)
+
+
+def test_a_refusal_is_waited_out_and_then_probed_with_one_pod():
+    refused = [*a_created_job(workers=3), service(), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
+    given(*refused).then_nothing(scheduler)
+    due = [*refused, TimePassed(anchor=len(refused), timer="BackOff:CreatePod")]
+    given(*due).then(scheduler, pod(0))
+    given(*due, pods(worker(0))).then(scheduler, pod(1), pod(2))
+
+
+def test_what_is_refused_for_good_is_not_tried_again():
+    refused = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
+    given(*a_created_job(workers=2), service(), refused).then_nothing(scheduler)
+
+
+def test_nothing_is_made_for_a_job_that_is_being_deleted():
+    given(*a_created_job(workers=2), JobDeleting(version=9)).then_nothing(scheduler)
+
+
+def test_nothing_is_done_while_the_history_cannot_be_trusted():
+    broken = HistoryBroken(log="log-1", sequence=99, hash="ab", reason="BeyondTheEnd")
+    given(*a_created_job(workers=2), broken).then_nothing(scheduler)
