@@ -5,7 +5,7 @@ Older versions of an object are ignored; changes that no decision needs are not 
 
 from collections.abc import Iterator
 
-from services.watcher.views import RequestSight
+from services.watcher.sights import RequestSight
 from services.watcher.world import World
 from shared.job.events import (
     ChildGone,

@@ -2,9 +2,9 @@
 
 import re
 
-import msgspec
 from shared.frameworks.training import parse_job, parse_scale
 
+from services.watcher.sights import JobSight, RequestSight
 from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.job.chain import Head
 from shared.job.events import JobObserved
@@ -20,40 +20,10 @@ from shared.job.naming import (
     JobKey,
     Uid,
 )
-from shared.job.spec import JobSpec, Problem, ScaleKind, ScaleSpec
+from shared.job.spec import JobSpec, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-
-
-class JobSight(msgspec.Struct, frozen=True):
-    """A job's resource as it is now."""
-
-    key: JobKey
-    observed: JobObserved
-    deleting: bool
-    orphan: bool
-    log: str
-    """The log that the head in its status names; empty without a head."""
-    head: Head | None
-    accept: str
-    """The head whose loss a person accepted, `<sequence>:<hash>`."""
-
-
-class RequestSight(msgspec.Struct, frozen=True):
-    """A scale request as it is now."""
-
-    kind: ScaleKind
-    namespace: str
-    name: str
-    uid: Uid
-    version: int
-    created: str
-    job: str
-    """The job it names, or its own name when it names none that could be."""
-    owner: Uid
-    spec: ScaleSpec | None
-    problems: tuple[Problem, ...]
 
 
 def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:

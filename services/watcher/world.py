@@ -6,7 +6,7 @@ Absence means something only for what was listed completely, and for a job only 
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from services.watcher.views import JobSight, RequestSight
+from services.watcher.sights import JobSight, RequestSight
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.views import ChildView, PodView
 

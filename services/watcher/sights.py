@@ -1,0 +1,38 @@
+"""What the watcher sees of a job's resource and of scale requests, reduced to what the log should know.  Pure."""
+
+import msgspec
+
+from shared.job.chain import Head
+from shared.job.events import JobObserved
+from shared.job.naming import JobKey, Uid
+from shared.job.spec import Problem, ScaleKind, ScaleSpec
+
+
+class JobSight(msgspec.Struct, frozen=True):
+    """A job's resource as it is now."""
+
+    key: JobKey
+    observed: JobObserved
+    deleting: bool
+    orphan: bool
+    log: str
+    """The log that the head in its status names; empty without a head."""
+    head: Head | None
+    accept: str
+    """The head whose loss a person accepted, `<sequence>:<hash>`."""
+
+
+class RequestSight(msgspec.Struct, frozen=True):
+    """A scale request as it is now."""
+
+    kind: ScaleKind
+    namespace: str
+    name: str
+    uid: Uid
+    version: int
+    created: str
+    job: str
+    """The job it names, or its own name when it names none that could be."""
+    owner: Uid
+    spec: ScaleSpec | None
+    problems: tuple[Problem, ...]

@@ -1,0 +1,288 @@
+"""A closed loop of the pure core: decisions become events, effects become objects, objects become facts.
+
+No tasks, no clock: one seed chooses which of all possible steps happens next, how far each watch lags behind, when
+pods start, end or vanish, and when timers run out.  Services have no memory here, so that every step is also a
+restart of all of them.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from services.scaler import effects as scaler_effects
+from services.scaler.decide import decide as scaler
+from services.scaler.policy import Policy
+from services.scheduler import effects as scheduler_effects
+from services.scheduler.decide import decide as scheduler
+from services.status.decide import decide as status
+from services.watcher.observe import observe
+from services.watcher.sights import JobSight, RequestSight
+from services.watcher.world import World
+from shared.job.events import AnyEvent, ScaleAccepted, TimePassed
+from shared.job.fold import History
+from shared.job.naming import Uid, config_name, pod_name
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
+from shared.job.state import Job
+from shared.job.steps import Effect, Record, Step
+from shared.job.timing import next_due
+from shared.job.views import ChildView, Exit, PodView
+from tests.kit.builders import observed
+from tests.kit.histories import KEY, stored
+
+replace = msgspec.structs.replace
+
+PATHS = {
+    "": {"Created"},
+    "Created": {"Running", "Failed"},
+    "Running": {"Scaling", "Succeeded", "Failed"},
+    "Scaling": {"Running", "Succeeded", "Failed"},
+    "Succeeded": set[str](),
+    "Failed": set[str](),
+}
+Move = Callable[[], None]
+
+
+class Loop:
+    """One job, its cluster, and the four deciders."""
+
+    def __init__(self, seed: int, spec: JobSpec) -> None:
+        self.chance = random.Random(seed)
+        self.history = History(KEY)
+        self.events: list[AnyEvent] = []
+        self.version = 1
+        self.resource: JobSight | None = JobSight(
+            key=KEY, observed=observed(spec), deleting=False, orphan=False, log="", head=None, accept=""
+        )
+        self.pods: dict[str, PodView] = {}
+        self.children: dict[tuple[str, str], ChildView] = {}
+        self.listed_in_hosts: frozenset[int] = frozenset()
+        self.requests: dict[Uid, RequestSight] = {}
+        self.world = World()
+        self.calm = False
+        """No more trouble: nothing breaks by itself."""
+        self.uids = 0
+
+    @property
+    def job(self) -> Job:
+        return self.history.job
+
+    def request(self, kind: ScaleKind, *, count: int | None = None, names: tuple[str, ...] = ()) -> Uid:
+        """A user applies a scale request."""
+        uid = Uid(f"request-{len(self.requests)}")
+        nothing = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
+        empty = count is None and not names
+        self.requests[uid] = RequestSight(
+            kind=kind,
+            namespace=KEY.namespace,
+            name=uid,
+            uid=uid,
+            version=self._next(),
+            created="2030-01-01T00:00:00Z",
+            job=KEY.name,
+            owner=Uid(""),
+            spec=None if empty else ScaleSpec(kind=kind, job=KEY.name, count=count, pod_names=names),
+            problems=(nothing,) if empty else (),
+        )
+        return uid
+
+    def run(self, until: Callable[["Loop"], bool] = lambda _: False, limit: int = 4_000) -> None:
+        """Take steps until `until` holds, or nothing is left to do."""
+        for _ in range(limit):
+            if until(self):
+                return
+            moves = list(self._moves())
+            if not moves:
+                # Only time is left to pass.
+                moves = [self._pass(timer.anchor, timer.name) for timer in next_due(self.job)]
+            if not moves:
+                return
+            self.chance.choice(moves)()
+        raise AssertionError(f"no end after {limit} steps: {self.job}")
+
+    def end_launcher(self, code: int) -> None:
+        """The training ends."""
+        name = pod_name(KEY.name, next(iter(slot for slot in self.job.slots if slot.role == LAUNCHER)))
+        pod = self.pods[name]
+        phase = "Succeeded" if code == 0 else "Failed"
+        self.pods[name] = replace(pod, phase=phase, ready=False, exits=(Exit("main", code),), version=self._next())
+
+    def delete(self) -> None:
+        """A user deletes the job; the garbage collector follows at its own pace."""
+        self.resource = None
+
+    def _moves(self) -> Iterator[Move]:
+        yield from self._syncs()
+        facts = observe(self.job, self.world)
+        if facts:
+            yield lambda: self._append(facts[0])
+        for decider in (scheduler, lambda job: scaler(job, Policy()), status):
+            steps = decider(self.job)
+            record = next((step for step in steps if isinstance(step, Record)), None)
+            if record is not None:
+                yield self._appending(record.event)
+            yield from (self._doing(step) for step in steps if isinstance(step, Effect) and self._matters(step))
+        yield from self._kubelet()
+
+    def _syncs(self) -> Iterator[Move]:
+        """Each watch catches up by itself."""
+        world = self.world
+        at = (KEY.namespace, KEY.name)
+        if world.jobs.get(at) != self.resource or not world.jobs.listed:
+            yield self._sync_job
+        if {k: v for level in world.requests.values() for k, v in level.items()} != {
+            (KEY.namespace, request.name): request for request in self.requests.values()
+        } or not all(level.listed for level in world.requests.values()):
+            yield self._sync_requests
+        if {name: pod for (_, name), (_, pod) in world.pods.items()} != self.pods or not world.pods.listed:
+            yield self._sync_pods
+        if world.children_of(KEY) != self.children:
+            yield self._sync_children
+
+    def _sync_job(self) -> None:
+        self.world.set_job((KEY.namespace, KEY.name), self.resource)
+        self.world.jobs.version = self.version
+        if self.resource is None:
+            self.world.confirmed_gone.add(KEY)
+
+    def _sync_requests(self) -> None:
+        for kind, level in self.world.requests.items():
+            now = {request.name: request for request in self.requests.values() if request.kind == kind}
+            for at in [at for at in level if at[1] not in now]:
+                self.world.set_request(kind, at, None)
+            for name, request in now.items():
+                self.world.set_request(kind, (KEY.namespace, name), request)
+            level.version = self.version
+
+    def _sync_pods(self) -> None:
+        for at in [at for at in self.world.pods if at[1] not in self.pods]:
+            self.world.set_pod(at, None)
+        for name, pod in self.pods.items():
+            self.world.set_pod((KEY.namespace, name), (KEY, pod))
+        self.world.pods.version = self.version
+
+    def _sync_children(self) -> None:
+        for kind, level in self.world.children.items():
+            now = {name: child for (known, name), child in self.children.items() if known == kind}
+            for at in [at for at in level if at[1] not in now]:
+                self.world.set_child(kind, at, None)
+            for name, child in now.items():
+                self.world.set_child(kind, (KEY.namespace, name), (KEY, child))
+            level.version = self.version
+
+    def _kubelet(self) -> Iterator[Move]:
+        for name, pod in self.pods.items():
+            if pod.deleting or self.resource is None:
+                yield lambda name=name: self._drop(name)  # type: ignore[misc]
+            elif pod.phase == "Pending":
+                yield self._turning(pod, phase="Running")
+            elif pod.phase == "Running" and not pod.ready:
+                yield self._turning(pod, ready=True)
+            elif pod.role == WORKER and not self.calm and self.chance.random() < 0.01:
+                yield self._turning(pod, phase="Failed", ready=False, exits=(Exit("main", 1),))
+        if self.resource is None:
+            for child in self.children:
+                yield lambda child=child: self._collect(child)  # type: ignore[misc]
+
+    def _drop(self, name: str) -> None:
+        self.version += 1
+        del self.pods[name]
+
+    def _collect(self, child: tuple[str, str]) -> None:
+        self.version += 1
+        del self.children[child]
+
+    def _turning(self, pod: PodView, **changes: object) -> Move:
+        def turn() -> None:
+            self.pods[pod.name] = replace(pod, **changes, version=self._next())
+
+        return turn
+
+    def _matters(self, effect: Effect) -> bool:
+        """Carrying it out would change something; the real shell remembers that it just did."""
+        match effect:
+            case scheduler_effects.CreatePod():
+                return pod_name(KEY.name, effect.slot) not in self.pods and self.resource is not None
+            case scheduler_effects.CreateService():
+                return ("Service", KEY.name) not in self.children and self.resource is not None
+            case scheduler_effects.DeletePod():
+                return any(pod.uid == effect.uid and not pod.deleting for pod in self.pods.values())
+            case scaler_effects.WriteHosts():
+                known = self.children.get(("ConfigMap", config_name(KEY.name)))
+                return self.resource is not None and (known is None or known.hosts < effect.version)
+            case scaler_effects.NudgeLauncher():
+                return any(pod.uid == effect.uid and pod.hosts < effect.version for pod in self.pods.values())
+            case scaler_effects.OwnRequest():
+                return effect.uid in self.requests and not self.requests[effect.uid].owner
+        return False
+
+    def _doing(self, effect: Effect) -> Move:
+        return lambda: self._do(effect)
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case scheduler_effects.CreatePod(slot=slot):
+                self.uids += 1
+                name = pod_name(KEY.name, slot)
+                self.pods[name] = PodView(
+                    uid=Uid(f"pod-{self.uids}"),
+                    name=name,
+                    version=self._next(),
+                    attempt=slot.attempt,
+                    role=slot.role,
+                    index=slot.index,
+                )
+            case scheduler_effects.CreateService():
+                self.children["Service", KEY.name] = ChildView(
+                    kind="Service", name=KEY.name, uid=Uid("service"), version=self._next(), ours=True
+                )
+            case scheduler_effects.DeletePod(uid=uid):
+                pod = next(pod for pod in self.pods.values() if pod.uid == uid)
+                going_in_peace = self.job.over or self.job.gone or pod.phase == "Failed"
+                assert going_in_peace or pod.index not in self.listed_in_hosts, f"{pod.name} is still listed"
+                self.pods[pod.name] = replace(pod, deleting=True, version=self._next())
+            case scaler_effects.WriteHosts(version=version, members=members):
+                name = config_name(KEY.name)
+                self.listed_in_hosts = frozenset(members)
+                self.children["ConfigMap", name] = ChildView(
+                    kind="ConfigMap", name=name, uid=Uid("config"), version=self._next(), ours=True, hosts=version
+                )
+            case scaler_effects.NudgeLauncher(uid=uid, version=version):
+                pod = next(pod for pod in self.pods.values() if pod.uid == uid)
+                self.pods[pod.name] = replace(pod, hosts=version, version=self._next())
+            case scaler_effects.OwnRequest(uid=uid):
+                self.requests[uid] = replace(self.requests[uid], owner=KEY.uid, version=self._next())
+
+    def _appending(self, event: AnyEvent) -> Move:
+        return lambda: self._append(event)
+
+    def _pass(self, anchor: int, timer: str) -> Move:
+        return lambda: self._append(TimePassed(anchor=anchor, timer=timer))
+
+    def _append(self, event: AnyEvent) -> None:
+        before = self.job
+        self.history.fold(stored(self.history, event))
+        assert not self.history.held, self.history.held
+        self.events.append(event)
+        self._check(before, event)
+
+    def _check(self, before: Job, event: AnyEvent) -> None:
+        job = self.job
+        assert job.phase == before.phase or job.phase in PATHS[before.phase], f"{before.phase} -> {job.phase}"
+        if isinstance(event, ScaleAccepted):
+            assert not before.scaling, "one scaling at a time"
+            assert job.spec is not None
+            role = job.spec.role(WORKER)
+            size = len(job.workers) - len(event.leaving)
+            assert role.min_replicas <= size <= (role.max_replicas or size), f"{size} workers are out of bounds"
+            first = next(request for request in before.requests.values() if request.phase == "Pending")
+            assert first.uid == event.request, "oldest first"
+
+    def _next(self) -> int:
+        self.version += 1
+        return self.version
+
+
+def steps_of(job: Job) -> list[Step]:
+    """What all services owe, in one list."""
+    return [*scheduler(job), *scaler(job, Policy()), *status(job)]

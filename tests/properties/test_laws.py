@@ -1,0 +1,127 @@
+"""Laws of the core, over histories that the deciders themselves wrote."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.job.fold import History
+from shared.job.spec import LAUNCHER
+from shared.job.state import Job
+from tests.kit.builders import a_spec
+from tests.kit.histories import KEY, stored
+from tests.kit.loop import Loop
+
+seeds = st.integers(min_value=0, max_value=2**32)
+many = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def running(loop: Loop) -> bool:
+    return loop.job.phase == "Running" and any(
+        pod.role == LAUNCHER and pod.phase == "Running" for pod in loop.pods.values()
+    )
+
+
+def a_life(seed: int, *, calm: bool = False) -> Loop:
+    """Four workers; requests of all sorts while it runs; then success, unless it failed on the way."""
+    loop = Loop(seed, a_spec(4, least=2, most=6))
+    loop.calm = calm
+    loop.run(lambda loop: running(loop) or loop.job.over)
+    for _ in range(loop.chance.randint(1, 5)):
+        kind = loop.chance.choice(["ScaleIn", "ScaleOut"])
+        count = loop.chance.choice([None, 1, 1, 2, 9])
+        loop.request(kind, count=count)
+        loop.run(lambda loop: loop.chance.random() < 0.1 or loop.job.over)
+    if not calm:
+        loop.run(lambda loop: loop.chance.random() < 0.02)
+    loop.calm = True
+    loop.run()
+    if not loop.job.over and running(loop):
+        loop.end_launcher(0)
+        loop.run()
+    return loop
+
+
+@many
+@given(seeds)
+def test_every_life_ends_and_every_request_with_it(seed: int):
+    loop = a_life(seed)
+    assert loop.job.over
+    assert not loop.job.scaling
+    assert all(request.over for request in loop.job.requests.values())
+    left = [pod for pod in loop.pods.values() if pod.phase == "Running"]
+    assert not left, "the default policy leaves no running pods"
+
+
+@many
+@given(seeds)
+def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
+    loop = a_life(seed, calm=True)
+    assert loop.job.phase == "Succeeded"
+    size = 4
+    for request in loop.job.requests.values():
+        if request.published:
+            # The hosts files are the point of no return, whatever became of the request after it.
+            size += len(request.added) - len(request.leaving)
+    assert len(loop.listed_in_hosts) == size
+
+
+@many
+@given(seeds)
+def test_a_deleted_job_leaves_nothing(seed: int):
+    loop = Loop(seed, a_spec(3))
+    moment = loop.chance.randint(1, 120)
+    taken = 0
+
+    def then(_: Loop) -> bool:
+        nonlocal taken
+        taken += 1
+        return taken > moment
+
+    loop.run(then)
+    if loop.job.phase in ("Running", "Scaling"):
+        loop.request("ScaleOut", count=1)
+        loop.run(lambda loop: loop.chance.random() < 0.1)
+    loop.delete()
+    loop.run()
+    assert not loop.pods
+    assert not loop.children
+    assert not loop.job.pods
+    assert not loop.job.scaling
+
+
+@many
+@given(seeds)
+def test_any_fold_can_be_cut_in_two_and_each_event_may_come_twice(seed: int):
+    loop = a_life(seed)
+    again = History(KEY)
+    kept: list[tuple[Job, str]] = []
+    for event in loop.events:
+        again.fold(stored(again, event))
+        kept.append((again.job, again.head.hash))
+    assert again.job == loop.job
+    assert again.head == loop.history.head
+    assert not again.held
+
+
+@pytest.mark.parametrize("position", [0.25, 0.5, 0.75])
+def test_a_lost_event_is_noticed_at_the_next_decision(position: float):
+    loop = a_life(7, calm=True)
+    whole = History(KEY)
+    log = []
+    for event in loop.events:
+        line = stored(whole, event)
+        whole.fold(line)
+        log.append(line)
+    lost = int(len(log) * position)
+    short = History(KEY)
+    for line in [*log[:lost], *log[lost + 1 :]]:
+        short.fold(line)
+    assert short.held
+
+
+def test_a_finished_job_stays_finished():
+    loop = a_life(3)
+    before = loop.job.phase
+    loop.request("ScaleOut", count=1)
+    loop.run()
+    assert loop.job.phase == before
