@@ -19,6 +19,7 @@ from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.service.claims import settle
+from shared.service.parts import Parts
 from shared.service.run import Machine, Standing
 
 KEPT_RESOURCES = 256
@@ -111,3 +112,8 @@ class Scheduler:
         if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
             raise Transient(f"{job.key} is not what was decided on any more")
         return found
+
+
+def build(parts: Parts) -> Scheduler:
+    """The service from what a process has."""
+    return Scheduler(parts.cluster, cluster_domain=parts.settings.cluster_domain)

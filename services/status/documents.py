@@ -13,8 +13,13 @@ from shared.job.steps import Step
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
+def document_of(job: Job) -> bytes:
+    """A job's status as canonical JSON, without head; null marks fields that shall be absent."""
+    return _encoder.encode(job_status(job))
+
+
 def of_job(job: Job) -> list[Step]:
-    return [PatchStatus(job.kind, job.key.name, job.key.uid, _encoder.encode(job_status(job)), job.forged)]
+    return [PatchStatus(job.kind, job.key.name, job.key.uid, document_of(job), job.forged)]
 
 
 def of_requests(job: Job) -> list[Step]:

@@ -19,6 +19,7 @@ from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.steps import Effect, Step
+from shared.service.parts import Parts
 from shared.service.run import Machine, Standing
 
 EVENTS_LIVE = timedelta(hours=1)
@@ -136,3 +137,8 @@ class Status:
         except Refused as refusal:
             if refusal.reason not in ("AlreadyExists", "NotFound", "NamespaceTerminating"):
                 raise
+
+
+def build(parts: Parts) -> Status:
+    """The service from what a process has."""
+    return Status(parts.cluster, parts.heads, parts.identity)

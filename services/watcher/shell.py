@@ -25,6 +25,7 @@ from shared.job.naming import JOB_UID, NO_UID, JobKey
 from shared.job.spec import ScaleKind
 from shared.job.steps import Effect, Record, Step
 from shared.job.timing import next_due
+from shared.service.parts import Parts
 from shared.service.run import Machine, Standing
 
 T = TypeVar("T", bound=Object)
@@ -295,3 +296,8 @@ def _at(thing: Object) -> At:
 def _accepted_before(history: History, wrong: HistoryBroken | HeadForged) -> bool:
     head = f"{wrong.sequence}:{wrong.hash}"
     return head in history.job.accepted_heads or history.job.broken == f"{wrong.log}/{head}"
+
+
+def build(parts: Parts) -> Watcher:
+    """The service from what a process has."""
+    return Watcher(parts.cluster, parts.eventlog, parts.heads, namespace=parts.settings.namespace)

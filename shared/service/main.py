@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import msgspec
 import structlog
 import uvloop
 from pydantic import ValidationError
@@ -16,12 +15,13 @@ from pydantic import ValidationError
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
-from shared.eventlog import Bucket, EventLog
+from shared.eventlog import EventLog
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.job.events import Author
 from shared.service import health
 from shared.service.ownership import Lease
+from shared.service.parts import Parts
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings
 from shared.service.telemetry import configure
@@ -32,16 +32,6 @@ FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 15.0
 
 log = structlog.get_logger()
-
-
-class Parts(msgspec.Struct, frozen=True):
-    """What a service is built from."""
-
-    settings: Settings
-    cluster: Cluster
-    eventlog: EventLog
-    heads: Bucket
-    identity: str
 
 
 Build = Callable[[Parts], Service]

@@ -1,0 +1,197 @@
+"""`muster`: the command line."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from muster.targets import fail, parse_target
+from shared.service.settings import Settings
+
+app = typer.Typer(
+    help="Elastic training jobs on Kubernetes, with every fact and decision in one log.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="the namespace")]
+
+
+class Nats(StrEnum):
+    """Where the log of `muster run` is."""
+
+    given = "given"
+    embedded = "embedded"
+
+
+class ClusterKind(StrEnum):
+    """What the demo runs on."""
+
+    embedded = "embedded"
+
+
+def settings() -> Settings:
+    """The environment's settings; a bad one is one line."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise fail(problems) from error
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="leave everything running until Ctrl-C")] = False,
+    cluster: Annotated[ClusterKind, typer.Option(help="what to run on")] = ClusterKind.embedded,
+    data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
+) -> None:
+    """Train a model elastically on this machine: 2 workers, then 4, then 3; then replay its history."""
+    from muster.demo import main
+
+    raise typer.Exit(main(data, keep=keep))
+
+
+@app.command()
+def run(
+    nats: Annotated[Nats, typer.Option(help="NATS_URL's server, or one of our own")] = Nats.given,
+    data: Annotated[Path, typer.Option(help="folder of our own server's store")] = Path(".muster"),
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="only this namespace")] = None,
+) -> None:
+    """Run the whole operator, all four services, in this process."""
+
+    from muster.reading import run as running
+    from muster.run import run_all
+    from shared.service.main import until_stopped
+
+    chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
+    folder = data if nats is Nats.embedded else None
+    running(lambda: until_stopped(run_all(chosen, folder)))
+
+
+@app.command()
+def setup(
+    replicas: Annotated[int, typer.Option(min=1, max=5, help="copies of the log: 3 on a cluster of servers")] = 1,
+) -> None:
+    """Make the stream, the buckets and the log's first event, with an administrator's NATS credentials."""
+    from muster.reading import run as running
+    from shared.eventlog.setup import set_up
+
+    known = settings()
+
+    async def work() -> None:
+        done = await set_up(
+            known.nats_url,
+            user=known.nats_user or "",
+            password=known.nats_password or "",
+            credentials=known.nats_creds,
+            replicas=replicas,
+        )
+        for stream in done.created:
+            typer.echo(f"{stream} created")
+        for difference in done.differences:
+            typer.echo(f"differs: {difference}")
+        typer.echo(f"log {done.identity} is set up")
+
+    running(work)
+
+
+@app.command()
+def crds() -> None:
+    """Print the custom resource definitions: `muster crds | kubectl apply -f -`."""
+    from muster.crds import render
+
+    typer.echo("---\n".join(render().values()), nl=False)
+
+
+@app.command()
+def get(
+    namespace: Namespace = "",
+    gone: Annotated[bool, typer.Option("--gone", help="also jobs whose resource is gone")] = False,
+) -> None:
+    """List the jobs that the log knows."""
+    from muster.get import jobs
+    from muster.reading import run as running
+
+    running(lambda: jobs(settings(), namespace, gone=gone))
+
+
+@app.command()
+def history(
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="or `accept`, to accept a lost history")],
+    accepted: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="whose loss to accept")] = "",
+    namespace: Namespace = "default",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what happens next")] = False,
+    at: Annotated[str, typer.Option(help="up to this sequence or RFC 3339 time, and the state there")] = "",
+    decisions: Annotated[bool, typer.Option("--decisions", help="decisions only")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
+) -> None:
+    """Show what happened to a job and why, from the log alone."""
+    from muster.history import accept, show
+    from muster.reading import run as running
+
+    if target == "accept":
+        if not accepted:
+            raise fail("accept whose loss? say `muster history accept trainingjob/NAME`")
+        running(lambda: accept(parse_target(accepted), namespace, settings()))
+        return
+    if accepted:
+        raise fail(f"one KIND/NAME at a time; {accepted!r} is too many")
+    running(
+        lambda: show(
+            parse_target(target), namespace, settings(), follow=follow, at=at, decisions=decisions, as_json=as_json
+        )
+    )
+
+
+@app.command()
+def replay(
+    file: Annotated[Path | None, typer.Argument(help="a history saved by `muster history --json`")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="compare every status with the API server's")] = False,
+) -> None:
+    """Fold the log again and show what comes out."""
+    from muster import replay as replaying
+    from muster.reading import run as running
+
+    if file is not None:
+        replaying.from_file(file)
+    elif verify:
+        running(lambda: replaying.verify(settings()))
+    else:
+        raise fail("say --verify to compare with the API server, or name a saved history")
+
+
+@app.command()
+def scale(
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME")],
+    to: Annotated[int, typer.Option("--to", min=1, help="the number of workers")],
+    namespace: Namespace = "default",
+    wait: Annotated[bool, typer.Option(help="follow the request until it is done")] = True,
+) -> None:
+    """Bring a running job to a number of workers."""
+    from muster.reading import run as running
+    from muster.scale import to as scale_to
+
+    running(lambda: scale_to(parse_target(target), namespace, to, settings(), wait=wait))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is missing for Muster to work from here: log, definitions, permissions."""
+    from muster.doctor import examine
+    from muster.reading import run as running
+
+    running(lambda: examine(settings()))
+
+
+def main() -> None:
+    """The console script."""
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    app()
+
+
+if __name__ == "__main__":
+    main()

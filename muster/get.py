@@ -1,0 +1,44 @@
+"""`muster get`: the jobs that the log knows, as a table."""
+
+from rich.console import Console
+from rich.table import Table
+
+from muster.reading import everything, open_log
+from shared.job.naming import NO_UID
+from shared.job.state import Job
+from shared.service.settings import Settings
+
+
+async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
+    """Every job of a namespace (all of them when empty), also those that are gone when asked for."""
+    async with open_log(settings) as log:
+        histories, _ = await everything(log)
+    table = Table(box=None, pad_edge=False, header_style="")
+    for column in ("NAMESPACE", "NAME", "PHASE", "WORKERS", "REQUESTS", "EVENTS AT", "NOTE"):
+        table.add_column(column, no_wrap=True)
+    shown = 0
+    for history in sorted(histories, key=lambda history: history.job.key):
+        job = history.job
+        if job.key.uid == NO_UID or (namespace and job.key.namespace != namespace) or (job.gone and not gone):
+            continue
+        shown += 1
+        note = history.held or (f"history broken: {job.broken}" if job.broken else "gone" if job.gone else "")
+        table.add_row(
+            job.key.namespace,
+            job.key.name,
+            job.phase or "-",
+            f"{len(job.members)}/{len(job.workers)}" if not job.over else "-",
+            _requests(job),
+            str(history.sequence),
+            note,
+        )
+    console = Console()
+    if shown:
+        console.print(table)
+    else:
+        console.print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
+
+
+def _requests(job: Job) -> str:
+    done = sum(request.over for request in job.requests.values())
+    return f"{done}/{len(job.requests)}" if job.requests else "-"

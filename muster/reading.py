@@ -1,0 +1,72 @@
+"""Reading the log for a command: connect, fold up to the end, follow."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import uvloop
+from shared.cluster.kube import KubeCluster
+
+from muster.targets import fail
+from shared.errors import Trouble
+from shared.eventlog import EventLog, Stored
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.job.fold import Histories
+from shared.service.settings import Settings
+
+PATIENCE_SECONDS = 10.0
+"""How long a command waits for the log before it says that it cannot reach it."""
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
+    """The log as the environment names it."""
+    log = await JetStreamEventLog.connect(
+        settings.nats_url,
+        name="muster",
+        user=settings.nats_user or "",
+        password=settings.nats_password or "",
+        credentials=settings.nats_creds,
+        patience=PATIENCE_SECONDS,
+    )
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@asynccontextmanager
+async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
+    """The cluster as kubectl would find it."""
+    cluster = await KubeCluster.connect(settings.kubeconfig)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+async def everything(log: EventLog, upto: int | None = None) -> tuple[Histories, list[Stored]]:
+    """The whole log, folded and as it is; `upto` ends at a sequence."""
+    histories, kept = Histories(), []
+    end = await log.end() if upto is None else upto
+    async for batch in log.read():
+        for stored in batch.events:
+            if stored.sequence <= end:
+                histories.fold(stored)
+                kept.append(stored)
+        if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
+            break
+    return histories, kept
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a command's coroutine; trouble is one line and exit code 1, Ctrl-C exit code 130."""
+    try:
+        return uvloop.run(work())
+    except Trouble as trouble:
+        raise fail(str(trouble)) from trouble
+    except (KeyboardInterrupt, asyncio.CancelledError) as stop:
+        raise SystemExit(130) from stop

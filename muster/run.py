@@ -1,0 +1,56 @@
+"""`muster run`: all four services in one process, and on request the NATS server beside them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from services.scaler.shell import build as scaler
+from services.scheduler.shell import build as scheduler
+from services.status.shell import build as status
+from services.watcher.shell import build as watcher
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from shared.eventlog.subjects import ADMIN
+from shared.job.events import Author
+from shared.service.main import Build, serve
+from shared.service.settings import Settings
+from shared.service.telemetry import configure
+
+SERVICES: dict[Author, Build] = {"watcher": watcher, "scheduler": scheduler, "scaler": scaler, "status": status}
+
+log = structlog.get_logger()
+
+
+async def run_all(settings: Settings, embedded: Path | None) -> None:
+    """Run until cancelled; `embedded` is the folder of a NATS server of our own."""
+    configure("muster", style=settings.log_format, level=settings.log_level)
+    async with _users(settings, embedded) as settings_of, asyncio.TaskGroup() as services:
+        for author, build in SERVICES.items():
+            services.create_task(_one(author, build, settings_of[author]))
+
+
+async def _one(author: Author, build: Build, settings: Settings) -> None:
+    structlog.contextvars.bind_contextvars(service=author)
+    await serve(author, build, settings)
+
+
+@asynccontextmanager
+async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dict[Author, Settings]]:
+    """Each service's own settings: on our own server it has a user of its own."""
+    if embedded is None:
+        yield dict.fromkeys(SERVICES, settings)
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(NatsServer(embedded))
+        await set_up(server.url, user=ADMIN, password=server.users[ADMIN])
+        log.info("log is up", url=server.url, data=str(embedded))
+        yield {
+            author: settings.model_copy(
+                update={"nats_url": server.url, "nats_user": author, "nats_password": server.users[author]}
+            )
+            for author in SERVICES
+        }

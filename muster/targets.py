@@ -1,0 +1,66 @@
+"""`KIND/NAME` as people type it, and the history it means."""
+
+import msgspec
+import typer
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from shared.job.fold import Histories, History
+from shared.job.naming import NO_UID
+
+_WORDS: dict[str, Resource[Custom]] = {
+    word: known
+    for known, words in (
+        (TRAININGJOBS, ("trainingjob", "trainingjobs", "tj", "job")),
+        (SCALEINS, ("scalein", "scaleins")),
+        (SCALEOUTS, ("scaleout", "scaleouts")),
+    )
+    for word in words
+}
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One object of ours."""
+
+    resource: Resource[Custom]
+    name: str
+
+
+def parse_target(text: str) -> Target:
+    """`trainingjob/digits`, or only `digits` for a TrainingJob.  Exits with one line on anything else."""
+    kind, slash, name = text.rpartition("/")
+    resource = _WORDS.get(kind.lower()) if slash else TRAININGJOBS
+    if resource is None or not name:
+        raise fail(f"{text!r} is no KIND/NAME; say for example trainingjob/digits")
+    return Target(resource, name)
+
+
+def find(histories: Histories, target: Target, namespace: str) -> History:
+    """The newest history of that name.  Exits with one line when the log has none."""
+    found = [
+        history
+        for history in histories
+        if history.job.key.namespace == namespace and history.job.key.uid != NO_UID and _means(history, target)
+    ]
+    if not found:
+        raise fail(
+            f"the log knows no {target.resource.kind} {namespace}/{target.name}; "
+            "`muster get` lists what it knows, -n names another namespace"
+        )
+    return max(found, key=lambda history: history.sequence)
+
+
+def _means(history: History, target: Target) -> bool:
+    if target.resource is TRAININGJOBS:
+        return history.job.key.name == target.name
+    return any(
+        request.name == target.name and request.kind == target.resource.kind
+        for request in history.job.requests.values()
+    )
+
+
+def fail(message: str) -> typer.Exit:
+    """One line on standard error, and exit code 1."""
+    typer.secho(f"muster: {message}", err=True)
+    return typer.Exit(1)

@@ -1,0 +1,130 @@
+"""The scaler's shell: its effects, carried out in the cluster."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from shared.frameworks.training import SCALEINS, SCALEOUTS
+
+from services.scaler.decide import decide
+from services.scaler.effects import DeleteHosts, NudgeLauncher, OwnRequest, WriteHosts
+from services.scaler.hosts import hosts_config_map
+from services.scaler.policy import Policy
+from shared.cluster import Cluster, Resource
+from shared.cluster.kinds import CONFIGMAPS, PODS
+from shared.cluster.objects import Custom
+from shared.errors import Conflict, Refused, Transient
+from shared.job.events import Author
+from shared.job.fold import History
+from shared.job.naming import HOSTS_VERSION, JobKey, config_name
+from shared.job.state import Job
+from shared.job.steps import Effect, Step
+from shared.service.claims import QUICK_SECONDS, ours, settle
+from shared.service.parts import Parts
+from shared.service.run import Machine, Standing
+
+_REQUESTS: dict[str, Resource[Custom]] = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
+
+
+class Scaler:
+    """The service."""
+
+    author: Author = "scaler"
+
+    def __init__(self, cluster: Cluster, policy: Policy) -> None:
+        self._cluster = cluster
+        self._policy = policy
+
+    def known(self) -> Iterable[JobKey]:
+        return ()
+
+    def decide(self, history: History) -> list[Step]:
+        return decide(history.job, self._policy)
+
+    async def attend(self, machine: Machine) -> None:
+        await asyncio.Event().wait()
+
+    async def act(self, effect: Effect, standing: Standing) -> None:
+        key = standing.job.key
+        match effect:
+            case WriteHosts():
+                await self._write_hosts(standing.job, effect)
+            case NudgeLauncher():
+                await self._nudge(key, effect)
+            case OwnRequest():
+                await self._own(standing.job, effect)
+            case DeleteHosts():
+                await self._cluster.delete(CONFIGMAPS, key.namespace, effect.name, uid=effect.uid)
+            case _:
+                raise AssertionError(f"not an effect of the scaler: {effect}")
+
+    async def _write_hosts(self, job: Job, effect: WriteHosts) -> None:
+        assert job.spec is not None
+        key, name = job.key, config_name(job.key.name)
+        workers = [job.worker_name(index) for index in effect.members]
+        manifest = hosts_config_map(key, workers, slots=job.spec.slots_per_worker, version=effect.version)
+        held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
+        if held is None:
+            try:
+                await self._cluster.create(CONFIGMAPS, key.namespace, manifest)
+            except Refused as refusal:
+                if refusal.reason != "AlreadyExists":
+                    raise
+                raise Transient(f"config map {name} was made while we looked", retry_after=QUICK_SECONDS) from refusal
+            return
+        meta = held.metadata if held is not None else None
+        settle(meta, key, f"config map {name}")
+        assert meta is not None
+        inside = (meta.annotations or {}).get(HOSTS_VERSION, "0")
+        if inside.isdigit() and int(inside) >= effect.version:
+            # Another replica wrote this version or a newer one: an older file never comes back.
+            return
+        patch = {
+            "metadata": {
+                "resourceVersion": meta.resource_version,
+                "uid": meta.uid,
+                "annotations": manifest["metadata"]["annotations"],
+            },
+            "data": manifest["data"],
+        }
+        await self._cluster.patch(CONFIGMAPS, key.namespace, name, patch)
+
+    async def _nudge(self, key: JobKey, effect: NudgeLauncher) -> None:
+        patch = {"metadata": {"uid": effect.uid, "annotations": {HOSTS_VERSION: str(effect.version)}}}
+        try:
+            await self._cluster.patch(PODS, key.namespace, effect.name, patch)
+        except Conflict:
+            # Another pod has the name by now.
+            return
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+
+    async def _own(self, job: Job, effect: OwnRequest) -> None:
+        resource, namespace = _REQUESTS[effect.kind], job.key.namespace
+        request = await self._cluster.get(resource, namespace, effect.name)
+        if request is None or request.metadata.uid != effect.uid or ours(request.metadata, job.key):
+            return
+        meta = request.metadata
+        if meta.controller is not None:
+            raise Refused(f"{effect.kind} {effect.name} has another controller", reason="OwnedByAnother")
+        kept: list[dict[str, Any]] = [
+            {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+            for owner in meta.owner_references or ()
+        ]
+        mine = {
+            "apiVersion": job.api_version,
+            "kind": job.kind,
+            "name": job.key.name,
+            "uid": job.key.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        patch = {"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": [*kept, mine]}}
+        await self._cluster.patch(resource, namespace, effect.name, patch)
+
+
+def build(parts: Parts) -> Scaler:
+    """The service from what a process has."""
+    seconds = int(parts.settings.drain.total_seconds())
+    return Scaler(parts.cluster, Policy(drain_seconds=seconds))

@@ -1,0 +1,19 @@
+"""What a service is built from."""
+
+import msgspec
+
+from shared.cluster import Cluster
+from shared.eventlog import Bucket, EventLog
+from shared.service.settings import Settings
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """A process's settings and its connections."""
+
+    settings: Settings
+    cluster: Cluster
+    eventlog: EventLog
+    heads: Bucket
+    """The checkpoint bucket: the newest head of each job."""
+    identity: str
+    """Of the log."""
