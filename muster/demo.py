@@ -1,0 +1,247 @@
+"""`muster demo`: one elastic training job, from apply to a replayed history, on this machine.
+
+Everything is real: a NATS server, an API server that kubectl can talk to, four services, pods as processes, a model
+that learns.  Nothing is left afterwards, unless a folder was named or `--keep` given.
+"""
+
+import asyncio
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from devcluster.child import Child, ChildError
+from muster.reading import everything, open_log
+from muster.stack import DIGITS, Stack, scratch
+from muster.words import one_line
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from shared.errors import Transient, Trouble
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.state import alive
+from shared.service.settings import Settings
+
+NAMESPACE = "default"
+JOB = "digits"
+
+PATIENCE_SECONDS = 90.0
+"""How long one step of the demo may take before it is said to have failed."""
+
+EPOCHS_BETWEEN = 4
+"""How long each size trains before the next scaling."""
+
+SERVICES = {"MUSTER_DRAIN": "PT2S"}
+"""Workers of this example let go within a second; the default of ten is for bigger ones."""
+
+
+class DemoError(Exception):
+    """A step did not happen; the message says which, and where to look."""
+
+
+def main(data: Path | None, *, keep: bool) -> int:
+    """Run the demo; the exit code is 0 only if all of it happened."""
+    folder = data or scratch()
+    teller = Teller()
+    try:
+        return asyncio.run(_until_interrupted(Demo(folder, teller, keep=keep).run()))
+    finally:
+        if data is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _until_interrupted(work: Any) -> int:
+    task: asyncio.Task[int] = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return 130
+
+
+class Teller:
+    """Progress: lines everywhere, and on a terminal a live one below them."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._status = self._console.status("") if self._console.is_terminal else None
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(f"[dim]{time.monotonic() - self._began:5.1f} s[/dim]  {text}")
+
+    def plain(self, text: str) -> None:
+        """A line of somebody else's, without a time of ours."""
+        self._console.print(text, markup=False)
+
+    def doing(self, text: str) -> None:
+        """What goes on right now; a line only where nothing can move."""
+        if self._status is not None:
+            self._status.update(text)
+            self._status.start()
+
+    def still(self) -> None:
+        """Nothing goes on any more."""
+        if self._status is not None:
+            self._status.stop()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+
+class Demo:
+    """The story, step by step."""
+
+    def __init__(self, folder: Path, teller: Teller, *, keep: bool) -> None:
+        self._folder = folder
+        self._teller = teller
+        self._keep = keep
+        self._epoch = 0
+
+    async def run(self) -> int:
+        """All of it; 0 when everything happened, 1 with one line that says what did not."""
+        try:
+            self._teller.doing("starting NATS, the embedded cluster and the four services")
+            async with Stack(self._folder, settings=SERVICES) as stack:
+                self._teller.say(f"up: NATS, an API server with one node, {', '.join(stack.services)}")
+                await self._train(stack)
+                await self._tell_history(stack)
+                if self._keep:
+                    await self._stay(stack)
+                    return 0
+                await self._replay(stack)
+                self._teller.still()
+                self._teller.say("done")
+        except (DemoError, ChildError, Trouble) as error:
+            self._teller.still()
+            self._teller.plain(f"muster demo: {error}")
+            return 1
+        finally:
+            self._teller.still()
+        return 0
+
+    async def _train(self, stack: Stack) -> None:
+        await self._apply(stack, TRAININGJOBS, "training_job.yaml")
+        training = asyncio.create_task(self._follow_training(stack))
+        try:
+            await self._until(stack, TRAININGJOBS, JOB, "Running")
+            await self._epochs(EPOCHS_BETWEEN)
+            for resource, file in ((SCALEOUTS, "scale_out.yaml"), (SCALEINS, "scale_in.yaml")):
+                name = await self._apply(stack, resource, file)
+                await self._until(stack, resource, name, "ScaleSucceeded")
+                await self._epochs(self._epoch + EPOCHS_BETWEEN)
+            await self._until(stack, TRAININGJOBS, JOB, "Succeeded")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(training, 5)
+        finally:
+            training.cancel()
+
+    async def _apply(self, stack: Stack, resource: Resource[Custom], file: str) -> str:
+        manifest = yaml.safe_load((DIGITS / file).read_text())
+        made = await stack.kube.create(resource, NAMESPACE, manifest)
+        self._teller.say(f"applied [bold]{resource.kind.lower()}/{made.metadata.name}[/bold]")
+        return made.metadata.name
+
+    async def _until(self, stack: Stack, resource: Resource[Custom], name: str, phase: str) -> None:
+        """Wait until an object shows a phase, saying each one on the way."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        shown = ""
+        while shown != phase:
+            found = await stack.kube.get(resource, NAMESPACE, name)
+            status = found.status if found is not None and isinstance(found.status, dict) else {}
+            now = status.get("phase") or ""
+            if now != shown:
+                shown = now
+                size = f", workers {status['workers']}" if status.get("workers") else ""
+                self._teller.say(f"{resource.kind.lower()}/{name} is [bold]{now}[/bold]{size}")
+            if shown != phase and (shown in ("Failed", "ScaleFailed") or time.monotonic() > deadline):
+                last = (status.get("conditions") or [{"reason": "no condition"}])[-1]
+                why = last.get("message") or last["reason"]
+                raise DemoError(f"{resource.kind} {name} is {shown or 'without phase'}, not {phase}: {why}")
+            await asyncio.sleep(0.1)
+
+    async def _epochs(self, wanted: int) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._epoch < wanted:
+            if time.monotonic() > deadline:
+                raise DemoError(f"training did not reach epoch {wanted}")
+            await asyncio.sleep(0.05)
+
+    async def _follow_training(self, stack: Stack) -> None:
+        """The launcher's own words: every group, every tenth epoch, and the end."""
+        while True:
+            with suppress(Transient, OSError):
+                async for line in stack.logs(NAMESPACE, f"{JOB}-launcher", follow=True):
+                    self._hear(line)
+                return
+            await asyncio.sleep(0.3)
+
+    def _hear(self, line: str) -> None:
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if line.startswith("epoch="):
+            self._epoch = int(words["epoch"])
+            self._teller.doing(f"training  {line}")
+            if self._epoch % 10:
+                return
+        self._teller.say(f"training: {line}")
+
+    async def _tell_history(self, stack: Stack) -> None:
+        self._teller.doing("reading the history")
+        await self._settled(stack)
+        self._teller.say("its history, decisions only (`muster history trainingjob/digits` shows the facts too):")
+        async with open_log(_reader(stack)) as log:
+            _, events = await everything(log)
+        for stored in events:
+            if stored.subject.startswith("jobs."):
+                self._teller.plain(one_line(stored))
+
+    async def _settled(self, stack: Stack) -> None:
+        """Wait until the clean-up is done, so that the history has its end."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            async with open_log(_reader(stack)) as log:
+                histories, _ = await everything(log)
+            if not any(alive(pod) for history in histories for pod in history.job.pods.values()):
+                return
+            await asyncio.sleep(0.2)
+
+    async def _stay(self, stack: Stack) -> None:
+        self._teller.still()
+        self._teller.say("everything stays up; Ctrl-C ends it.  In another terminal:")
+        for name, value in stack.reader().items():
+            self._teller.plain(f"export {name}={value}")
+        self._teller.plain(f"kubectl get trainingjobs,scaleouts,scaleins,pods   # or apply {DIGITS.name}/*.yaml again")
+        self._teller.plain("muster history trainingjob/digits")
+        await asyncio.Event().wait()
+
+    async def _replay(self, stack: Stack) -> None:
+        self._teller.doing("stopping the services")
+        await stack.stop_services()
+        self._teller.say("services stopped; folding the log again in another process")
+        folding = Child(
+            "the replay",
+            [sys.executable, "-m", "muster", "replay", "--verify"],
+            self._folder / "replay.log",
+            stack.reader(),
+        )
+        folding.start()
+        while folding.running:
+            await asyncio.sleep(0.05)
+        for line in (self._folder / "replay.log").read_text().splitlines():
+            self._teller.say(line)
+        if "0 differ" not in (self._folder / "replay.log").read_text():
+            raise DemoError("the replayed status is not the one that the API server holds")
+
+
+def _reader(stack: Stack) -> Settings:
+    known = stack.reader()
+    return Settings(nats_url=known["NATS_URL"], nats_user=known["NATS_USER"], nats_password=known["NATS_PASSWORD"])
