@@ -1,0 +1,61 @@
+"""Asking which hosts there are: the script that Horovod's elastic driver calls, and its `host:slots` lines."""
+
+import asyncio
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+SCRIPT_SECONDS = 5.0
+
+# Only what can be a DNS name or an IPv4 address: anything else fails deep inside the resolver.
+LABEL = r"[A-Za-z0-9_-]{1,63}"
+LINE = re.compile(rf"(?P<name>{LABEL}(\.{LABEL})*\.?):(?P<slots>[1-9][0-9]{{0,5}})")
+
+
+class HostsError(Exception):
+    """The script gave no list that can be believed; the last one stays."""
+
+
+@dataclass(frozen=True)
+class Host:
+    name: str
+    slots: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.slots}"
+
+
+async def discover(script: str) -> tuple[Host, ...]:
+    """What the script lists now; an empty list is a list."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            script, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise HostsError(f"{script} cannot be run: {error.strerror or error}") from error
+    try:
+        async with asyncio.timeout(SCRIPT_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        raise HostsError(f"{script} did not end within {SCRIPT_SECONDS:g} s") from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        raise HostsError(f"{script} ended with exit code {process.returncode}")
+    return parse(output.decode(errors="replace"))
+
+
+def parse(output: str) -> tuple[Host, ...]:
+    """All lines or none: half a list would send healthy workers home."""
+    found: dict[str, Host] = {}
+    for line in filter(None, map(str.strip, output.splitlines())):
+        match = LINE.fullmatch(line)
+        if match is None:
+            raise HostsError(f"{line[:80]!r} is not host:slots")
+        if match["name"] in found:
+            raise HostsError(f"{match['name']!r} is listed twice")
+        found[match["name"]] = Host(match["name"], int(match["slots"]))
+    return tuple(found.values())
