@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from shared.frameworks.training import SCALEINS, SCALEOUTS
-
 from services.scaler.decide import decide
 from services.scaler.effects import DeleteHosts, NudgeLauncher, OwnRequest, WriteHosts
 from services.scaler.hosts import hosts_config_map
@@ -14,6 +12,7 @@ from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused, Transient
+from shared.frameworks.training import SCALEINS, SCALEOUTS
 from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_VERSION, JobKey, config_name
@@ -62,7 +61,7 @@ class Scaler:
         assert job.spec is not None
         key, name = job.key, config_name(job.key.name)
         workers = [job.worker_name(index) for index in effect.members]
-        manifest = hosts_config_map(key, workers, slots=job.spec.slots_per_worker, version=effect.version)
+        manifest = hosts_config_map(key, members=workers, slots=job.spec.slots_per_worker, version=effect.version)
         held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
         if held is None:
             try:

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 
-from shared.frameworks.training import TRAININGJOBS
-
 from services.scheduler.decide import decide
 from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
 from services.scheduler.manifests import headless_service, launcher_pod, worker_pod
@@ -12,6 +10,7 @@ from shared.cluster import Cluster
 from shared.cluster.kinds import PODS, SERVICES
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
+from shared.frameworks.training import TRAININGJOBS
 from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JobKey, pod_name, service_name

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-
 from services.status.decide import decide
 from services.status.documents import same, with_head
 from services.status.effects import Announce, PatchStatus
@@ -15,6 +13,7 @@ from shared.cluster.kinds import EVENTS
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
 from shared.eventlog import Bucket
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import structlog
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 
 from services.watcher.clock import Clock
 from services.watcher.heads import accepted, judge
@@ -18,6 +17,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.cluster.objects import Custom, Object
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events import Author, HeadForged, HistoryBroken, TimePassed
 from shared.job.fold import History

@@ -2,10 +2,9 @@
 
 import re
 
-from shared.frameworks.training import parse_job, parse_scale
-
 from services.watcher.sights import JobSight, RequestSight
 from shared.cluster.objects import Custom, Metadata, Object, Pod
+from shared.frameworks.training import parse_job, parse_scale
 from shared.job.chain import Head
 from shared.job.events import JobObserved
 from shared.job.naming import (

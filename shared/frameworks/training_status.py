@@ -53,7 +53,7 @@ def request_status(job: Job, request: Request) -> Document:
 def waiting_for(job: Job, request: Request) -> str:
     """Why a pending request waits; empty when it is about to be taken up."""
     if job.key.uid == NO_UID:
-        return "JobNotFound"
+        return request.problems[0].reason if request.problems else "JobNotFound"
     if job.scaling:
         return "AnotherRequestRuns"
     if job.phase in ("", "Created", "Restarting", "Suspended"):

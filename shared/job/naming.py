@@ -31,6 +31,17 @@ ACCEPT_HISTORY = "muster.dev/accept-history"
 HOSTS_VERSION = "muster.dev/hosts-version"
 """On the hosts ConfigMap: the version inside; on the launcher pod: the version it was nudged to load."""
 
+HOSTFILE = "hostfile"
+"""`pod:slots` lines, as Horovod reads them."""
+DEEPSPEED_HOSTFILE = "deepspeed-hostfile"
+"""`pod slots=n` lines, as DeepSpeed and Open MPI read them."""
+DISCOVER_HOSTS = "discover_hosts.sh"
+"""Prints the hostfile: what Horovod's elastic driver calls."""
+EDL_FOLDER = "/etc/edl"
+JOB_FOLDER = "/job"
+MPI_FOLDER = "/etc/mpi"
+"""Where the launcher finds the hosts files."""
+
 
 class JobKey(msgspec.Struct, frozen=True, order=True):
     """A job's identity.  A job made again under its old name is another job: the uid tells them apart."""

@@ -1,0 +1,104 @@
+"""Reading a resource's fields, whatever JSON stands there: what is wrong becomes a problem, never an exception.  Pure.
+
+A null is an absent field, as in Kubernetes.  Messages say what to do and repeat nothing that the user wrote, because
+any value may hold a secret.
+"""
+
+from typing import TypeVar
+
+from shared.job.spec import Problem
+
+T = TypeVar("T")
+
+GREATEST = 2**31 - 1
+"""Of the numbers that the CRDs take (int32)."""
+
+
+class Fields:
+    """One object of a manifest.  All objects read from one root note their problems in one list."""
+
+    def __init__(self, value: object, path: str, problems: list[Problem]) -> None:
+        self._members = value if isinstance(value, dict) else {}
+        self._path = path
+        self._problems = problems
+        if value is not None and not isinstance(value, dict):
+            self.refuse("InvalidValue", "write an object here")
+
+    def path(self, name: str = "") -> str:
+        return f"{self._path}.{name}" if name else self._path
+
+    def has(self, name: str) -> bool:
+        return self._members.get(name) is not None
+
+    def raw(self, name: str) -> object:
+        return self._members.get(name)
+
+    def refuse(self, reason: str, message: str, name: str = "") -> None:
+        self._problems.append(Problem(reason=reason, field=self.path(name), message=message))
+
+    def part(self, name: str) -> "Fields":
+        """The object of that name; an empty one when it is absent or something else."""
+        return Fields(self._members.get(name), self.path(name), self._problems)
+
+    def parts(self, name: str) -> list["Fields"]:
+        """The items of a list of objects."""
+        return [
+            Fields(item, f"{self.path(name)}[{index}]", self._problems) for index, item in enumerate(self._list(name))
+        ]
+
+    def texts(self, name: str) -> list[str]:
+        """The items of a list of strings; anything else among them is a problem."""
+        items = self._list(name)
+        if not all(isinstance(item, str) for item in items):
+            self.refuse("InvalidValue", "write strings only in this list", name)
+        return [item for item in items if isinstance(item, str)]
+
+    def text_map(self, name: str) -> None:
+        """Check that the values of an object are strings, as those of labels and annotations must be."""
+        members = self.part(name)._members
+        if not all(isinstance(value, str) for value in members.values()):
+            self.refuse("InvalidValue", "write strings only as values, in quotes", name)
+
+    def text(self, name: str) -> str:
+        value = self._members.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.refuse("InvalidValue", "write a string here, in quotes", name)
+        return ""
+
+    def boolean(self, name: str) -> bool:
+        value = self._members.get(name)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        self.refuse("InvalidValue", "write true or false here, without quotes", name)
+        return False
+
+    def integer(self, name: str, *, least: int, most: int = GREATEST) -> int | None:
+        """None when it is absent, or not a whole number within the bounds."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        # JSON has one kind of number: 2.0 is 2.  A boolean is an int only to Python.
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        self.refuse("InvalidValue", f"write a whole number from {least} to {most}", name)
+        return None
+
+    def choice(self, name: str, choices: tuple[T, ...], default: T, *, reason: str) -> T:
+        value = self._members.get(name)
+        if value is None:
+            return default
+        for choice in choices:
+            if isinstance(value, str) and value == choice:
+                return choice
+        self.refuse(reason, f"write one of {', '.join(map(str, choices))}, or leave it out for {default}", name)
+        return default
+
+    def _list(self, name: str) -> list[object]:
+        value = self._members.get(name)
+        if value is None or isinstance(value, list):
+            return value or []
+        self.refuse("InvalidValue", "write a list here", name)
+        return []

@@ -1,0 +1,68 @@
+"""Pod templates as every framework has them: what must be right before a pod can be made of one.  Pure.
+
+Checked is what rendering relies on and what would fail a pod for ever; all else is the API server's judgement.
+"""
+
+import re
+
+from shared.frameworks.reading import Fields
+
+DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+LONGEST_CONTAINER_NAME = 63
+
+GPU = "nvidia.com/gpu"
+
+_LABEL = re.compile(DNS_LABEL)
+_COUNT = re.compile(r"[0-9]{1,9}")
+
+
+def training_container(role: Fields) -> Fields | None:
+    """Check the `template` of a role; its first container, whose exit judges the pod, when there is one."""
+    if not role.has("template"):
+        role.refuse("NoTemplate", "add a pod template with at least one container", "template")
+        return None
+    template = role.part("template")
+    metadata = template.part("metadata")
+    metadata.text_map("labels")
+    metadata.text_map("annotations")
+    spec = template.part("spec")
+    spec.parts("volumes")
+    spec.part("dnsConfig").texts("searches")
+    containers = spec.parts("containers")
+    if not containers:
+        spec.refuse("NoContainers", "add at least one container; the first one trains", "containers")
+        return None
+    names: set[str] = set()
+    for container in containers:
+        _check_container(container, names)
+    containers[0].parts("volumeMounts")
+    return containers[0]
+
+
+def gpus(container: Fields, *, most: int) -> int | None:
+    """The container's limit of GPUs, which may be 0; None when it has none."""
+    limits = container.part("resources").part("limits")
+    if not limits.has(GPU):
+        return None
+    value = limits.raw(GPU)
+    if isinstance(value, str) and _COUNT.fullmatch(value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
+        return value
+    limits.refuse("InvalidValue", f"write a whole number of GPUs up to {most} here, or set spec.slotsPerWorker", GPU)
+    return None
+
+
+def _check_container(container: Fields, names: set[str]) -> None:
+    name = container.text("name")
+    if not name:
+        container.refuse("NoContainerName", "give the container a name", "name")
+    else:
+        if len(name) > LONGEST_CONTAINER_NAME or not _LABEL.fullmatch(name):
+            message = f"use at most {LONGEST_CONTAINER_NAME} lower-case letters, digits and inner hyphens"
+            container.refuse("InvalidContainerName", message, "name")
+        elif name in names:
+            container.refuse("InvalidContainerName", "give each container of the pod a name of its own", "name")
+        names.add(name)
+    if not container.text("image"):
+        container.refuse("NoImage", "say which image the container runs", "image")

@@ -1,0 +1,91 @@
+"""How fast a log is folded: decode, chain, evolve; and how fast the deciders answer.
+
+    python -m tests.bench.fold
+"""
+
+import time
+
+from tests.kit.builders import a_running_job, hosts_file, launcher, pods, published, scaling_in, scaling_out, worker
+from tests.kit.histories import KEY, stored
+from tests.kit.loop import steps_of
+
+from shared.eventlog import Stored
+from shared.job.events import (
+    AnyEvent,
+    JobRunning,
+    ScaleSucceeded,
+    TimePassed,
+    WorkersReleased,
+)
+from shared.job.fold import Histories, History
+from shared.job.naming import JobKey, Uid
+from shared.job.views import Slots
+
+JOBS = 2_000
+ROUNDS = 5
+DECISIONS = 2_000
+
+
+def a_life() -> list[AnyEvent]:
+    """One job of four workers, scaled out and in, with the events that a quiet cluster makes of it."""
+    request = Uid("request-1")
+    return [
+        *a_running_job(workers=4),
+        *scaling_out(4, 5),
+        pods(worker(4, phase="Pending"), worker(5, phase="Pending")),
+        pods(worker(4, version=40), worker(5, version=40)),
+        published(2, *range(6), request=request),
+        hosts_file(2),
+        pods(launcher(version=50, hosts=2)),
+        ScaleSucceeded(request=request, reason="ScalingOutSucceeded"),
+        JobRunning(reason="TrainingJobRunning"),
+        *scaling_in(5, request=Uid("request-2")),
+        published(3, *range(5), request=Uid("request-2")),
+        hosts_file(3),
+        TimePassed(anchor=1, timer="Drain"),
+        WorkersReleased(request=Uid("request-2"), slots=(Slots(0, "worker", ((5, 5),)),), reason="Drained"),
+        ScaleSucceeded(request=Uid("request-2"), reason="ScalingInSucceeded"),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+
+
+def a_log() -> list[Stored]:
+    """The lives of many jobs, interleaved as they would be."""
+    life = a_life()
+    histories = [History(JobKey(KEY.namespace, f"job-{number}", Uid(f"uid-{number}"))) for number in range(JOBS)]
+    log: list[Stored] = []
+    for event in life:
+        for history in histories:
+            line = stored(history, event, sequence=len(log) + 1)
+            history.fold(line)
+            log.append(line)
+    return log
+
+
+def main() -> None:
+    log = a_log()
+    size = sum(len(line.body) for line in log) // len(log)
+    print(f"{len(log)} events of {JOBS} jobs, {size} bytes a body")
+    for _ in range(ROUNDS):
+        histories = Histories()
+        began = time.perf_counter()
+        for line in log:
+            histories.fold(line)
+        took = time.perf_counter() - began
+        held = sum(bool(history.held) for history in histories)
+        assert not held, f"{held} histories are held"
+        print(f"fold    {len(log) / took:>10,.0f} events/s")
+    for workers in (4, 100, 1_000):
+        history = History(KEY)
+        for event in a_running_job(workers=workers):
+            history.fold(stored(history, event))
+        rounds = max(DECISIONS // workers, 10)
+        began = time.perf_counter()
+        for _ in range(rounds):
+            steps_of(history.job)
+        took = (time.perf_counter() - began) / rounds
+        print(f"decide  {took * 1e6:>10,.0f} us for all services, {workers} workers")
+
+
+if __name__ == "__main__":
+    main()

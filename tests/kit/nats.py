@@ -1,0 +1,130 @@
+"""Real NATS servers for tests: one that is shared, ones to break, and clusters of three."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from shared.eventlog import Entry, EventLog, Stored
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.server import NatsServer, Peer, free_port
+from shared.eventlog.setup import set_up
+
+READY = 20.0
+
+_S = TypeVar("_S", NatsServer, "NatsCluster")
+
+
+class NatsCluster:
+    """Three servers on this machine; every event is on all of them."""
+
+    def __init__(self, directory: Path) -> None:
+        peers = tuple(Peer(f"n{number}", free_port()) for number in range(3))
+        self.servers = {
+            peer.name: NatsServer(directory / peer.name, routes=peers, me=peer, users=_one_set_of_users(directory))
+            for peer in peers
+        }
+
+    @property
+    def url(self) -> str:
+        return ",".join(server.url for server in self.servers.values())
+
+    @property
+    def users(self) -> dict[str, str]:
+        return next(iter(self.servers.values())).users
+
+    async def start(self) -> None:
+        for server in self.servers.values():
+            await server.start()
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            server.stop()
+
+
+def _one_set_of_users(directory: Path) -> dict[str, str]:
+    return NatsServer(directory / "users").users
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """One server for all tests that leave it whole."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    yield from _started(server, replicas=1)
+
+
+@pytest.fixture(scope="session")
+def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    """Three servers for all tests that leave them whole."""
+    cluster = NatsCluster(tmp_path_factory.mktemp("cluster"))
+    yield from _started(cluster, replicas=3)
+
+
+@asynccontextmanager
+async def a_server(directory: Path) -> AsyncIterator[NatsServer]:
+    """One server of the test's own, set up."""
+    async with NatsServer(directory) as server:
+        await set_up(server.url, password=server.users["admin"])
+        yield server
+
+
+@asynccontextmanager
+async def connected(
+    server: NatsServer | NatsCluster, user: str = "scheduler", *, url: str = "", patience: float = READY
+) -> AsyncIterator[JetStreamEventLog]:
+    log = await JetStreamEventLog.connect(
+        url or server.url, name=f"test-{user}", user=user, password=server.users[user], patience=patience
+    )
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def a_namespace() -> str:
+    """One that no other test on the same server uses."""
+    return f"ns-{uuid.uuid4().hex[:12]}"
+
+
+def a_decision(namespace: str = "team-a", number: int = 0, *, job: str = "resnet", body: bytes = b"{}") -> Entry:
+    return Entry(
+        subject=f"jobs.{namespace}.{job}.u-1.scheduler.SlotsAssigned",
+        event_id=f"{namespace}-{job}-{number}",
+        time="2026-01-01T00:00:00.000Z",
+        body=body,
+        basis=f"{number}:abc",
+    )
+
+
+async def read_to_end(log: EventLog, *subjects: str, after: int = 0) -> list[Stored]:
+    """Everything that the log holds now."""
+    events: list[Stored] = []
+    async for batch in log.read(after=after, subjects=subjects):
+        events += batch.events
+        if batch.pending == 0:
+            break
+    return events
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]], *, within: float = 10.0, tick: Callable[[], None] = lambda: None
+) -> None:
+    """Wait for a condition; `tick` moves a clock that does not move by itself."""
+    async with asyncio.timeout(within):
+        while not await condition():
+            tick()
+            await asyncio.sleep(0.01)
+
+
+def _started(server: _S, *, replicas: int) -> Iterator[_S]:
+    async def start() -> None:
+        await server.start()
+        await set_up(server.url, password=server.users["admin"], replicas=replicas)
+
+    asyncio.run(start())
+    yield server
+    server.stop()
