@@ -128,6 +128,12 @@ class Machine:
             await asyncio.gather(attending, reading, return_exceptions=True)
             await self._finish()
 
+    def abandon(self) -> None:
+        """Drop what is in hand at once, as a crash would; `run` still has to be cancelled."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+
     async def owned(self) -> None:
         """This replica owns its service from now on: act once everything that the log holds now is folded."""
         self._act_from = await self._log.end()

@@ -20,7 +20,7 @@ from shared.eventlog.setup import set_up
 ONE_BY_ONE = 1_000
 SCOPES = 64
 EACH = 100
-REPLAYED = 100_000
+REPLAYED = 50_000
 FILLERS = 512
 BODY = (
     b'{"pods":['

@@ -1,12 +1,8 @@
 """An API server in the test's own process, with its objects in memory, and a client that speaks to it over TLS."""
 
-import asyncio
-import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
@@ -15,81 +11,9 @@ from devcluster.apiserver.auth import User
 from devcluster.apiserver.server import ApiServer, new_objects
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
+from tests.devcluster.apiserver.client import Client
 
 TOKEN = "the-token"
-BOUND = 10.0
-"""Seconds that any wait in these tests may take on a busy machine."""
-
-
-class Answer(NamedTuple):
-    code: int
-    body: Any
-    headers: Any
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields that a 422 names."""
-        return [cause["field"] for cause in self.body["details"]["causes"]]
-
-
-class Client:
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self.session = session
-        self.url = url
-
-    async def call(
-        self, method: str, path: str, body: Any = None, *, media: str = "application/json", **headers: str
-    ) -> Answer:
-        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        sent = {"Content-Type": media} | {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.session.request(method, self.url + path, data=data, headers=sent) as response:
-            raw = await response.read()
-            decoded = json.loads(raw) if "json" in response.headers.get("Content-Type", "") and raw else raw
-            return Answer(response.status, decoded, response.headers)
-
-    async def get(self, path: str, **headers: str) -> Answer:
-        return await self.call("GET", path, **headers)
-
-    async def create(self, path: str, body: Any) -> Answer:
-        return await self.call("POST", path, body)
-
-    async def replace(self, path: str, body: Any) -> Answer:
-        return await self.call("PUT", path, body)
-
-    async def merge(self, path: str, body: Any) -> Answer:
-        return await self.call("PATCH", path, body, media="application/merge-patch+json")
-
-    async def delete(self, path: str, body: Any = None) -> Answer:
-        return await self.call("DELETE", path, body)
-
-    async def watch(self, path: str) -> AsyncIterator[tuple[str, Any]]:
-        async with self.session.get(self.url + path) as response:
-            assert response.status == 200, await response.text()
-            async for line in response.content:
-                event = json.loads(line)
-                yield event["type"], event["object"]
-
-    async def first(self, path: str, count: int) -> list[tuple[str, Any]]:
-        """The first `count` events of a watch."""
-        seen: list[tuple[str, Any]] = []
-        async with asyncio.timeout(BOUND), aclosing(self.watch(path)) as events:  # type: ignore[type-var]
-            async for event in events:
-                seen.append(event)
-                if len(seen) == count:
-                    break
-        return seen
-
-    async def until(self, path: str, holds: Callable[[Answer], bool]) -> Answer:
-        """The answer as soon as it is as wanted."""
-        async with asyncio.timeout(BOUND):
-            while True:
-                answer = await self.get(path)
-                if holds(answer):
-                    return answer
-                await asyncio.sleep(0.005)
-
-
-Serve = Callable[[Store], Awaitable[Client]]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,70 @@
+"""Pending pods find a node, or say why not."""
+
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+
+
+async def a_node(api, name="node-0", *, ready="True", labels=None, **allocatable):
+    await api.create(NODES, {"metadata": {"name": name, "labels": labels or {}}})
+    status = {"conditions": [{"type": "Ready", "status": ready}], "allocatable": allocatable}
+    assert (await api.merge(f"{NODES}/{name}/status", {"status": status})).code == 200
+
+
+async def a_pod(api, name="worker", requests=None, **spec):
+    container = {"name": "main", "image": "trainer:1", "resources": {"requests": requests or {}}}
+    answer = await api.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container]} | spec})
+    assert answer.code == 201, answer.body
+
+
+def scheduled(answer):
+    conditions = answer.body.get("status", {}).get("conditions") or []
+    return next((one for one in conditions if one["type"] == "PodScheduled"), None)
+
+
+async def test_a_pod_waits_until_a_node_is_ready(api):
+    await a_pod(api)
+    waiting = await api.until(f"{PODS}/worker", scheduled)
+    assert scheduled(waiting)["reason"] == "Unschedulable"
+    await a_node(api, ready="False")
+    await api.merge(f"{NODES}/node-0/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    bound = await api.until(f"{PODS}/worker", lambda answer: answer.body["spec"].get("nodeName"))
+    assert bound.body["spec"]["nodeName"] == "node-0"
+    assert scheduled(bound)["status"] == "True"
+
+
+async def test_pods_spread_over_nodes(api):
+    await a_node(api, "node-0")
+    await a_node(api, "node-1")
+    for number in range(4):
+        await a_pod(api, f"worker-{number}")
+        await api.until(f"{PODS}/worker-{number}", lambda answer: answer.body["spec"].get("nodeName"))
+    pods = (await api.get(PODS)).body["items"]
+    assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["node-0", "node-0", "node-1", "node-1"]
+
+
+async def test_a_pod_waits_for_room(api):
+    await a_node(api, cpu="2", **{"nvidia.com/gpu": "1"})
+    await a_pod(api, "one", {"cpu": "500m", "nvidia.com/gpu": "1"})
+    await api.until(f"{PODS}/one", lambda answer: answer.body["spec"].get("nodeName"))
+    await a_pod(api, "two", {"nvidia.com/gpu": "1"})
+    waiting = await api.until(f"{PODS}/two", scheduled)
+    assert scheduled(waiting)["message"] == "0/1 nodes are available: Insufficient nvidia.com/gpu."
+    await api.delete(f"{PODS}/one", {"gracePeriodSeconds": 0})
+    await api.until(f"{PODS}/two", lambda answer: answer.body["spec"].get("nodeName"))
+
+
+async def test_a_node_selector_is_followed(api):
+    await a_node(api, "plain")
+    await a_node(api, "special", labels={"accelerator": "yes"})
+    await a_pod(api, nodeSelector={"accelerator": "yes"})
+    bound = await api.until(f"{PODS}/worker", lambda answer: answer.body["spec"].get("nodeName"))
+    assert bound.body["spec"]["nodeName"] == "special"
+
+
+async def test_a_pod_of_another_scheduler_is_bound_by_it(api):
+    await a_node(api)
+    await a_pod(api, schedulerName="theirs")
+    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "node-0"}}
+    assert (await api.create(f"{PODS}/worker/binding", binding)).code == 201
+    assert (await api.get(f"{PODS}/worker")).body["spec"]["nodeName"] == "node-0"
+    assert (await api.create(f"{PODS}/worker/binding", binding)).code == 409

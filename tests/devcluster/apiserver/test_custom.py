@@ -1,0 +1,312 @@
+"""Custom resources: what a definition makes the server enforce."""
+
+import copy
+
+import pytest
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+JOBS = "/apis/example.dev/v1/namespaces/default/trainjobs"
+
+SPEC = {
+    "type": "object",
+    "required": ["workers"],
+    "properties": {
+        "workers": {
+            "type": "object",
+            "required": ["replicas"],
+            "x-kubernetes-validations": [
+                {"rule": "self.replicas <= self.maxReplicas", "message": "replicas may not exceed maxReplicas"}
+            ],
+            "properties": {
+                "replicas": {"type": "integer", "minimum": 0},
+                "maxReplicas": {"type": "integer", "default": 8},
+            },
+        },
+        "policy": {"type": "string", "enum": ["None", "Running"], "default": "Running"},
+        "framework": {
+            "type": "string",
+            "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "framework is immutable"}],
+        },
+        "port": {"x-kubernetes-int-or-string": True},
+        "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+SCHEMA = {
+    "type": "object",
+    "x-kubernetes-validations": [{"rule": "self.metadata.name.size() <= 20"}],
+    "properties": {
+        "spec": SPEC,
+        "status": {
+            "type": "object",
+            "properties": {
+                "phase": {"type": "string"},
+                "replicas": {"type": "integer"},
+                "history": {
+                    "type": "object",
+                    "x-kubernetes-validations": [
+                        {
+                            "rule": "self.log != oldSelf.log || self.sequence >= oldSelf.sequence",
+                            "messageExpression": "'sequence goes back from ' + string(oldSelf.sequence)",
+                        }
+                    ],
+                    "properties": {"log": {"type": "string"}, "sequence": {"type": "integer"}},
+                },
+            },
+        },
+    },
+}
+COLUMNS = [
+    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+    {"name": "Workers", "type": "integer", "jsonPath": ".spec.workers.replicas", "priority": 1},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+]
+
+
+def a_definition(**version):
+    scale = {"specReplicasPath": ".spec.workers.replicas", "statusReplicasPath": ".status.replicas"}
+    served = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": copy.deepcopy(SCHEMA)},
+        "subresources": {"status": {}, "scale": scale},
+        "additionalPrinterColumns": COLUMNS,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "trainjobs.example.dev"},
+        "spec": {
+            "group": "example.dev",
+            "scope": "Namespaced",
+            "names": {"plural": "trainjobs", "kind": "TrainJob", "shortNames": ["tj"]},
+            "versions": [served | version],
+        },
+    }
+
+
+def a_job(name="mnist", replicas=2, **spec):
+    return {
+        "apiVersion": "example.dev/v1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {"workers": {"replicas": replicas}} | spec,
+    }
+
+
+@pytest.fixture
+async def jobs(api):
+    assert (await api.create(DEFINITIONS, a_definition())).code == 201
+    return api
+
+
+async def test_a_definition_is_served_at_once(api):
+    assert (await api.get(JOBS)).code == 404
+    made = await api.create(DEFINITIONS, a_definition())
+    conditions = {one["type"]: one["status"] for one in made.body["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert (await api.get(JOBS)).body["kind"] == "TrainJobList"
+
+
+async def test_defaults_are_filled_in(jobs):
+    spec = (await jobs.create(JOBS, a_job())).body["spec"]
+    assert spec == {"workers": {"replicas": 2, "maxReplicas": 8}, "policy": "Running"}
+
+
+async def test_unknown_fields_are_pruned_with_a_warning(jobs):
+    answer = await jobs.create(JOBS, a_job(colour="red", template={"anything": {"goes": True}}))
+    assert "colour" not in answer.body["spec"]
+    assert answer.body["spec"]["template"] == {"anything": {"goes": True}}
+    assert answer.headers["Warning"] == '299 - "unknown field \\"spec.colour\\""'
+
+
+async def test_unknown_fields_are_refused_when_strict(jobs):
+    answer = await jobs.create(f"{JOBS}?fieldValidation=Strict", a_job(colour="red"))
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+    assert 'strict decoding error: unknown field "spec.colour"' in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param(
+            {"workers": {"replicas": "two"}},
+            'spec.workers.replicas: Invalid value: "string": '
+            'spec.workers.replicas in body must be of type integer: "string"',
+            id="a text for a number",
+        ),
+        pytest.param(
+            {"workers": {"replicas": -1}},
+            "spec.workers.replicas: Invalid value: -1: "
+            "spec.workers.replicas in body should be greater than or equal to 0",
+            id="below the minimum",
+        ),
+        pytest.param(
+            {"policy": "Some"},
+            'spec.policy: Unsupported value: "Some": supported values: "None", "Running"',
+            id="none of the choices",
+        ),
+        pytest.param({"workers": {}}, "spec.workers.replicas: Required value", id="a missing field"),
+        pytest.param(
+            {"port": True},
+            'spec.port: Invalid value: "boolean": spec.port in body must be of type integer,string: "boolean"',
+            id="neither number nor text",
+        ),
+        pytest.param(
+            {"workers": {"replicas": 9}},
+            'spec.workers: Invalid value: "object": replicas may not exceed maxReplicas',
+            id="a rule with a message",
+        ),
+    ],
+)
+async def test_the_schema_is_enforced_in_the_words_of_the_real_server(jobs, spec, message):
+    answer = await jobs.create(JOBS, a_job(**spec))
+    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
+    assert answer.body["message"].startswith('TrainJob.example.dev "mnist" is invalid: ')
+    assert message in answer.body["message"]
+
+
+async def test_a_rule_at_the_root_sees_the_name(jobs):
+    answer = await jobs.create(JOBS, a_job("a-name-of-more-than-20"))
+    assert answer.body["message"].endswith(
+        '<nil>: Invalid value: "object": failed rule: self.metadata.name.size() <= 20'
+    )
+
+
+async def test_rules_wait_until_the_object_has_its_form(jobs):
+    answer = await jobs.create(JOBS, a_job(workers={"replicas": "two"}))
+    assert "some validation rules were not checked because the object was invalid" in answer.body["message"]
+
+
+async def test_a_transition_rule_compares_with_before(jobs):
+    assert (await jobs.create(JOBS, a_job(framework="torch"))).code == 201
+    answer = await jobs.merge(f"{JOBS}/mnist", {"spec": {"framework": "jax"}})
+    assert answer.code == 422
+    assert 'spec.framework: Invalid value: "string": framework is immutable' in answer.body["message"]
+    # Where there was nothing before, there is nothing to compare with.
+    assert (await jobs.merge(f"{JOBS}/mnist", {"spec": {"framework": None}})).code == 200
+    assert (await jobs.merge(f"{JOBS}/mnist", {"spec": {"framework": "jax"}})).code == 200
+
+
+async def test_a_stale_status_writer_is_fenced_by_a_rule(jobs):
+    await jobs.create(JOBS, a_job())
+    history = {"log": "a", "sequence": 7}
+    assert (await jobs.merge(f"{JOBS}/mnist/status", {"status": {"history": history}})).code == 200
+    stale = await jobs.merge(f"{JOBS}/mnist/status", {"status": {"history": {"sequence": 6}}})
+    assert stale.code == 422
+    assert 'status.history: Invalid value: "object": sequence goes back from 7' in stale.body["message"]
+    other_log = await jobs.merge(f"{JOBS}/mnist/status", {"status": {"history": {"log": "b", "sequence": 1}}})
+    assert other_log.code == 200
+
+
+async def test_generation_counts_changes_of_the_spec_alone(jobs):
+    made = (await jobs.create(JOBS, a_job())).body
+    assert made["metadata"]["generation"] == 1
+    status = (await jobs.merge(f"{JOBS}/mnist/status", {"status": {"phase": "Running"}})).body
+    assert status["metadata"]["generation"] == 1
+    labelled = (await jobs.merge(f"{JOBS}/mnist", {"metadata": {"labels": {"a": "b"}}})).body
+    assert labelled["metadata"]["generation"] == 1
+    changed = (await jobs.merge(f"{JOBS}/mnist", {"spec": {"policy": "None"}})).body
+    assert changed["metadata"]["generation"] == 2
+    assert changed["status"] == {"phase": "Running"}
+
+
+async def test_the_status_subresource_leaves_everything_else(jobs):
+    made = (await jobs.create(JOBS, a_job())).body
+    patch = {"metadata": {"labels": {"a": "b"}}, "spec": {"policy": "None"}, "status": {"phase": "Running"}}
+    after = (await jobs.merge(f"{JOBS}/mnist/status", patch)).body
+    assert after["spec"] == made["spec"]
+    assert "labels" not in after["metadata"]
+
+
+async def test_a_replacement_says_which_version_it_replaces(jobs):
+    made = (await jobs.create(JOBS, a_job())).body
+    del made["metadata"]["resourceVersion"]
+    answer = await jobs.replace(f"{JOBS}/mnist", made)
+    assert (answer.code, answer.fields) == (422, ["metadata.resourceVersion"])
+
+
+async def test_what_became_invalid_may_stay_as_it_is(jobs):
+    await jobs.create(JOBS, a_job(replicas=5))
+    tighter = a_definition()
+    workers = tighter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["workers"]
+    workers["properties"]["replicas"]["maximum"] = 3
+    assert (await jobs.merge(f"{DEFINITIONS}/trainjobs.example.dev", {"spec": tighter["spec"]})).code == 200
+    assert (await jobs.merge(f"{JOBS}/mnist/status", {"status": {"phase": "Running"}})).code == 200
+    assert (await jobs.merge(f"{JOBS}/mnist", {"spec": {"workers": {"replicas": 4}}})).code == 422
+
+
+async def test_scale_reads_and_writes_the_replicas(jobs):
+    await jobs.create(JOBS, a_job())
+    scale = (await jobs.get(f"{JOBS}/mnist/scale")).body
+    assert (scale["kind"], scale["spec"]) == ("Scale", {"replicas": 2})
+    scale["spec"]["replicas"] = 4
+    assert (await jobs.replace(f"{JOBS}/mnist/scale", scale)).body["spec"] == {"replicas": 4}
+    assert (await jobs.replace(f"{JOBS}/mnist/scale", scale)).code == 409
+    assert (await jobs.merge(f"{JOBS}/mnist/scale", {"spec": {"replicas": -1}})).code == 422
+    assert (await jobs.get(f"{JOBS}/mnist")).body["spec"]["workers"]["replicas"] == 4
+
+
+async def test_columns_come_from_the_definition(jobs):
+    await jobs.create(JOBS, a_job())
+    await jobs.merge(f"{JOBS}/mnist/status", {"status": {"phase": "Running"}})
+    table = (await jobs.get(JOBS, Accept="application/json;as=Table;v=v1;g=meta.k8s.io")).body
+    assert [(one["name"], one["priority"]) for one in table["columnDefinitions"]] == [
+        ("Name", 0),
+        ("Phase", 0),
+        ("Workers", 1),
+        ("Age", 0),
+    ]
+    assert table["rows"][0]["cells"] == ["mnist", "Running", 2, "0s"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+async def test_resources_go_with_their_definition(jobs):
+    job = a_job()
+    job["metadata"]["finalizers"] = ["example.dev/hold"]
+    await jobs.create(JOBS, job)
+    await jobs.create(JOBS, a_job("other"))
+    await jobs.delete(f"{DEFINITIONS}/trainjobs.example.dev")
+    await jobs.until(f"{JOBS}/other", lambda answer: answer.code == 404)
+    # One resource is held, and so is its definition; nothing new may come.
+    assert (await jobs.get(f"{JOBS}/mnist")).code == 200
+    assert (await jobs.create(JOBS, a_job("late"))).code == 405
+    await jobs.merge(f"{JOBS}/mnist", {"metadata": {"finalizers": None}})
+    await jobs.until(f"{DEFINITIONS}/trainjobs.example.dev", lambda answer: answer.code == 404)
+    assert (await jobs.get(JOBS)).code == 404
+
+
+@pytest.mark.parametrize(
+    ("schema", "field"),
+    [
+        pytest.param({"type": "object", "properties": {"a": {}}}, "properties[a].type", id="a field without a type"),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"type": "array"}}}, "properties[a].items", id="a list of nothing"
+        ),
+        pytest.param({"type": "object", "x-kubernetes-validations": [{"rule": "self.("}]}, "[0].rule", id="no CEL"),
+        pytest.param({"type": "string"}, ".type", id="no object at the root"),
+        pytest.param({"type": "object", "properties": {"a": {"$ref": "#/b"}}}, "$ref", id="a reference"),
+    ],
+)
+async def test_a_definition_that_is_not_structural_is_refused(api, schema, field):
+    answer = await api.create(DEFINITIONS, a_definition(schema={"openAPIV3Schema": schema}))
+    assert answer.code == 422
+    assert any(one.endswith(field) for one in answer.fields), answer.body["message"]
+
+
+async def test_a_definition_is_named_after_what_it_defines(api):
+    definition = a_definition()
+    definition["metadata"]["name"] = "jobs.example.dev"
+    assert (await api.create(DEFINITIONS, definition)).fields == ["metadata.name"]
+
+
+async def test_a_version_that_is_no_longer_served_is_gone(jobs):
+    two = a_definition()["spec"]["versions"]
+    two.append(two[0] | {"name": "v2", "storage": False})
+    await jobs.merge(f"{DEFINITIONS}/trainjobs.example.dev", {"spec": {"versions": two}})
+    await jobs.create(JOBS, a_job())
+    newer = JOBS.replace("/v1/", "/v2/")
+    assert (await jobs.get(f"{newer}/mnist")).body["apiVersion"] == "example.dev/v2"
+    two[1]["served"] = False
+    await jobs.merge(f"{DEFINITIONS}/trainjobs.example.dev", {"spec": {"versions": two}})
+    assert (await jobs.get(f"{newer}/mnist")).code == 404

@@ -1,0 +1,180 @@
+"""The store: one order of versions, a history that ends, and a journal that survives its process."""
+
+import asyncio
+
+import pytest
+
+from devcluster.apiserver.entry import Key, Place
+from devcluster.apiserver.journal import Journal
+from devcluster.apiserver.selectors import selector
+from devcluster.apiserver.store import CompactedError, Store
+from devcluster.apiserver.watching import Watch
+
+PODS = Key("", "pods")
+
+
+def a_pod(name="a", **labels):
+    return {"metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}", "labels": labels}}
+
+
+def names(entries):
+    return sorted(entry.place.name for entry in entries)
+
+
+def test_every_write_gets_the_next_version():
+    store = Store()
+    first, second = store.put(PODS, a_pod("a")), store.put(PODS, a_pod("b"))
+    gone = store.delete(PODS, first.object())
+    assert (second.version, gone.version) == (first.version + 1, first.version + 2)
+    assert names(store.all(PODS)) == ["b"]
+
+
+def test_what_was_handed_out_cannot_change_what_is_stored():
+    store = Store()
+    entry = store.put(PODS, a_pod())
+    entry.object()["metadata"]["name"] = "changed"
+    assert store.get(PODS, Place("team", "a")).object()["metadata"]["name"] == "a"
+
+
+def test_the_past_can_be_listed():
+    store = Store()
+    first = store.put(PODS, a_pod("a"))
+    then = store.put(PODS, a_pod("b")).version
+    store.put(PODS, a_pod("c"))
+    store.put(PODS, a_pod("b", changed="yes"))
+    store.delete(PODS, first.object())
+    past = store.list_at(PODS, then)
+    assert names(past) == ["a", "b"]
+    assert all("changed" not in entry.labels for entry in past)
+
+
+def test_the_past_ends_where_the_history_does():
+    store = Store(history=2)
+    versions = [store.put(PODS, a_pod(n=str(number))).version for number in range(4)]
+    assert [change.entry.version for change in store.since(PODS, versions[1])] == versions[2:]
+    with pytest.raises(CompactedError):
+        store.since(PODS, versions[0])
+    with pytest.raises(CompactedError):
+        store.list_at(PODS, versions[0])
+
+
+def test_fields_are_compared_as_text():
+    store = Store()
+    entry = store.put(PODS, a_pod() | {"spec": {"on": True, "count": 3}})
+    assert [entry.field(f"spec.{name}") for name in ("on", "count", "missing")] == ["true", "3", ""]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "store.sqlite"
+
+
+def test_a_store_opens_with_what_was_written(folder):
+    journal = Journal(folder)
+    store = Store(journal)
+    kept, lost = store.put(PODS, a_pod("kept")), store.put(PODS, a_pod("lost"))
+    store.delete(PODS, lost.object())
+    last = store.version
+    store.commit()
+    journal.close()
+    journal = Journal(folder)
+    again = Store(journal)
+    assert [entry.raw for entry in again.all(PODS)] == [kept.raw]
+    # The last version belonged to an object that is gone, and is not given again.
+    assert again.put(PODS, a_pod("new")).version == last + 1
+    journal.close()
+
+
+def test_watches_of_an_earlier_life_start_again(folder):
+    journal = Journal(folder)
+    store = Store(journal)
+    before = store.put(PODS, a_pod("a")).version
+    latest = store.put(PODS, a_pod("b")).version
+    store.commit()
+    journal.close()
+    journal = Journal(folder)
+    again = Store(journal)
+    assert again.since(PODS, latest) == []
+    with pytest.raises(CompactedError):
+        again.since(PODS, before)
+    journal.close()
+
+
+async def test_nobody_is_told_before_it_is_on_disk(folder):
+    journal = Journal(folder)
+    store = Store(journal)
+    with Watch(store, PODS, "", None, store.version) as watch:
+        store.put(PODS, a_pod())
+        waiting = asyncio.ensure_future(store.durable())
+        assert await watch.changes(0.01) == []
+        assert not waiting.done()
+        committing = asyncio.ensure_future(store.commit_forever())
+        await asyncio.wait_for(waiting, 5)
+        [(kind, entry)] = await watch.changes(5)
+        assert (kind, entry.place.name) == ("ADDED", "a")
+    committing.cancel()
+    await asyncio.gather(committing, return_exceptions=True)
+    journal.close()
+
+
+async def test_writes_of_one_moment_share_a_commit(folder, monkeypatch):
+    journal = Journal(folder)
+    groups = []
+    write = journal.write
+    monkeypatch.setattr(journal, "write", lambda rows, version: (groups.append(len(rows)), write(rows, version)))
+    store = Store(journal)
+    committing = asyncio.ensure_future(store.commit_forever())
+    for number in range(100):
+        store.put(PODS, a_pod(f"pod-{number}"))
+    await asyncio.wait_for(store.durable(), 5)
+    assert groups == [100]
+    committing.cancel()
+    await asyncio.gather(committing, return_exceptions=True)
+    journal.close()
+
+
+async def test_a_watch_that_starts_between_write_and_commit_misses_and_repeats_nothing(folder):
+    journal = Journal(folder)
+    store = Store(journal)
+    listed = store.put(PODS, a_pod("listed"))
+    with Watch(store, PODS, "", None, listed.version) as watch:
+        later = store.put(PODS, a_pod("later"))
+        store.commit()
+        assert await watch.changes(5) == [("ADDED", later)]
+    journal.close()
+
+
+async def test_a_watch_that_is_too_slow_ends(monkeypatch):
+    monkeypatch.setattr("devcluster.apiserver.watching.QUEUE", 3)
+    store = Store()
+    with Watch(store, PODS, "", None, store.version) as watch:
+        for number in range(5):
+            store.put(PODS, a_pod(f"pod-{number}"))
+        assert watch.ended
+
+
+def test_a_file_of_another_format_is_refused(folder, monkeypatch):
+    Journal(folder).close()
+    monkeypatch.setattr("devcluster.apiserver.journal.FORMAT", 2)
+    with pytest.raises(ValueError, match="use a new folder"):
+        Journal(folder)
+
+
+@pytest.mark.parametrize(
+    ("labels", "text", "selected"),
+    [
+        ({"a": "1"}, "a=1", True),
+        ({"a": "1"}, "a==1,b!=2", True),
+        ({"a": "1"}, "a in (1, 2)", True),
+        ({"a": "1"}, "a notin (1)", False),
+        ({}, "a notin (1)", True),
+        ({}, "a!=1", True),
+        ({"a": "5"}, "a>4", True),
+        ({"a": "x"}, "a<4", False),
+        ({"example.dev/a": ""}, "example.dev/a", True),
+        ({"a": ""}, "!a", False),
+    ],
+)
+def test_label_selectors(labels, text, selected):
+    entry = Store().put(PODS, a_pod(**labels))
+    assert selector(text, "", ())(entry) is selected

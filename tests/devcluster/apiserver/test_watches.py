@@ -1,0 +1,177 @@
+"""LIST and WATCH: order, selection, pages, and what happens when history is gone."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+CONFIGS = "/api/v1/namespaces/default/configmaps"
+HISTORY = 50
+"""Changes of each kind that the server of these tests remembers."""
+
+
+async def some_configs(api, count, **labels):
+    for number in range(count):
+        await api.create(CONFIGS, {"metadata": {"name": f"config-{number:02}", "labels": labels}})
+
+
+def names(body):
+    return [item["metadata"]["name"] for item in body["items"]]
+
+
+async def test_a_list_is_in_order_and_has_a_version(api):
+    for name in ("b", "a", "c"):
+        made = await api.create(CONFIGS, {"metadata": {"name": name}})
+    listed = (await api.get(CONFIGS)).body
+    assert (listed["kind"], names(listed)) == ("ConfigMapList", ["a", "b", "c"])
+    assert listed["metadata"]["resourceVersion"] == made.body["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("labelSelector=team=a", ["one"]),
+        ("labelSelector=team!=a", ["three", "two"]),
+        ("labelSelector=team in (a,b)", ["one", "two"]),
+        ("labelSelector=team notin (a)", ["three", "two"]),
+        ("labelSelector=team", ["one", "two"]),
+        ("labelSelector=!team", ["three"]),
+        ("labelSelector=team=b,size=big", ["two"]),
+        ("fieldSelector=metadata.name=one", ["one"]),
+        ("fieldSelector=metadata.name!=one", ["three", "two"]),
+    ],
+)
+async def test_selectors_narrow_a_list(api, query, found):
+    labels = {"one": {"team": "a"}, "two": {"team": "b", "size": "big"}, "three": {}}
+    for name, own in labels.items():
+        await api.create(CONFIGS, {"metadata": {"name": name, "labels": own}})
+    assert names((await api.get(f"{CONFIGS}?{query}")).body) == found
+
+
+async def test_fields_that_cannot_be_selected_are_refused(api):
+    assert (await api.get(f"{CONFIGS}?fieldSelector=data.a=1")).code == 400
+    assert (await api.get(f"{CONFIGS}?labelSelector=a in (b")).code == 400
+
+
+async def test_pages_show_the_list_as_it_was_at_the_first(api):
+    await some_configs(api, 5)
+    first = (await api.get(f"{CONFIGS}?limit=2")).body
+    assert names(first) == ["config-00", "config-01"]
+    assert first["metadata"]["remainingItemCount"] == 3
+    await api.delete(f"{CONFIGS}/config-02")
+    await api.create(CONFIGS, {"metadata": {"name": "config-03a"}})
+    await api.merge(f"{CONFIGS}/config-04", {"data": {"new": "yes"}})
+    rest = (await api.get(f"{CONFIGS}?limit=5&continue={first['metadata']['continue']}")).body
+    assert names(rest) == ["config-02", "config-03", "config-04"]
+    assert "data" not in rest["items"][-1]
+    assert rest["metadata"] == {"resourceVersion": first["metadata"]["resourceVersion"]}
+
+
+async def test_a_continue_token_expires_and_can_be_traded_in(api):
+    await some_configs(api, 3)
+    first = (await api.get(f"{CONFIGS}?limit=1")).body
+    for number in range(HISTORY + 2):
+        await api.merge(f"{CONFIGS}/config-00", {"data": {"n": str(number)}})
+    late = await api.get(f"{CONFIGS}?limit=1&continue={first['metadata']['continue']}")
+    assert (late.code, late.body["reason"]) == (410, "Expired")
+    again = (await api.get(f"{CONFIGS}?continue={late.body['metadata']['continue']}")).body
+    assert names(again) == ["config-01", "config-02"]
+    assert (await api.get(f"{CONFIGS}?continue=nonsense")).code == 400
+
+
+async def test_a_list_can_be_asked_for_at_a_version(api):
+    await some_configs(api, 2)
+    version = (await api.get(CONFIGS)).body["metadata"]["resourceVersion"]
+    await api.delete(f"{CONFIGS}/config-00")
+    exact = await api.get(f"{CONFIGS}?resourceVersion={version}&resourceVersionMatch=Exact")
+    assert names(exact.body) == ["config-00", "config-01"]
+    assert names((await api.get(f"{CONFIGS}?resourceVersion={version}")).body) == ["config-01"]
+    future = await api.get(f"{CONFIGS}?resourceVersion=999999")
+    assert (future.code, future.body["reason"]) == (504, "Timeout")
+
+
+async def test_metadata_alone_is_given_on_request(api):
+    await api.create(CONFIGS, {"metadata": {"name": "a"}, "data": {"b": "c"}})
+    listed = await api.get(CONFIGS, Accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+    assert listed.body["kind"] == "PartialObjectMetadataList"
+    assert "data" not in listed.body["items"][0]
+    one = await api.get(f"{CONFIGS}/a", Accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+    assert (one.body["kind"], set(one.body)) == ("PartialObjectMetadata", {"kind", "apiVersion", "metadata"})
+    assert (await api.get(CONFIGS, Accept="application/vnd.kubernetes.protobuf")).code == 406
+
+
+async def test_a_watch_goes_on_from_a_version(api):
+    version = (await api.get(CONFIGS)).body["metadata"]["resourceVersion"]
+    await api.create(CONFIGS, {"metadata": {"name": "a"}})
+    await api.merge(f"{CONFIGS}/a", {"data": {"b": "c"}})
+    await api.delete(f"{CONFIGS}/a")
+    events = await api.first(f"{CONFIGS}?watch=1&resourceVersion={version}", 3)
+    assert [kind for kind, _ in events] == ["ADDED", "MODIFIED", "DELETED"]
+    versions = [int(obj["metadata"]["resourceVersion"]) for _, obj in events]
+    assert versions == sorted(set(versions))
+
+
+async def test_a_watch_without_a_version_begins_with_what_there_is(api):
+    await some_configs(api, 2)
+    events = await api.first(f"{CONFIGS}?watch=true", 2)
+    assert [(kind, obj["metadata"]["name"]) for kind, obj in events] == [
+        ("ADDED", "config-00"),
+        ("ADDED", "config-01"),
+    ]
+
+
+async def test_a_watch_sees_live_changes_once_each(api):
+    version = (await api.get(CONFIGS)).body["metadata"]["resourceVersion"]
+    async with asyncio.timeout(10), aclosing(api.watch(f"{CONFIGS}?watch=1&resourceVersion={version}")) as events:
+        for number in range(20):
+            made = await api.create(CONFIGS, {"metadata": {"name": f"config-{number}"}})
+            assert await anext(events) == ("ADDED", made.body)
+
+
+async def test_leaving_the_selection_is_a_deletion(api):
+    version = (await api.get(CONFIGS)).body["metadata"]["resourceVersion"]
+    await api.create(CONFIGS, {"metadata": {"name": "a", "labels": {"team": "a"}}})
+    left = await api.merge(f"{CONFIGS}/a", {"metadata": {"labels": {"team": "b"}}})
+    await api.merge(f"{CONFIGS}/a", {"data": {"unseen": "change"}})
+    await api.merge(f"{CONFIGS}/a", {"metadata": {"labels": {"team": "a"}}})
+    events = await api.first(f"{CONFIGS}?watch=1&resourceVersion={version}&labelSelector=team%3Da", 3)
+    assert [kind for kind, _ in events] == ["ADDED", "DELETED", "ADDED"]
+    # Shown as it last was in view, at the version that took it out.
+    gone = events[1][1]["metadata"]
+    assert gone["labels"] == {"team": "a"}
+    assert gone["resourceVersion"] == left.body["metadata"]["resourceVersion"]
+
+
+async def test_a_watch_from_too_long_ago_is_told_so(api):
+    version = (await api.get(CONFIGS)).body["metadata"]["resourceVersion"]
+    await api.create(CONFIGS, {"metadata": {"name": "a"}})
+    for number in range(HISTORY + 1):
+        await api.merge(f"{CONFIGS}/a", {"data": {"n": str(number)}})
+    [(kind, status)] = await api.first(f"{CONFIGS}?watch=1&resourceVersion={version}", 1)
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+
+
+async def test_a_watch_ends_when_its_time_is_up(api):
+    async with asyncio.timeout(10):
+        events = [event async for event in api.watch(f"{CONFIGS}?watch=1&timeoutSeconds=1")]
+    assert events == []
+
+
+async def test_a_quiet_watch_gets_bookmarks(api, monkeypatch):
+    monkeypatch.setattr("devcluster.apiserver.watches.PATIENCE", 0.05)
+    made = await api.create("/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+    [(kind, bookmark)] = await api.first(f"{CONFIGS}?watch=1&allowWatchBookmarks=true", 1)
+    assert (kind, bookmark["kind"]) == ("BOOKMARK", "ConfigMap")
+    assert bookmark["metadata"]["resourceVersion"] == made.body["metadata"]["resourceVersion"]
+
+
+async def test_watch_lists_are_refused_so_that_clients_fall_back(api):
+    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    answer = await api.get(f"{CONFIGS}?{query}")
+    assert (answer.code, answer.fields) == (422, ["sendInitialEvents"])
+
+
+async def test_versions_that_are_none_are_refused(api):
+    assert (await api.get(f"{CONFIGS}?watch=1&resourceVersion=abc")).code == 422
+    assert (await api.get(f"{CONFIGS}?limit=-1")).code == 400
+    assert (await api.get(f"{CONFIGS}?limit=x")).code == 400

@@ -1,0 +1,108 @@
+"""kill -9 of the server under load: nothing acknowledged is lost, nothing is doubled, readers go on."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Refused
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from tests.kit.nats import a_decision, a_server, connected, read_to_end, until
+
+pytestmark = pytest.mark.nats
+
+JOBS = 10
+EACH = 150
+KILLS = 4
+
+
+async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_path: Path):
+    acknowledged: dict[str, int] = {}
+    seen: list[int] = []
+
+    async with a_server(tmp_path) as server, connected(server) as log, connected(server, "status") as follower:
+
+        async def write(job: str) -> None:
+            sequence = 0
+            for number in range(EACH):
+                entry = a_decision("team-a", number, job=job)
+                sequence = await log.append(entry, expect=sequence)
+                acknowledged[entry.event_id] = sequence
+
+        async def kill() -> None:
+            for number in range(1, KILLS + 1):
+                await until(lambda number=number: reached(number * JOBS * EACH // (KILLS + 1)), within=30)
+                server.kill()
+                await server.restart()
+
+        async def reached(count: int) -> bool:
+            return len(acknowledged) >= count
+
+        async def follow() -> None:
+            async for batch in follower.read(subjects=("jobs.>",)):
+                seen.extend(event.sequence for event in batch.events)
+                if len(seen) >= JOBS * EACH:
+                    return
+
+        async with asyncio.timeout(30):
+            await asyncio.gather(kill(), follow(), *(write(f"job-{number}") for number in range(JOBS)))
+        events = await read_to_end(log, "jobs.>")
+
+    assert len(acknowledged) == JOBS * EACH
+    assert {event.event_id: event.sequence for event in events} == acknowledged, "neither lost nor doubled"
+    assert seen == sorted(acknowledged.values()), "a reader saw each once, in order, across all restarts"
+
+
+async def test_a_reader_at_the_end_survives_a_restart(tmp_path: Path):
+    async with (
+        a_server(tmp_path) as server,
+        connected(server) as log,
+        asyncio.timeout(15),
+        aclosing(log.read(subjects=("jobs.>",))) as batches,
+    ):
+        assert (await anext(batches)).events == ()
+        server.kill()
+        await server.restart()
+        sequence = await log.append(a_decision(), expect=0)
+        assert [event.sequence for event in (await anext(batches)).events] == [sequence]
+
+
+async def test_another_log_in_its_place_is_noticed(tmp_path: Path):
+    """An empty stream of the same name must never look like a history without jobs."""
+    async with (
+        a_server(tmp_path / "one") as server,
+        connected(server) as log,
+        asyncio.timeout(15),
+        aclosing(log.read()) as batches,
+    ):
+        await anext(batches)
+        server.stop()
+        async with NatsServer(tmp_path / "two", port=server.port, users=server.users) as other:
+            await set_up(other.url, password=other.users["admin"])
+            while (await anext(batches)).events:
+                pass  # what had arrived before
+            with pytest.raises(Refused) as refusal:
+                await anext(batches)
+    assert refusal.value.reason == "LogReplaced"
+
+
+async def test_a_user_who_is_turned_away_is_told_so(tmp_path: Path):
+    """Without this the client would close for good and everybody would wait for ever."""
+    async with (
+        a_server(tmp_path / "one") as server,
+        connected(server) as log,
+        asyncio.timeout(15),
+        aclosing(log.read()) as batches,
+    ):
+        while (await anext(batches)).events:
+            pass
+        server.stop()
+        strangers = {user: f"{password}x" for user, password in server.users.items()}
+        async with NatsServer(tmp_path / "two", port=server.port, users=strangers):
+            with pytest.raises(Refused) as read:
+                await anext(batches)
+            with pytest.raises(Refused) as append:
+                await log.append(a_decision(), expect=0)
+    assert read.value.reason == append.value.reason == "Unauthorized"

@@ -1,0 +1,109 @@
+"""A reader that is disturbed, slow, or one of many."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from shared.eventlog import api
+from shared.eventlog.connection import Connection
+from shared.eventlog.server import NatsServer
+from tests.kit.nats import a_decision, a_namespace, a_server, connected, read_to_end, until
+from tests.kit.proxy import Proxy
+
+pytestmark = pytest.mark.nats
+
+
+async def test_a_reader_whose_consumer_was_deleted_goes_on(tmp_path: Path):
+    async with (
+        a_server(tmp_path) as server,
+        connected(server) as log,
+        aclosing(log.read()) as batches,
+        asyncio.timeout(15),
+    ):
+        genesis = await anext(batches)
+        assert (await anext(batches)).pending == 0
+        admin = await Connection.open(server.url, name="test", user="admin", password=server.users["admin"])
+        names = await api.call(admin, "CONSUMER.NAMES.JOBS", None, dict)
+        for name in names["consumers"]:
+            await api.call(admin, f"CONSUMER.DELETE.JOBS.{name}", None, dict)
+        await admin.close()
+        sequence = await log.append(a_decision(), expect=0)
+        assert sequence == genesis.events[-1].sequence + 1
+        assert [event.sequence for event in (await anext(batches)).events] == [sequence]
+
+
+async def test_a_slow_reader_is_sent_no_more_than_it_asked_for(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server) as log:
+
+        async def write(job: str) -> None:
+            sequence = 0
+            for number in range(60):
+                sequence = await log.append(a_decision(namespace, number, job=job), expect=sequence)
+
+        await asyncio.gather(*(write(f"job-{number}") for number in range(60)))
+        received = []
+        async with asyncio.timeout(20), aclosing(log.read(subjects=(f"jobs.{namespace}.>",))) as batches:
+            async for batch in batches:
+                received += [event.sequence for event in batch.events]
+                # While this reader dawdles the server could send all; it holds what nobody asked for.
+                await asyncio.gather(*(log.last(f"jobs.{namespace}.job-1.>") for _ in range(5)))
+                if batch.pending == 0:
+                    break
+    assert len(received) == 3_600
+    assert received == sorted(set(received))
+
+
+async def test_a_silent_connection_is_noticed_and_nothing_is_missed(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with (
+        Proxy(nats_server.url) as proxy,
+        connected(nats_server) as direct,
+        connected(nats_server, url=proxy.url) as log,
+        asyncio.timeout(20),
+        aclosing(log.read(subjects=(f"jobs.{namespace}.>",))) as batches,
+    ):
+        await anext(batches)
+        proxy.drop_answers()
+        sequence = await direct.append(a_decision(namespace, 1), expect=0)
+        following = asyncio.ensure_future(anext(batches))
+        proxy.heal()
+        assert [event.sequence for event in (await following).events] == [sequence]
+
+
+async def test_large_events_are_read_in_bounded_bites(nats_server: NatsServer):
+    namespace = a_namespace()
+    body = b"x" * 250_000
+    async with connected(nats_server) as log:
+        await asyncio.gather(
+            *(log.append(a_decision(namespace, job=f"job-{number}", body=body), expect=0) for number in range(60))
+        )
+        events = await read_to_end(log, f"jobs.{namespace}.>")
+    assert len(events) == 60
+    assert all(event.body == body for event in events)
+
+
+async def test_many_readers_each_see_everything(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server) as log:
+        sequence = 0
+        for number in range(20):
+            sequence = await log.append(a_decision(namespace, number), expect=sequence)
+        read = await asyncio.gather(*(read_to_end(log, f"jobs.{namespace}.>") for _ in range(8)))
+    assert all(events == read[0] for events in read)
+    assert len(read[0]) == 20
+
+
+async def test_readers_that_stop_leave_nothing_behind(nats_server: NatsServer):
+    async with connected(nats_server) as log:
+        connection = log._connection
+        before = len(connection._on_loss)
+        async with aclosing(log.read()) as batches:
+            await anext(batches)
+        await until(lambda: _same(len(connection._on_loss), before))
+
+
+async def _same(one: int, other: int) -> bool:
+    return one == other

@@ -1,0 +1,105 @@
+"""The server as a child process, and connecting to one that is not there."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Refused, Transient
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.server import NatsServer, free_port
+from tests.kit.nats import a_decision, a_server, connected, until
+
+pytestmark = pytest.mark.nats
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from shared.eventlog.server import NatsServer
+server = NatsServer(Path(sys.argv[1]))
+server.spawn()
+print(server.pid, flush=True)
+time.sleep(60)
+"""
+
+
+async def test_it_keeps_port_users_and_events_over_restarts(tmp_path: Path):
+    async with a_server(tmp_path) as server:
+        async with connected(server) as log:
+            sequence = await log.append(a_decision(), expect=0)
+        before = (server.url, server.users)
+        server.kill()
+        await server.restart()
+        assert (server.url, server.users) == before
+        async with connected(server) as log:
+            assert await log.end() == sequence
+    async with NatsServer(tmp_path) as again, connected(again) as log:
+        assert again.users == server.users
+        assert await log.end() == sequence
+
+
+async def test_it_dies_with_the_process_that_started_it(tmp_path: Path):
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    assert _runs(child)
+    parent.kill()
+    await parent.wait()
+
+    async def gone() -> bool:
+        return not _runs(child)
+
+    await until(gone)
+
+
+async def test_a_server_that_cannot_start_says_why(tmp_path: Path):
+    async with NatsServer(tmp_path / "one") as server:
+        with pytest.raises(Refused, match="address already in use"):
+            await NatsServer(tmp_path / "two", port=server.port).start()
+
+
+def test_stopping_what_never_ran_is_harmless(tmp_path: Path):
+    server = NatsServer(tmp_path)
+    server.stop()
+    server.kill()
+
+
+def test_secrets_are_for_their_owner_alone(tmp_path: Path):
+    NatsServer(tmp_path)
+    assert (tmp_path / "users.json").stat().st_mode & 0o077 == 0
+
+
+async def test_a_wrong_password_is_refused_at_once(nats_server: NatsServer):
+    async with asyncio.timeout(2):
+        with pytest.raises(Refused) as refusal:
+            await JetStreamEventLog.connect(nats_server.url, name="scheduler", user="scheduler", password="wrong")
+    assert refusal.value.reason == "Unauthorized"
+
+
+async def test_nobody_there_is_transient_after_some_patience():
+    with pytest.raises(Transient, match="connect to"):
+        await JetStreamEventLog.connect(f"nats://127.0.0.1:{free_port()}", name="scheduler", patience=0.3)
+
+
+async def test_a_server_that_comes_later_is_waited_for(tmp_path: Path):
+    server = NatsServer(tmp_path)
+    connecting = asyncio.create_task(
+        JetStreamEventLog.connect(server.url, name="status", user="status", password=server.users["status"])
+    )
+    await asyncio.sleep(0)
+    async with server:
+        log = await connecting
+        assert log.connected
+        await log.close()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    # A dead child of a dead parent may wait a moment for its new parent to notice.
+    return state != "Z"

@@ -1,0 +1,87 @@
+"""Setting up: once, again, and over what is not as it should be."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Refused, Transient
+from shared.eventlog import api
+from shared.eventlog.connection import Connection
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import log_config, set_up
+from tests.kit.nats import a_decision, connected, read_to_end
+
+pytestmark = pytest.mark.nats
+
+
+async def test_it_makes_everything_once_and_then_nothing(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        first, rival = await asyncio.gather(
+            set_up(server.url, password=server.users["admin"]), set_up(server.url, password=server.users["admin"])
+        )
+        again = await set_up(server.url, password=server.users["admin"])
+        async with connected(server) as log:
+            events = await read_to_end(log)
+    assert {*first.created, *rival.created} == {"JOBS", "KV_LEASES", "KV_HEADS"}
+    assert first.identity == rival.identity == again.identity
+    assert again.created == first.differences == again.differences == ()
+    assert [event.subject for event in events] == ["facts.none.none.none.setup.LogCreated"]
+    assert events[0].event_id == first.identity
+
+
+async def test_differences_are_told_and_left_alone(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        await set_up(server.url, password=server.users["admin"], max_bytes=1024 * 1024)
+        found = await set_up(server.url, password=server.users["admin"])
+        assert found.differences == ("JOBS: max_bytes is 1048576, and would be made -1 today",)
+        assert await set_up(server.url, password=server.users["admin"]) == found
+
+
+async def test_a_stream_without_its_beginning_gets_no_new_identity(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        admin = await Connection.open(server.url, name="test", user="admin", password=server.users["admin"])
+        config = log_config(replicas=1, max_bytes=-1, deny_purge=True)
+        await api.call(admin, "STREAM.CREATE.JOBS", config, api.StreamInfo)
+        await api.publish(admin, "jobs.a.b.c.status.JobCreated", b"{}", {})
+        await admin.close()
+        with pytest.raises(Refused) as refusal:
+            await set_up(server.url, password=server.users["admin"])
+    assert refusal.value.reason == "LogTruncated"
+
+
+async def test_before_it_ran_the_log_says_so(tmp_path: Path):
+    async with NatsServer(tmp_path) as server, connected(server, patience=0.2) as log:
+        for question in (log.identity, log.end, lambda: log.bucket("LEASES"), lambda: read_to_end(log)):
+            with pytest.raises(Refused) as refusal:
+                await question()
+            assert refusal.value.reason == "NotSetUp"
+        with pytest.raises(Transient, match="muster setup"):
+            await log.append(a_decision(), expect=0)
+
+
+async def test_services_cannot_change_the_stream(nats_server: NatsServer):
+    service = await Connection.open(
+        nats_server.url, name="scheduler", user="scheduler", password=nats_server.users["scheduler"]
+    )
+    config = log_config(replicas=1, max_bytes=-1, deny_purge=True) | {"max_msgs": 1}
+    try:
+        for request in ("STREAM.UPDATE.JOBS", "STREAM.PURGE.JOBS", "STREAM.DELETE.JOBS", "STREAM.DELETE.KV_LEASES"):
+            with pytest.raises(Refused) as refusal:
+                await api.call(service, request, config, dict)
+            assert refusal.value.reason == "Forbidden"
+    finally:
+        await service.close()
+
+
+async def test_a_full_log_refuses_and_keeps_what_it_has(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        await set_up(server.url, password=server.users["admin"], max_bytes=300_000)
+        async with connected(server) as log:
+            body = b"x" * 100_000
+            for number in range(2):
+                await log.append(a_decision(job=f"job-{number}", body=body), expect=0)
+            with pytest.raises(Transient, match="maximum bytes"):
+                await log.append(a_decision(job="job-2", body=body), expect=0)
+            events = await read_to_end(log, "jobs.>")
+    assert len(events) == 2

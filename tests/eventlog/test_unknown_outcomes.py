@@ -1,0 +1,156 @@
+"""An append whose answer was lost is neither lost nor doubled, and its author learns the truth."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Conflict, Transient
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.server import NatsServer
+from tests.kit.nats import a_decision, a_namespace, a_server, connected, read_to_end, until
+from tests.kit.proxy import Proxy
+
+pytestmark = pytest.mark.nats
+
+
+def stored(log: JetStreamEventLog, namespace: str):
+    async def condition() -> bool:
+        return await log.last(f"jobs.{namespace}.>") is not None
+
+    return condition
+
+
+async def test_a_lost_acknowledgement_is_found_out(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with Proxy(nats_server.url) as proxy, connected(nats_server) as direct:
+        async with connected(nats_server, url=proxy.url) as log:
+            proxy.drop_answers()
+            append = asyncio.create_task(log.append(a_decision(namespace, 1), expect=0))
+            await until(stored(direct, namespace))
+            proxy.heal()
+            sequence = await append
+        events = await read_to_end(direct, f"jobs.{namespace}.>")
+    assert [event.sequence for event in events] == [sequence]
+
+
+async def test_it_is_found_out_even_when_others_wrote_since(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with (
+        Proxy(nats_server.url) as proxy,
+        connected(nats_server) as direct,
+        connected(nats_server, url=proxy.url) as log,
+    ):
+        proxy.drop_answers()
+        append = asyncio.create_task(log.append(a_decision(namespace, 1), expect=0))
+        await until(stored(direct, namespace))
+        first = await direct.last(f"jobs.{namespace}.>")
+        assert first is not None
+        await direct.append(a_decision(namespace, 2), expect=first.sequence)
+        proxy.heal()
+        assert await append == first.sequence
+
+
+async def test_what_never_arrived_is_sent_again(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with Proxy(nats_server.url) as proxy, connected(nats_server, url=proxy.url) as log:
+        proxy.refuse()
+        append = asyncio.create_task(log.append(a_decision(namespace, 1), expect=0))
+        await until(lambda: _is_not(log.connected))
+        proxy.heal()
+        sequence = await append
+        assert [event.sequence for event in await read_to_end(log, f"jobs.{namespace}.>")] == [sequence]
+
+
+async def test_somebody_who_was_quicker_meanwhile_is_a_conflict(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with (
+        Proxy(nats_server.url) as proxy,
+        connected(nats_server) as direct,
+        connected(nats_server, url=proxy.url) as log,
+    ):
+        proxy.refuse()
+        append = asyncio.create_task(log.append(a_decision(namespace, 1), expect=0))
+        await until(lambda: _is_not(log.connected))
+        await direct.append(a_decision(namespace, 2), expect=0)
+        proxy.heal()
+        with pytest.raises(Conflict):
+            await append
+
+
+async def test_a_write_that_arrives_late_is_stored_once(nats_server: NatsServer):
+    """The client gave up, tried again elsewhere, and only then the first attempt reaches the server."""
+    namespace = a_namespace()
+    async with Proxy(nats_server.url) as proxy, connected(nats_server) as direct:
+        async with connected(nats_server, url=proxy.url, patience=0.2) as log:
+            proxy.stall()
+            with pytest.raises(Transient):
+                async with asyncio.timeout(20):
+                    await log.append(a_decision(namespace, 1), expect=0)
+            sequence = await direct.append(a_decision(namespace, 1), expect=0)
+            proxy.heal()
+            assert await log.append(a_decision(namespace, 1), expect=0) == sequence
+        assert len(await read_to_end(direct, f"jobs.{namespace}.>")) == 1
+
+
+async def test_cuts_under_load_lose_and_double_nothing(nats_server: NatsServer):
+    namespace = a_namespace()
+    acknowledged: dict[str, int] = {}
+
+    async with Proxy(nats_server.url) as proxy, connected(nats_server, url=proxy.url) as log:
+
+        async def write(job: str) -> None:
+            sequence = 0
+            for number in range(40):
+                entry = a_decision(namespace, number, job=job)
+                sequence = await log.append(entry, expect=sequence)
+                acknowledged[entry.event_id] = sequence
+
+        async def cut() -> None:
+            for reached in range(50, 400, 50):
+                await until(lambda reached=reached: _is(len(acknowledged) >= reached))
+                proxy.drop_answers()
+                proxy.heal()
+
+        await asyncio.gather(cut(), *(write(f"job-{number}") for number in range(10)))
+        events = await read_to_end(log, f"jobs.{namespace}.>")
+    assert {event.event_id: event.sequence for event in events} == acknowledged
+    assert len(events) == len(acknowledged) == 400
+
+
+async def test_a_log_that_stays_away_is_reported_after_some_patience(tmp_path: Path):
+    async with a_server(tmp_path) as server, connected(server, patience=0.5) as log:
+        server.kill()
+        with pytest.raises(Transient, match="given up after"):
+            await log.append(a_decision(), expect=0)
+
+
+async def test_a_lease_whose_answer_was_lost_is_ours(nats_server: NatsServer):
+    key = f"scheduler.{a_namespace()}"
+    async with (
+        Proxy(nats_server.url) as proxy,
+        connected(nats_server) as direct,
+        connected(nats_server, url=proxy.url) as log,
+    ):
+        ours = await log.bucket("LEASES")
+        bucket = await direct.bucket("LEASES")
+        proxy.drop_answers()
+        put = asyncio.create_task(ours.put(key, b"me", expect=0, ttl=10))
+
+        async def taken() -> bool:
+            return await bucket.get(key) is not None
+
+        await until(taken)
+        proxy.heal()
+        revision = await put
+        found = await bucket.get(key)
+    assert found is not None
+    assert found.revision == revision
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _is_not(value: bool) -> bool:
+    return not value

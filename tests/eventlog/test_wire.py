@@ -1,0 +1,79 @@
+"""An event's headers, written as CloudEvents and read back from raw bytes."""
+
+import msgspec
+
+from shared.eventlog import Entry, wire
+
+ENTRY = Entry(
+    subject="jobs.team-a.resnet.u-1.scheduler.SlotsAssigned",
+    event_id="e-1",
+    time="2026-01-01T00:00:00.000Z",
+    body=b"{}",
+    basis="7:abc",
+    optional=True,
+)
+
+
+def raw(headers: dict[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode()
+
+
+def test_an_event_is_a_cloud_event_in_binary_mode():
+    assert wire.headers(ENTRY, expect=7) == {
+        "ce-id": "e-1",
+        "ce-time": "2026-01-01T00:00:00.000Z",
+        "ce-specversion": "1.0",
+        "ce-type": "SlotsAssigned",
+        "ce-source": "scheduler",
+        "content-type": "application/json",
+        "Nats-Msg-Id": "e-1",
+        "Muster-Basis": "7:abc",
+        "Muster-Optional": "true",
+        "Nats-Expected-Last-Subject-Sequence": "7",
+        "Nats-Expected-Last-Subject-Sequence-Subject": "jobs.team-a.resnet.u-1.>",
+    }
+
+
+def test_a_fact_has_no_basis_and_is_guarded_by_its_authors_facts():
+    fact = msgspec.structs.replace(ENTRY, subject="facts.a.b.u.watcher.PodsGone", basis="", optional=False)
+    headers = wire.headers(fact, expect=0)
+    assert headers["Nats-Expected-Last-Subject-Sequence-Subject"] == "facts.a.b.u.watcher.>"
+    assert not {"Muster-Basis", "Muster-Optional"} & headers.keys()
+
+
+def test_what_was_written_is_read():
+    event = wire.stored(9, ENTRY.subject, raw(wire.headers(ENTRY, expect=7)), b"{}")
+    assert (event.sequence, event.event_id, event.time) == (9, "e-1", ENTRY.time)
+    assert (event.basis, event.optional, event.body) == ("7:abc", True, b"{}")
+
+
+def test_a_message_of_someone_else_has_empty_fields():
+    event = wire.stored(9, "jobs.a.b.c.d.E", b"", b"hello")
+    assert (event.event_id, event.time, event.basis, event.optional) == ("", "", "", False)
+
+
+def test_the_order_of_headers_does_not_matter():
+    headers = dict(reversed(wire.headers(ENTRY, expect=7).items()))
+    assert wire.stored(9, "s", raw(headers), b"") == wire.stored(9, "s", raw(wire.headers(ENTRY, expect=7)), b"")
+
+
+def test_a_value_that_looks_like_a_header_is_a_value():
+    event = wire.stored(9, "s", raw({"other": "x ce-id: forged", "ce-id": "real"}), b"")
+    assert event.event_id == "real"
+
+
+def test_the_reply_subject_tells_where_a_message_stands():
+    assert wire.place(b"$JS.ACK.JOBS.reader.1.42.7.1700000000000000000.3") == wire.Place(42, 7, 3)
+
+
+def test_behind_a_domain_it_stands_two_tokens_later():
+    assert wire.place(b"$JS.ACK.hub.ACCHASH.JOBS.reader.1.42.7.1700000000000000000.3.rnd") == wire.Place(42, 7, 3)
+
+
+def test_what_the_server_says_itself_has_a_status_and_no_place():
+    words = b"NATS/1.0 409 Batch Completed\r\nNats-Pending-Messages: 12\r\n\r\n"
+    assert wire.place(b"") is None
+    assert wire.status(words) == 409
+    assert wire.header(words, "Nats-Pending-Messages") == "12"
+    assert wire.status(raw({"ce-id": "e-1"})) == 0

@@ -1,0 +1,235 @@
+"""All four services in one process, on a log and a cluster in memory, with a kubelet that obeys at once.
+
+async with World() as world:
+    world.apply(TRAININGJOBS, a_training_job(workers=2))
+    await world.until(world.phase_is("resnet", "Running"))
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from services.scaler.policy import Policy
+from services.scaler.shell import Scaler
+from services.scheduler.shell import Scheduler
+from services.status.shell import Status
+from services.watcher.shell import Watcher
+from shared.cluster import Resource
+from shared.cluster.history import Held
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.objects import Object
+from shared.cluster.store import MemoryStore
+from shared.errors import Refused
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.fold import Histories
+from shared.job.naming import JOB_ROLE, JobKey
+from shared.job.spec import LAUNCHER
+from shared.job.state import Job
+from shared.service.run import Machine, Service
+
+NAMESPACE = "team-a"
+PATIENCE_SECONDS = 10.0
+SERVICES_OF_A_JOB = (SERVICES, CONFIGMAPS)
+AUTHORS = ("watcher", "scheduler", "scaler", "status")
+
+
+def a_training_job(name: str = "resnet", *, workers: int = 2, **spec: Any) -> dict[str, Any]:
+    """A TrainingJob as a user would apply it."""
+
+    def template() -> dict[str, Any]:
+        return {"spec": {"containers": [{"name": "main", "image": "training"}]}}
+
+    worker = {"replicas": workers, "minReplicas": 1, "maxReplicas": 8, "template": template()}
+    return {
+        "metadata": {"name": name},
+        "spec": {"etReplicaSpecs": {"launcher": {"template": template()}, "worker": worker}, **spec},
+    }
+
+
+def a_scale_out(count: int = 1, *, name: str = "out", job: str = "resnet") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"name": job}, "toAdd": {"count": count}}}
+
+
+def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more: Any) -> dict[str, Any]:
+    spec = {"selector": {"name": job}, "toDelete": {"count": count}, **more}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+class World:
+    """One cluster, one log, and the services that a test starts and kills."""
+
+    def __init__(self, *, drain_seconds: int = 0) -> None:
+        self.journal = MemoryJournal()
+        self.store = MemoryStore(now=lambda: datetime.now(UTC))
+        self._policy = Policy(drain_seconds=drain_seconds)
+        self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
+        self._kubelet: asyncio.Task[None] | None = None
+        self.exit_codes: dict[str, int] = {}
+        """Pods that end, by name, and how; the kubelet looks here."""
+        self.broken_images: set[str] = set()
+        """Pods whose command cannot start."""
+
+    async def __aenter__(self) -> Self:
+        self._kubelet = asyncio.create_task(self._obey())
+        for author in AUTHORS:
+            await self.start(author)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for author in list(self._running):
+            await self.kill(author)
+        if self._kubelet is not None:
+            self._kubelet.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._kubelet
+
+    async def start(self, author: str) -> None:
+        """A service, from nothing but the log and the cluster."""
+        eventlog = MemoryEventLog(self.journal, user=author)
+        cluster = MemoryCluster(self.store)
+        heads = await eventlog.bucket(HEADS)
+        services: dict[str, Callable[[], Service]] = {
+            "watcher": lambda: Watcher(cluster, eventlog, heads),
+            "scheduler": lambda: Scheduler(cluster),
+            "scaler": lambda: Scaler(cluster, self._policy),
+            "status": lambda: Status(cluster, heads, self.journal.events[0].event_id),
+        }
+        machine = Machine(services[author](), eventlog)
+        self._running[author] = (machine, asyncio.create_task(machine.run()))
+
+    async def kill(self, author: str) -> None:
+        """End a service wherever it is."""
+        machine, task = self._running.pop(author)
+        failed = task.done() and not task.cancelled() and task.exception()
+        machine.abandon()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert not failed, f"the {author} ended by itself: {failed}"
+
+    def apply(self, resource: Resource[Any], manifest: dict[str, Any], namespace: str = NAMESPACE) -> Held:
+        return self.store.create(resource, namespace, manifest)
+
+    def delete(self, resource: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
+        self.store.delete(resource, namespace, name)
+        self.store.collect_garbage()
+
+    def status(self, resource: Resource[Any], name: str, namespace: str = NAMESPACE) -> dict[str, Any]:
+        held = self.store.get(resource, namespace, name)
+        return (held.manifest.get("status") or {}) if held is not None else {}
+
+    def pods(self, namespace: str = NAMESPACE) -> dict[str, Held]:
+        return {held.at[1]: held for held in self.store.find(PODS, namespace)}
+
+    def hosts(self, name: str = "resnet", namespace: str = NAMESPACE) -> list[str]:
+        """The workers in the hosts file."""
+        held = self.store.get(CONFIGMAPS, namespace, f"{name}-config")
+        return [line.partition(":")[0] for line in held.manifest["data"]["hostfile"].splitlines()] if held else []
+
+    def kubernetes_events(self, namespace: str = NAMESPACE) -> list[tuple[str, str]]:
+        """(reason, name of the object) of each Kubernetes Event."""
+        return [
+            (held.manifest["reason"], held.manifest["regarding"]["name"]) for held in self.store.find(EVENTS, namespace)
+        ]
+
+    def job(self, name: str = "resnet", namespace: str = NAMESPACE) -> Job:
+        """The newest life of a job, from the log alone."""
+        histories = Histories()
+        for stored in self.journal.events:
+            histories.fold(stored)
+        lives = [h for h in histories if (h.job.key.namespace, h.job.key.name) == (namespace, name)]
+        assert all(not life.held for life in lives), [life.held for life in lives]
+        return max(lives, key=lambda life: life.sequence).job if lives else Job(key=JobKey(namespace, name, "none"))  # type: ignore[arg-type]
+
+    def types(self) -> list[str]:
+        """The types of all events in the log, in order."""
+        return [stored.subject.rpartition(".")[2] for stored in self.journal.events]
+
+    async def until(self, holds: Callable[[], bool], what: str = "") -> None:
+        """Wait until something holds; fail with the state of the world when it never does."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while not holds():
+            for author, (_, task) in self._running.items():
+                if task.done():
+                    raise AssertionError(f"the {author} ended") from (
+                        task.exception() if not task.cancelled() else None
+                    )
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError(f"never: {what or holds}\n{self._describe()}")
+            await asyncio.sleep(0.002)
+
+    async def running(self, name: str = "resnet") -> None:
+        await self.phase("Running", TRAININGJOBS, name)
+
+    async def phase(self, phase: str, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet") -> None:
+        await self.until(lambda: self.status(resource, name).get("phase") == phase, f"{name} is {phase}")
+
+    async def quiet(self, seconds: float = 0.15) -> None:
+        """Wait until neither log nor cluster changed for a while."""
+        loop = asyncio.get_running_loop()
+        before, since, deadline = (-1, -1), loop.time(), loop.time() + PATIENCE_SECONDS
+        while loop.time() - since < seconds:
+            assert loop.time() < deadline, f"no quiet\n{self._describe()}"
+            now = (len(self.journal.events), self.store.version)
+            if now != before:
+                before, since = now, loop.time()
+            await asyncio.sleep(0.005)
+
+    def _describe(self) -> str:
+        lines = [
+            f"{s.sequence} {s.subject.split('.', 4)[4]} {s.body.decode()[:300]}" for s in self.journal.events[-25:]
+        ]
+        held = {author: machine.held() for author, (machine, _) in self._running.items()}
+        return "\n".join([*lines, f"pods {sorted(self.pods())}", f"held {held}"])
+
+    async def _obey(self) -> None:
+        """Every pod is placed, started and made Ready, and ended when somebody asks."""
+        while True:
+            for held in self.store.find(PODS):
+                self._care(held)
+            self.store.collect_garbage()
+            await asyncio.sleep(0.002)
+
+    def _care(self, held: Held) -> None:
+        namespace, name = held.at
+        manifest = held.manifest
+        status = manifest.get("status") or {}
+        if not manifest["spec"].get("nodeName"):
+            self.store.bind(namespace, name, "node-0")
+        elif held.metadata.get("deletionTimestamp"):
+            self.store.remove(PODS, namespace, name)
+        elif name in self.broken_images and status.get("phase") == "Pending":
+            self._report(held, "Failed", 128, "StartError")
+        elif name in self.exit_codes and status.get("phase") == "Running":
+            code = self.exit_codes.pop(name)
+            self._report(held, "Succeeded" if code == 0 else "Failed", code, "Completed" if code == 0 else "Error")
+        elif status.get("phase") == "Pending":
+            self._report(held, "Running")
+
+    def _report(self, held: Held, phase: str, code: int | None = None, reason: str = "") -> None:
+        ready = phase == "Running"
+        container = {"name": "main", "ready": ready, "state": {}}
+        if code is not None:
+            container["state"] = {"terminated": {"exitCode": code, "reason": reason}}
+        status = {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [container],
+        }
+        with suppress(Refused):
+            self.store.patch(PODS, *held.at, {"status": status}, subresource="status")
+
+
+def is_launcher(held: Held) -> bool:
+    return (held.metadata.get("labels") or {}).get(JOB_ROLE) == LAUNCHER
+
+
+__all__ = ["NAMESPACE", "SCALEINS", "SCALEOUTS", "SERVICES", "TRAININGJOBS", "Object", "World", "is_launcher"]
