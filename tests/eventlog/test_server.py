@@ -84,6 +84,12 @@ async def test_nobody_there_is_transient_after_some_patience():
         await JetStreamEventLog.connect(f"nats://127.0.0.1:{free_port()}", name="scheduler", patience=0.3)
 
 
+async def test_an_address_that_is_none_is_refused():
+    with pytest.raises(Refused) as refusal:
+        await JetStreamEventLog.connect("nats://:::", name="scheduler")
+    assert refusal.value.reason == "Invalid"
+
+
 async def test_a_server_that_comes_later_is_waited_for(tmp_path: Path):
     server = NatsServer(tmp_path)
     connecting = asyncio.create_task(

@@ -64,9 +64,11 @@ def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more:
 class World:
     """One cluster, one log, and the services that a test starts and kills."""
 
-    def __init__(self, *, drain_seconds: int = 0) -> None:
-        self.journal = MemoryJournal()
-        self.store = MemoryStore(now=lambda: datetime.now(UTC))
+    def __init__(self, *, drain_seconds: int = 0, sharing: "World | None" = None) -> None:
+        """`sharing` brings the log and the cluster of another world: a second replica of every service."""
+        self.journal = sharing.journal if sharing else MemoryJournal()
+        self.store = sharing.store if sharing else MemoryStore(now=lambda: datetime.now(UTC))
+        self._alone = sharing is None
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
@@ -76,7 +78,8 @@ class World:
         """Pods whose command cannot start."""
 
     async def __aenter__(self) -> Self:
-        self._kubelet = asyncio.create_task(self._obey())
+        if self._alone:
+            self._kubelet = asyncio.create_task(self._obey())
         for author in AUTHORS:
             await self.start(author)
         return self

@@ -68,3 +68,21 @@ async def test_a_pod_of_another_scheduler_is_bound_by_it(api):
     assert (await api.create(f"{PODS}/worker/binding", binding)).code == 201
     assert (await api.get(f"{PODS}/worker")).body["spec"]["nodeName"] == "node-0"
     assert (await api.create(f"{PODS}/worker/binding", binding)).code == 409
+
+
+async def test_a_gated_pod_is_bound_when_its_gates_are_gone(api):
+    await a_node(api)
+    await a_pod(api, schedulingGates=[{"name": "example.dev/quota"}])
+    await a_pod(api, "other")
+    await api.until(f"{PODS}/other", lambda answer: answer.body["spec"].get("nodeName"))
+    assert "nodeName" not in (await api.get(f"{PODS}/worker")).body["spec"]
+    await api.merge(f"{PODS}/worker", {"spec": {"schedulingGates": None}})
+    await api.until(f"{PODS}/worker", lambda answer: answer.body["spec"].get("nodeName"))
+
+
+async def test_a_node_that_gets_the_wanted_label_is_tried_again(api):
+    await a_node(api)
+    await a_pod(api, nodeSelector={"accelerator": "yes"})
+    await api.until(f"{PODS}/worker", scheduled)
+    await api.merge(f"{NODES}/node-0", {"metadata": {"labels": {"accelerator": "yes"}}})
+    await api.until(f"{PODS}/worker", lambda answer: answer.body["spec"].get("nodeName"))
