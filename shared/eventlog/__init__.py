@@ -69,8 +69,8 @@ class Bucket(Protocol):
         """Write and return the new revision.
 
         `expect` is the revision it must still have (0: the key must not be there); None writes over anything.
-        `ttl` is in seconds, at least 1.  Raises `Conflict` when the revision moved, `Transient` when the
-        outcome could not be learnt in time.
+        `ttl` is in whole seconds, a fraction counts as one more; only `LEASES` allows it.
+        Raises `Conflict` when the revision moved, `Transient` when the outcome could not be learnt in time.
         """
 
     async def delete(self, key: str, *, expect: int | None = None) -> None:
@@ -89,11 +89,11 @@ class EventLog(Protocol):
     async def append(self, entry: Entry, *, expect: int) -> int:
         """Store `entry` if `expect` is still the last sequence of its scope (0: none yet); return its sequence.
 
-        The answer is certain: an unknown outcome is resolved by reading the last event of the scope and
-        comparing ids, for as long as that takes.  Raises `Conflict` when something newer is in the scope and
-        it is not this entry, `Refused(reason="TooLarge" | "Forbidden" | ...)` when it can never be stored.
-        Raises `Transient` only when the log could not be asked for so long that the caller should look
-        around; the entry may then still be stored, and appending the same entry again finds it.
+        The answer is certain: an unknown outcome is resolved by reading the first event of the scope after
+        `expect`, which is this entry if it was accepted, for as long as that takes.  Raises `Conflict` when
+        another event is there, `Refused(reason="TooLarge" | "Forbidden" | ...)` when it can never be stored.
+        Raises `Transient` when it cannot be stored now, or when the log could not be asked for so long that the
+        caller should look around; the entry may then still be stored, and appending the same entry again finds it.
         """
 
     def read(self, *, after: int = 0, subjects: tuple[str, ...] = ()) -> AsyncIterator[Batch]:
@@ -101,6 +101,8 @@ class EventLog(Protocol):
 
         `subjects` are NATS filters (`jobs.team-a.>`); none means everything.  Once at the log's end an empty
         `Batch` with `pending == 0` is given at least once, so that a reader of an empty log knows.
+        Ends after `close()`.  Raises `Refused(reason="LogTruncated")` when the log ends before `after`,
+        `"LogReplaced"` when another log has come into its place, `"Unauthorized"` when the server turned us away.
         """
 
     async def end(self) -> int:

@@ -106,3 +106,4 @@ async def test_a_user_who_is_turned_away_is_told_so(tmp_path: Path):
             with pytest.raises(Refused) as append:
                 await log.append(a_decision(), expect=0)
     assert read.value.reason == append.value.reason == "Unauthorized"
+    assert not log.connected

@@ -1,0 +1,169 @@
+"""One request to an API server: credentials, timeouts, the bound on requests in flight, errors as `Trouble`.
+
+Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.py`.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from shared.cluster import Resource
+from shared.cluster.answers import Status, read_status
+from shared.cluster.limiter import Limiter
+from shared.errors import Refused, Transient
+
+BASE_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
+"""Uncompressed: unpacking costs more processor time than a cluster's network saves."""
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds."""
+
+    connect: float = 10.0
+    total: float = 30.0
+    """For one request and its whole answer; streams have an idle time instead."""
+
+
+class Access(Protocol):
+    """Where the API server is, and who we are."""
+
+    url: str
+    options: Mapping[str, Any]
+    """More for every request: a proxy, a TLS server name."""
+
+    def open(self) -> aiohttp.ClientSession:
+        """A new session that trusts the right certificates."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """The credentials of this moment."""
+
+    async def renew(self) -> None:
+        """They were not accepted: read them again."""
+
+
+class FailedRequest(Exception):  # noqa: N818  always turned into a Trouble by whoever knows what the status means
+    """The API server answered with something else than success."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class Caller:
+    """Requests to one API server."""
+
+    def __init__(self, access: Access, *, timeouts: Timeouts, limiter: Limiter) -> None:
+        self._access = access
+        self._session = access.open()
+        self._timeouts = timeouts
+        self._limiter = limiter
+        self.closed = False
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The body of a successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none."""
+        timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
+        more = {"Content-Type": content_type} if body is not None else {}
+        async with (
+            self._limiter.slot() as number,
+            self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
+        ):
+            if response.status == 429:
+                self._limiter.throttled(number)
+            await _must_have_succeeded(response)
+            answer = await response.read()
+            self._limiter.succeeded()
+            return answer
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, what: str, idle: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """The body of a successful answer as it comes.
+
+        Raises as `request` does, within the context as well; `Transient` also when nothing comes for `idle` seconds.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=idle)
+        async with self._answer("GET", path, query, timeout, what) as response:
+            await _must_have_succeeded(response)
+            if response.content_type != "application/json":
+                raise Transient(f"{what}: the answer is {response.content_type}, not JSON; something is in between")
+            yield response.content
+
+    async def close(self) -> None:
+        self.closed = True
+        await self._session.close()
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        timeout: aiohttp.ClientTimeout,
+        what: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        if self.closed:
+            raise Refused(f"{what}: this client was closed", reason="Closed")
+        url = URL(f"{self._access.url}{path}{f'?{urlencode(query)}' if query else ''}", encoded=True)
+        try:
+            response = await self._send(method, url, timeout, body, headers or {})
+            if response.status == 401:
+                response.release()
+                await self._access.renew()
+                response = await self._send(method, url, timeout, body, headers or {})
+            try:
+                yield response
+            except BaseException:
+                response.close()
+                raise
+            else:
+                response.release()
+        except TimeoutError as error:
+            raise Transient(f"{what}: timed out") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Transient(f"{what}: {error or type(error).__name__}") from error
+
+    async def _send(
+        self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
+        credentials = await self._access.headers()
+        return await self._session.request(
+            method,
+            url,
+            data=body,
+            timeout=timeout,
+            allow_redirects=False,
+            headers={**BASE_HEADERS, **headers, **credentials},
+            **self._access.options,
+        )
+
+
+async def _must_have_succeeded(response: aiohttp.ClientResponse) -> None:
+    if not 200 <= response.status < 300:
+        body = await response.read()
+        raise FailedRequest(read_status(body, response.status, response.headers.get("Retry-After", "")))
+
+
+def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource: str = "") -> str:
+    """The URL path of an object, or of all of them without a `name`; without a `namespace` the whole cluster's."""
+    base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    rest = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)
+    return f"{base}{scope}/{resource.plural}{rest}"

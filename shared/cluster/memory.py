@@ -1,0 +1,156 @@
+"""The cluster in memory: one `MemoryStore`, and a client for each service that uses it.
+
+For unit tests and the simulation.  It is deterministic: it asks no clock, starts no task, and wakes its watches
+in the order in which they began to wait.
+
+Trouble comes in three ways: `store.faults` for the next calls of anybody, `store.outage` for the whole cluster,
+and a `Weather` for one client, which may delay, fail before or fail after each of its calls.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Literal, Protocol, TypeVar
+
+import msgspec
+
+from shared.cluster import Alive, Applied, Blind, Deleted, Manifest, Resource, Seen, Snapshot
+from shared.cluster.history import Change, View
+from shared.cluster.objects import Object
+from shared.cluster.store import MemoryStore
+from shared.errors import Refused
+
+T = TypeVar("T", bound=Object)
+R = TypeVar("R")
+
+Verb = Literal["get", "create", "patch", "delete", "watch"]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a client; for a watch, one delivery."""
+
+    verb: Verb
+    plural: str
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+
+
+class Weather(Protocol):
+    """What happens on the way to the cluster and back; both may wait, and raise what the caller shall get."""
+
+    async def before(self, call: Call) -> None:
+        """Before the cluster hears of it: an error here means that nothing was done."""
+
+    async def after(self, call: Call) -> None:
+        """After it was done: an error here is an answer that was lost.  Not called for watches."""
+
+
+class Calm:
+    """No trouble, but others always run first: code that relies on the contrary shall fail here too."""
+
+    async def before(self, call: Call) -> None:
+        await asyncio.sleep(0)
+
+    async def after(self, call: Call) -> None:
+        pass
+
+
+class MemoryCluster:
+    """One client of a store."""
+
+    def __init__(self, store: MemoryStore, *, weather: Weather | None = None) -> None:
+        self._store = store
+        self._weather = weather or Calm()
+        self._closed = False
+
+    async def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncIterator[Seen[T]]:
+        call = Call("watch", resource.plural, namespace)
+        kind, outage, view = self._store.kind(resource), self._store.outage, View(namespace, selector)
+        position = -1
+        cuts, bookmarks, blind = outage.cuts, outage.bookmarks, False
+        while not self._closed:
+            if outage.reason or cuts != outage.cuts:
+                cuts = outage.cuts
+                if not blind:
+                    yield Blind(outage.reason or "ConnectionLost")
+                blind = True
+                if outage.reason:
+                    await kind.news()
+                    continue
+            await self._weather.before(call)
+            if self._closed:
+                return
+            if position < kind.dropped:
+                position, blind, bookmarks = kind.end, False, outage.bookmarks
+                objects = tuple(held.read(resource) for held in self._store.find(resource, namespace, selector))
+                yield Snapshot(objects, self._store.version)
+            elif blind or bookmarks != outage.bookmarks:
+                blind, bookmarks = False, outage.bookmarks
+                yield Alive()
+            elif position < kind.end:
+                change = kind.at(position)
+                position += 1
+                seen = _seen(resource, view, change)
+                if seen is not None:
+                    yield seen
+            else:
+                await kind.news()
+
+    async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
+        held = await self._call(
+            Call("get", resource.plural, namespace, name), lambda: self._store.get(resource, namespace, name)
+        )
+        return held.read(resource) if held is not None else None
+
+    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
+        name = (manifest.get("metadata") or {}).get("name", "")
+        held = await self._call(
+            Call("create", resource.plural, namespace, name),
+            lambda: self._store.create(resource, namespace, manifest),
+        )
+        return held.read(resource)
+
+    async def patch(
+        self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
+    ) -> T:
+        held = await self._call(
+            Call("patch", resource.plural, namespace, name, subresource),
+            lambda: self._store.patch(resource, namespace, name, manifest, subresource=subresource),
+        )
+        return held.read(resource)
+
+    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
+        await self._call(
+            Call("delete", resource.plural, namespace, name),
+            lambda: self._store.delete(resource, namespace, name, uid=uid),
+        )
+
+    async def close(self) -> None:
+        self._closed = True
+        self._store.wake()
+
+    async def _call(self, call: Call, work: Callable[[], R]) -> R:
+        self._must_be_open(call)
+        await self._weather.before(call)
+        self._store.outage.check(call.verb)
+        fault = self._store.faults.next(call.verb, call.plural)
+        if fault is not None and not fault.applied:
+            raise fault.error
+        result = work()
+        if fault is not None:
+            raise fault.error
+        await self._weather.after(call)
+        return result
+
+    def _must_be_open(self, call: Call) -> None:
+        if self._closed:
+            raise Refused(f"{call.verb} {call.plural}: this client was closed", reason="Closed")
+
+
+def _seen(resource: Resource[T], view: View, change: Change) -> Applied[T] | Deleted[T] | None:
+    """What a change looks like through a view; what leaves the view is deleted for it."""
+    if change.after is not None and view.shows(change.after):
+        return Applied(change.after.read(resource))
+    if change.before is None or not view.shows(change.before):
+        return None
+    return Deleted(change.last.read(resource))

@@ -1,0 +1,211 @@
+"""One watch that misses nothing: list everything, follow the changes, list again when the history was lost.
+
+What is read goes on only as the consumer asks, so a slow consumer slows the stream and fills no queue.
+Of each object only uid and version are kept, to tell replays and lives of the same name apart.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from shared.cluster import Alive, Applied, Blind, Deleted, Resource, Seen, Snapshot
+from shared.cluster.answers import AHEAD, EXPIRED, read_status, trouble
+from shared.cluster.backoff import Backoff
+from shared.cluster.calls import Caller, FailedRequest, path_of
+from shared.cluster.decoding import read_object
+from shared.cluster.objects import Metadata, Object
+from shared.cluster.wire import BOOKMARK, DELETED, Lines, read_event, read_page
+from shared.errors import Refused, Transient, Trouble
+
+T = TypeVar("T", bound=Object)
+At = tuple[str, str]
+
+LIST_TRIES = 3
+"""How often a paged list is begun again at once when its pages expire under our hands."""
+SHORT_WATCH_SECONDS = 1.0
+SHORT_WATCHES = 3
+"""So many in a row that end at once and show nothing: the version they start from is stale, though nobody says so."""
+LOOP_SECONDS = 5.0
+"""A history that expires this soon after a list is a loop, and waits as any other trouble."""
+
+log = structlog.get_logger()
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How patient a watch is; times in seconds."""
+
+    page: int = 500
+    """Objects per page of a list."""
+    shortest_watch: int = 300
+    longest_watch: int = 600
+    """The server ends a watch after a time that is drawn between these, so that not all end together."""
+    idle: float = 90.0
+    """A stream that brings nothing for so long is dead; bookmarks come about once a minute."""
+    first_wait: float = 0.8
+    longest_wait: float = 30.0
+    hopeless_wait: float = 30.0
+    """Between tries when the server forbids it or does not know the kind: a person has to do something first."""
+    random: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class Reflector(Generic[T]):
+    """Use it once: `async for seen in Reflector(...).run()`."""
+
+    def __init__(self, caller: Caller, resource: Resource[T], namespace: str, selector: str, pace: Pace) -> None:
+        self._caller = caller
+        self._resource = resource
+        self._path = path_of(resource, namespace)
+        self._selector = {"labelSelector": selector} if selector else {}
+        self._what = f"watch {resource.plural}" + (f" in {namespace}" if namespace else "")
+        self._pace = pace
+        self._backoff = Backoff(first=pace.first_wait, longest=pace.longest_wait, clock=pace.clock, random=pace.random)
+        self._version = 0
+        """Where the next watch starts; 0 when a list has to come first."""
+        self._listed_at = -LOOP_SECONDS
+        self._known: dict[At, tuple[str, int]] = {}
+        """The uid and version of each object that is there."""
+        self._blind = ""
+        self._short_watches = 0
+
+    async def run(self) -> AsyncIterator[Seen[T]]:
+        while not self._caller.closed:
+            try:
+                if not self._version:
+                    yield await self._list()
+                async with aclosing(self._watch()) as watch:
+                    async for seen in watch:
+                        yield seen
+                continue
+            except FailedRequest as failure:
+                found = trouble(failure.status, self._what)
+            except (Transient, Refused) as error:
+                found = error
+            if self._caller.closed:
+                return
+            if isinstance(found, Refused) and found.reason in (EXPIRED, AHEAD, "NotFound"):
+                self._version = 0
+                if found.reason == EXPIRED and self._pace.clock() - self._listed_at >= LOOP_SECONDS:
+                    continue
+            reason = found.reason if isinstance(found, Refused) else str(found)
+            if reason != self._blind:
+                self._blind = reason
+                yield Blind(reason)
+            await self._pace.sleep(self._wait_after(found))
+
+    async def _list(self) -> Snapshot[T]:
+        """Everything there is, from one consistent list."""
+        for _ in range(LIST_TRIES):
+            try:
+                snapshot = await self._list_pages()
+            except FailedRequest as failure:
+                if failure.status.code != 410:
+                    raise
+                continue
+            self._known = {_at(each.metadata): (each.metadata.uid, each.metadata.version) for each in snapshot.objects}
+            self._version = snapshot.version
+            self._listed_at = self._pace.clock()
+            self._blind = ""
+            return snapshot
+        raise Transient(f"{self._what}: the list expires faster than it can be read")
+
+    async def _list_pages(self) -> Snapshot[T]:
+        objects: list[T] = []
+        # Without a resourceVersion the list is consistent: as new as anything that anybody was told before.
+        query = {"limit": str(self._pace.page), **self._selector}
+        while True:
+            page = read_page(await self._caller.request("GET", self._path, what=self._what, query=query), self._what)
+            for raw in page.items or ():
+                try:
+                    objects.append(read_object(self._resource, raw))
+                except Refused as refusal:
+                    log.warning("object is passed over", why=str(refusal))
+            if not page.metadata.continuation:
+                return Snapshot(tuple(objects), int(page.metadata.resource_version))
+            query["continue"] = page.metadata.continuation
+
+    async def _watch(self) -> AsyncGenerator[Seen[T], None]:
+        """Follow one stream to its end; an end that the server did not plan is an error."""
+        pace = self._pace
+        seconds = pace.shortest_watch + int(pace.random() * (pace.longest_watch - pace.shortest_watch))
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(self._version),
+            "timeoutSeconds": str(seconds),
+            **self._selector,
+        }
+        begun, progress = pace.clock(), False
+        async with self._caller.stream(self._path, query, what=self._what, idle=pace.idle) as stream:
+            if self._blind:
+                self._blind = ""
+                yield Alive()
+            lines = Lines()
+            try:
+                async for chunk in stream.iter_any():
+                    for line in lines.split(chunk):
+                        for seen, version in self._read(line):
+                            yield seen
+                            # Only now has the consumer taken it, and only what was taken is behind us.
+                            self._version = max(self._version, version)
+                            progress = progress or not isinstance(seen, Alive)
+            finally:
+                short = not progress and pace.clock() - begun < SHORT_WATCH_SECONDS
+                self._count_short_watches(short=short)
+        if lines.cut or short:
+            raise Transient(f"{self._what}: the stream was cut")
+
+    def _read(self, line: bytes) -> Iterator[tuple[Seen[T], int]]:
+        """What a line says, each with the version that is reached when it was taken."""
+        try:
+            kind, found = read_event(self._resource, line, self._what)
+        except Refused as refusal:
+            log.warning("watch event is passed over", why=str(refusal))
+            return
+        if isinstance(found, msgspec.Raw):
+            raise FailedRequest(read_status(found))
+        version = found.metadata.version
+        if kind == BOOKMARK:
+            yield Alive(), version
+            return
+        at, uid = _at(found.metadata), found.metadata.uid
+        known_uid, known_version = self._known.get(at, ("", 0))
+        if known_uid and 0 < version <= known_version:
+            # A replay, or the news of an earlier life.
+            return
+        if known_uid not in ("", uid):
+            # Its end was not told: a watch may leave out what was overtaken.
+            yield Deleted(self._ghost(at, known_uid, known_version)), self._version
+        if kind != DELETED:
+            self._known[at] = (uid, version)
+            yield Applied(found), version
+        elif self._known.pop(at, None) is not None:
+            yield Deleted(found), version
+
+    def _ghost(self, at: At, uid: str, version: int) -> T:
+        """All that is kept of an object that was replaced under its name."""
+        namespace, name = at
+        metadata = Metadata(namespace=namespace, name=name, uid=uid, resource_version=str(version))
+        return self._resource.type(metadata=metadata)
+
+    def _count_short_watches(self, *, short: bool) -> None:
+        self._short_watches = self._short_watches + 1 if short else 0
+        if self._short_watches >= SHORT_WATCHES:
+            self._short_watches = 0
+            self._version = 0
+
+    def _wait_after(self, found: Trouble) -> float:
+        if isinstance(found, Refused) and found.reason not in (EXPIRED, AHEAD):
+            return self._pace.hopeless_wait * (1 + self._pace.random()) / 2
+        return self._backoff.next(found.retry_after if isinstance(found, Transient) else None)
+
+
+def _at(metadata: Metadata) -> At:
+    return metadata.namespace, metadata.name

@@ -1,0 +1,293 @@
+"""What a cluster keeps, in memory: objects, their versions, and the changes that watches tell of.
+
+The rules are those of an API server as far as Muster relies on them.
+Everything happens at once and in order: no task, no clock but the one that is given, no chance.
+Users, kubelets and controllers of a test call the store directly; services go through a `MemoryCluster`.
+
+What a controller manager would do is an explicit step: `collect_garbage`.
+What a kubelet would do is the test's: `bind`, `patch(..., subresource="status")`, `remove`.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from shared.cluster import Manifest, Resource
+from shared.cluster.history import Change, Check, Held, Kind, View
+from shared.cluster.kinds import PODS
+from shared.cluster.merge import merged
+from shared.cluster.objects import Object
+from shared.cluster.trouble import Faults, Outage
+from shared.errors import Conflict, Refused
+
+T = TypeVar("T", bound=Object)
+
+ORPHAN = "orphan"
+"""The finalizer that stands for `--cascade=orphan`."""
+
+WITHOUT_STATUS = frozenset({"configmaps", "secrets", "events", "serviceaccounts", "roles", "rolebindings", "leases"})
+WITHOUT_GENERATION = WITHOUT_STATUS | {"services"}
+
+KEPT_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+"""Metadata that a client's write does not change."""
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class MemoryStore:
+    """One cluster.  All its clients see the same objects."""
+
+    def __init__(self, *, now: Callable[[], datetime] = lambda: EPOCH) -> None:
+        self.version = 0
+        """The newest resourceVersion; one count over all kinds, as etcd's revision."""
+        self.pod_quota: dict[str, int] = {}
+        """Pods that a namespace may hold at most, ended ones not counted."""
+        self.terminating: set[str] = set()
+        """Namespaces that are going away."""
+        self.faults = Faults()
+        self.outage = Outage(self.wake)
+        self._now = now
+        self._uids = 0
+        self._kinds: dict[tuple[str, str], Kind] = {}
+
+    def kind(self, resource: Resource[T]) -> Kind:
+        return self._kinds.setdefault((resource.group, resource.plural), Kind())
+
+    def wake(self) -> None:
+        """Let every watch look around."""
+        for kind in self._kinds.values():
+            kind.wake()
+
+    def admit(self, resource: Resource[T], check: Check) -> None:
+        """Call `check(before, after)` on each write of a kind; it refuses by raising `Refused`.  One per kind."""
+        self.kind(resource).check = check
+
+    def get(self, resource: Resource[T], namespace: str, name: str) -> Held | None:
+        return self.kind(resource).objects.get((namespace, name))
+
+    def find(self, resource: Resource[T], namespace: str = "", selector: str = "") -> list[Held]:
+        view = View(namespace, selector)
+        return [held for held in self.kind(resource).objects.values() if view.shows(held)]
+
+    def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> Held:
+        metadata = dict(manifest.get("metadata") or {})
+        name = metadata.get("name")
+        if not name or metadata.get("namespace", namespace) != namespace:
+            raise Refused(
+                f"create a {resource.kind}: it needs a name, and the namespace of the call",
+                reason="Invalid",
+                field="metadata.name",
+            )
+        what = f"create {resource.kind} {namespace}/{name}"
+        if (namespace, name) in self.kind(resource).objects:
+            raise Refused(f"{what}: it exists already", reason="AlreadyExists")
+        if namespace in self.terminating:
+            raise Refused(f"{what}: the namespace is being terminated", reason="NamespaceTerminating")
+        self._must_be_within_quota(resource, namespace, what)
+        self._uids += 1
+        metadata |= {
+            "namespace": namespace,
+            "uid": f"{self._uids:08x}-0000-4000-8000-000000000000",
+            "creationTimestamp": _stamp(self._now()),
+        }
+        for given in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+            metadata.pop(given, None)
+        created = {**manifest, "apiVersion": resource.api_version, "kind": resource.kind}
+        if resource.plural not in WITHOUT_STATUS:
+            created.pop("status", None)
+        if resource.plural not in WITHOUT_GENERATION:
+            metadata["generation"] = 1
+        if resource.plural == PODS.plural:
+            created["status"] = {"phase": "Pending"}
+        return self._put(resource, None, {**created, "metadata": metadata})
+
+    def patch(
+        self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
+    ) -> Held:
+        """Merge-patch; the subresource is `status` or none.  A patch that changes nothing makes no version."""
+        what = f"patch {resource.kind} {namespace}/{name}"
+        held = self.get(resource, namespace, name)
+        has_status = resource.plural not in WITHOUT_STATUS
+        if held is None or (subresource and not (subresource == "status" and has_status)):
+            raise Refused(f"{what} {subresource}".rstrip() + ": not found", reason="NotFound")
+        wanted = manifest.get("metadata") or {}
+        for field in ("uid", "resourceVersion"):
+            if wanted.get(field) not in (None, held.metadata[field]):
+                raise Conflict(f"{what}: its {field} is {held.metadata[field]}, not {wanted[field]}")
+        if wanted.get("name", name) != name or wanted.get("namespace", namespace) != namespace:
+            raise Refused(f"{what}: an object cannot be renamed", reason="BadRequest")
+        after = merged(held.manifest, manifest)
+        if subresource:
+            after = {**held.manifest, "status": after.get("status")}
+        elif has_status:
+            after = _with(after, "status", held.manifest.get("status"))
+        metadata = dict(after["metadata"])
+        for field in ("resourceVersion", *KEPT_BY_SERVER):
+            _set(metadata, field, held.metadata.get(field))
+        after = {**after, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        if after == held.manifest:
+            return held
+        if "generation" in metadata and _content(after) != _content(held.manifest):
+            metadata["generation"] += 1
+        if metadata.get("deletionTimestamp") and not _is_held_back(metadata):
+            return self._drop(resource, held, after)
+        return self._put(resource, held, after)
+
+    def delete(
+        self, resource: Resource[T], namespace: str, name: str, *, uid: str = "", cascade: bool = True
+    ) -> Held | None:
+        """Delete it; gone, or another's uid, changes nothing.
+
+        A pod on a node gets a deletionTimestamp and waits for `remove`; a finalizer waits for its removal.
+        Without `cascade` its dependents stay: `collect_garbage` lets go of them.
+        """
+        held = self.get(resource, namespace, name)
+        if held is None or (uid and uid != held.metadata["uid"]):
+            return None
+        metadata = dict(held.metadata)
+        grace = _grace(resource, held.manifest)
+        if not cascade:
+            metadata["finalizers"] = sorted({*metadata.get("finalizers", ()), ORPHAN})
+        if not grace and not metadata.get("finalizers"):
+            return self._drop(resource, held, held.manifest)
+        if metadata.get("deletionTimestamp"):
+            return held
+        metadata["deletionTimestamp"] = _stamp(self._now() + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+        if "generation" in metadata:
+            metadata["generation"] += 1
+        return self._put(resource, held, {**held.manifest, "metadata": metadata})
+
+    def remove(self, resource: Resource[T], namespace: str, name: str, *, uid: str = "") -> None:
+        """End its grace, as a kubelet does when a pod's containers have ended; finalizers are not waited for."""
+        held = self.get(resource, namespace, name)
+        if held is not None and uid in ("", held.metadata["uid"]):
+            self._drop(resource, held, held.manifest)
+
+    def bind(self, namespace: str, name: str, node: str) -> Held:
+        """Place a pod, as kube-scheduler does."""
+        held = self.get(PODS, namespace, name)
+        assert held is not None, f"no pod {namespace}/{name} to bind"
+        spec = {**(held.manifest.get("spec") or {}), "nodeName": node}
+        return self._put(PODS, held, {**held.manifest, "spec": spec})
+
+    def terminate_namespace(self, namespace: str) -> None:
+        """Nothing is created in it any more, and what it holds is deleted."""
+        self.terminating.add(namespace)
+        for resource, held in self._everything():
+            if held.at[0] == namespace:
+                self.delete(resource, *held.at)
+
+    def collect_garbage(self) -> int:
+        """Delete whose owners are all gone, and let go of orphans; return how many objects that changed.
+
+        A dependent that is still ending (a pod on a node) keeps its own dependents until it is gone.
+        """
+        changed = 0
+        while True:
+            uids = {held.metadata["uid"] for _, held in self._everything()}
+            orphaning = {
+                held.metadata["uid"]: (resource, held)
+                for resource, held in self._everything()
+                if ORPHAN in held.metadata.get("finalizers", ()) and held.metadata.get("deletionTimestamp")
+            }
+            before = self.version
+            for resource, held in self._everything():
+                self._settle_owners(resource, held, uids, orphaning.keys())
+            for resource, held in orphaning.values():
+                kept = [name for name in held.metadata["finalizers"] if name != ORPHAN]
+                self.patch(resource, *held.at, {"metadata": {"finalizers": kept or None}})
+            if self.version == before:
+                return changed
+            changed += self.version - before
+
+    def compact(self) -> None:
+        """Forget the history: a watch that has not read all of it yet lists again."""
+        for kind in self._kinds.values():
+            kind.compact()
+
+    def _settle_owners(self, resource: Resource[Any], held: Held, uids: set[str], orphaning: Any) -> None:
+        owners = held.metadata.get("ownerReferences") or ()
+        if not owners:
+            return
+        kept = [owner for owner in owners if owner["uid"] not in orphaning]
+        if len(kept) < len(owners):
+            self.patch(resource, *held.at, {"metadata": {"ownerReferences": kept or None}})
+        elif not any(owner["uid"] in uids for owner in owners):
+            self.delete(resource, *held.at, uid=held.metadata["uid"])
+
+    def _everything(self) -> list[tuple[Resource[Object], Held]]:
+        return [
+            (Resource(group, *_version_and_kind(held.manifest, plural), type=Object), held)
+            for (group, plural), kind in self._kinds.items()
+            for held in kind.objects.values()
+        ]
+
+    def _put(self, resource: Resource[T], before: Held | None, manifest: Manifest) -> Held:
+        kind = self.kind(resource)
+        kind.check(before.manifest if before else None, manifest)
+        after = Held(self._next_version(manifest))
+        kind.objects[after.at] = after
+        kind.record(Change(before, after, after))
+        return after
+
+    def _drop(self, resource: Resource[T], before: Held, manifest: Manifest) -> Held:
+        last = Held(self._next_version(manifest))
+        kind = self.kind(resource)
+        del kind.objects[before.at]
+        kind.record(Change(before, None, last))
+        return last
+
+    def _next_version(self, manifest: Manifest) -> Manifest:
+        self.version += 1
+        return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": str(self.version)}}
+
+    def _must_be_within_quota(self, resource: Resource[T], namespace: str, what: str) -> None:
+        most = self.pod_quota.get(namespace)
+        if most is None or resource.plural != PODS.plural:
+            return
+        active = [pod for pod in self.find(PODS, namespace) if not _is_over(pod.manifest)]
+        if len(active) >= most:
+            raise Refused(f"{what}: exceeded quota, {most} pods", reason="QuotaExceeded")
+
+
+def _version_and_kind(manifest: Manifest, plural: str) -> tuple[str, str, str]:
+    return manifest["apiVersion"].rpartition("/")[2], plural, manifest["kind"]
+
+
+def _grace(resource: Resource[T], manifest: Manifest) -> int:
+    """Seconds: only a pod that is on a node and not over has something to end."""
+    spec = manifest.get("spec") or {}
+    if resource.plural != PODS.plural or not spec.get("nodeName") or _is_over(manifest):
+        return 0
+    return int(spec.get("terminationGracePeriodSeconds", 30))
+
+
+def _is_over(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _is_held_back(metadata: Mapping[str, Any]) -> bool:
+    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
+
+
+def _content(manifest: Manifest) -> dict[str, Any]:
+    """What a generation counts: everything but metadata and status."""
+    return {name: value for name, value in manifest.items() if name not in ("metadata", "status")}
+
+
+def _with(manifest: Manifest, name: str, value: Any) -> dict[str, Any]:
+    result = dict(manifest)
+    _set(result, name, value)
+    return result
+
+
+def _set(target: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        target.pop(name, None)
+    else:
+        target[name] = value
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,102 @@
+"""What lists and watches look like on the wire: pages, lines, watch events."""
+
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from shared.cluster import Resource
+from shared.cluster.decoding import must_be_ordered, read_object
+from shared.cluster.objects import Object
+from shared.errors import Transient
+
+T = TypeVar("T", bound=Object)
+
+BOOKMARK = "BOOKMARK"
+DELETED = "DELETED"
+ERROR = "ERROR"
+
+
+class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continuation: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, frozen=True):
+    metadata: ListMetadata
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
+    type: str
+    object: T
+
+
+class RawEvent(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_read_page = msgspec.json.Decoder(Page).decode
+_read_raw_event = msgspec.json.Decoder(RawEvent).decode
+
+
+@cache
+def _event_decoder(of: type[T]) -> msgspec.json.Decoder[WatchEvent[T]]:
+    # The type is known only at run time, which a static checker cannot follow.
+    kind: Any = WatchEvent
+    return msgspec.json.Decoder(kind[of])
+
+
+def read_page(body: bytes, what: str) -> Page:
+    """Raises `Transient` when it is none: something in between answered."""
+    try:
+        page = _read_page(body)
+    except msgspec.MsgspecError as error:
+        raise Transient(f"{what}: the answer is no list: {error}") from error
+    if not page.metadata.resource_version.isdecimal():
+        raise Transient(f"{what}: the list has no resourceVersion that is a number")
+    return page
+
+
+def read_event(resource: Resource[T], line: bytes, what: str) -> tuple[str, T | msgspec.Raw]:
+    """The type of a watch event and its object; of an `ERROR` the object is raw, for it is a Status.
+
+    Raises `Transient` when the line is no watch event, `Refused(reason="Undecodable")` when its object cannot be read.
+    """
+    try:
+        # One pass over the text; what does not fit takes the slow way below.
+        event = _event_decoder(resource.type).decode(line)
+    except msgspec.MsgspecError:
+        pass
+    else:
+        if event.type != ERROR:
+            return event.type, must_be_ordered(resource, event.object)
+    try:
+        raw = _read_raw_event(line)
+    except msgspec.MsgspecError as error:
+        raise Transient(f"{what}: a line is no watch event: {error}") from error
+    return raw.type, raw.object if raw.type == ERROR else read_object(resource, raw.object)
+
+
+class Lines:
+    """Lines of any length out of chunks of any length."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    @property
+    def cut(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return bool(self._rest)
+
+    def split(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, without empty ones."""
+        *lines, rest = chunk.split(b"\n")
+        if lines and self._rest:
+            # Joined once per line, however many chunks it came in.
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest = []
+        if rest:
+            self._rest.append(rest)
+        return [line for line in lines if line]

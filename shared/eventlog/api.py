@@ -1,0 +1,139 @@
+"""The JetStream requests that we make, and what their errors mean to us."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog.connection import Connection, NoAnswer
+
+_T = TypeVar("_T")
+
+TIMEOUT = 3.0
+"""Seconds for one request.  Longer than the slowest fsync, shorter than the election of a leader."""
+
+_WRONG_SEQUENCE = (10071, 10164)
+_DUPLICATE_IN_FLIGHT = 10158
+_TOO_LARGE = (10054, 10097)
+_NO_MESSAGE = 10037
+_NO_STREAM = 10059
+_NOTHING_THERE = 404
+
+
+class Fault(msgspec.Struct, frozen=True):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class Acknowledged(msgspec.Struct, frozen=True):
+    """The server's answer to a publish: stored, on as many servers as the stream has replicas."""
+
+    seq: int = 0
+    duplicate: bool = False
+    error: Fault | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A stored message; bytes travel as base64."""
+
+    subject: str
+    seq: int
+    hdrs: bytes = b""
+    data: bytes = b""
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    messages: int = 0
+    last_seq: int = 0
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    config: dict[str, Any]
+    state: StreamState
+
+
+class ConsumerInfo(msgspec.Struct, frozen=True):
+    num_pending: int = 0
+
+
+class _MessageAnswer(msgspec.Struct, frozen=True):
+    message: Message | None = None
+    error: Fault | None = None
+
+
+class _FaultOnly(msgspec.Struct, frozen=True):
+    error: Fault | None = None
+
+
+_acknowledged = msgspec.json.Decoder(Acknowledged)
+_message = msgspec.json.Decoder(_MessageAnswer)
+_fault = msgspec.json.Decoder(_FaultOnly)
+
+
+async def publish(
+    connection: Connection, subject: str, body: bytes, headers: dict[str, str], *, timeout: float = TIMEOUT
+) -> Acknowledged:
+    """Store a message.
+
+    Raises `Conflict` when the expected sequence moved, perhaps by this very message; `NoAnswer` when it may be
+    stored; `Transient` when it is not stored now; `Refused` when it never will be.
+    """
+    what = f"publish {subject}"
+    answer = await connection.request(subject, body, headers, timeout=timeout)
+    acknowledged = _decoded(_acknowledged, answer.body, what)
+    if (fault := acknowledged.error) is None:
+        return acknowledged
+    if fault.err_code in _WRONG_SEQUENCE:
+        raise Conflict(f"{what}: {fault.description}")
+    if fault.err_code == _DUPLICATE_IN_FLIGHT:
+        raise NoAnswer(f"{what}: {fault.description}")
+    raise trouble(fault, what)
+
+
+async def message(
+    connection: Connection, stream: str, *, timeout: float = TIMEOUT, **query: str | int
+) -> Message | None:
+    """One stored message, read from the stream's leader: followers answer direct gets, and may be behind."""
+    what = f"read {query} of the stream {stream}"
+    answer = await connection.request(f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(query), timeout=timeout)
+    result = _decoded(_message, answer.body, what)
+    if result.error is None:
+        return result.message
+    if result.error.err_code == _NO_MESSAGE:
+        return None
+    raise trouble(result.error, what)
+
+
+async def stream_info(connection: Connection, stream: str) -> StreamInfo:
+    return await call(connection, f"STREAM.INFO.{stream}", None, StreamInfo)
+
+
+async def call(connection: Connection, request: str, body: Any, answer: type[_T], *, timeout: float = TIMEOUT) -> _T:
+    """Any other request of the JetStream API."""
+    payload = b"" if body is None else msgspec.json.encode(body)
+    received = await connection.request(f"$JS.API.{request}", payload, timeout=timeout)
+    fault = _decoded(_fault, received.body, request).error
+    if fault is not None:
+        raise trouble(fault, request)
+    return _decoded(msgspec.json.Decoder(answer), received.body, request)
+
+
+def trouble(fault: Fault, what: str) -> Refused | Transient:
+    """What to do about an error of JetStream's."""
+    words = f"{what}: {fault.description} ({fault.err_code})"
+    if fault.err_code == _NO_STREAM:
+        return Refused(f"{words}; run `muster setup`", reason="NotSetUp")
+    if fault.err_code in _TOO_LARGE:
+        return Refused(words, reason="TooLarge")
+    if fault.code in (400, _NOTHING_THERE):
+        return Refused(words, reason="Invalid" if fault.code == 400 else "NotFound")
+    # Out of space or memory, no leader, shutting down: somebody will mend it, and nothing was stored.
+    return Transient(words)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], body: bytes, what: str) -> _T:
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Transient(f"{what}: the server's answer makes no sense: {error}") from error

@@ -1,0 +1,83 @@
+"""Buckets of small values in JetStream, laid out as every NATS client knows them.
+
+Written with guarded publishes and not with nats-py's key-value client, which has no lifetime on updates.
+"""
+
+import math
+import secrets
+
+from shared.errors import Conflict
+from shared.eventlog import Revised, api, wire
+from shared.eventlog.connection import Connection, NoAnswer, NotSent
+from shared.eventlog.retry import insist
+from shared.eventlog.subjects import stream_of, subject_of
+
+_PATIENCE = 5.0
+"""Seconds to learn an outcome.  A lease that takes longer to renew is lost anyhow."""
+
+_REMOVED = ("DEL", "PURGE")
+
+
+class JetStreamBucket:
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+        self._stream = stream_of(name)
+
+    async def get(self, key: str) -> Revised | None:
+        message = await self._message(key)
+        return None if message is None or _removed(message) else Revised(message.data, message.seq)
+
+    async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
+        headers = {} if ttl is None else {wire.TTL: f"{math.ceil(ttl)}s"}
+        try:
+            return await self._write(key, value, headers, expect)
+        except Conflict:
+            # What was deleted leaves a marker with a revision of its own: it counts as not there.
+            marker = await self._message(key) if expect == 0 else None
+            if marker is None or not _removed(marker):
+                raise
+            return await self._write(key, value, headers, marker.seq)
+
+    async def delete(self, key: str, *, expect: int | None = None) -> None:
+        current = await self.get(key)
+        if current is None:
+            return
+        try:
+            await self._write(key, b"", {wire.OPERATION: "DEL"}, expect)
+        except Conflict:
+            if await self.get(key) is not None:
+                raise
+
+    async def _write(self, key: str, value: bytes, headers: dict[str, str], expect: int | None) -> int:
+        """Publish until the outcome is known; an id tells our write from another's with the same value."""
+        ours = secrets.token_hex(8)
+        headers = headers | {wire.MESSAGE_ID: ours}
+        if expect is not None:
+            headers[wire.EXPECTED] = str(expect)
+        subject = subject_of(self._name, key)
+        tried = False
+
+        async def attempt() -> int:
+            nonlocal tried
+            again, tried = tried, True
+            try:
+                return (await api.publish(self._connection, subject, value, headers)).seq
+            except Conflict:
+                sequence = await self._written(key, ours) if again else None
+                if sequence is None:
+                    raise
+                return sequence
+
+        return await insist(attempt, what=f"write {key} in {self._name}", patience=_PATIENCE, on=(NotSent, NoAnswer))
+
+    async def _written(self, key: str, ours: str) -> int | None:
+        message = await self._message(key)
+        return message.seq if message and wire.header(message.hdrs, wire.MESSAGE_ID) == ours else None
+
+    async def _message(self, key: str) -> api.Message | None:
+        return await api.message(self._connection, self._stream, last_by_subj=subject_of(self._name, key))
+
+
+def _removed(message: api.Message) -> bool:
+    return wire.header(message.hdrs, wire.OPERATION) in _REMOVED

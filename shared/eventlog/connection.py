@@ -1,0 +1,346 @@
+"""The connection to NATS: requests with certain or openly uncertain answers, and raw delivery for readers.
+
+Built on nats-py's client, whose surprises end here: publishes without permission that look like timeouts,
+a client that closes for good on an authentication error, buffered publishes that come back from the dead.
+What the requests mean is `api.py`'s business.
+"""
+
+import asyncio
+import random
+import re
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client, Server
+from nats.aio.subscription import Subscription
+
+from shared.errors import Refused, Transient
+from shared.eventlog import wire
+from shared.eventlog.retry import backoff
+from shared.eventlog.subjects import inbox_of
+
+_PING = 5
+"""Seconds between pings; two unanswered ones and the connection counts as lost."""
+_CONNECT = 5
+"""Seconds that one attempt to connect may take."""
+_BETWEEN_FIRST_TRIES = 0.1
+_SLOWEST_RECONNECT = 2.0
+
+Handler = Callable[[bytes, bytes, bytes, bytes], None]
+"""Takes subject, reply subject, raw headers and body of a message; must not raise."""
+
+
+class NotSent(Transient):
+    """The request certainly had no effect: there is no connection, or nobody to answer it."""
+
+
+class NoAnswer(Transient):
+    """The request may or may not have had its effect: no answer in time, or the connection was lost."""
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    headers: bytes
+    body: bytes
+
+
+class Connection:
+    """One user's connection; comes back by itself until `close()`, or until the server turns the user away."""
+
+    def __init__(self, name: str, inbox: str) -> None:
+        self.name = name
+        self._inbox = inbox
+        self._client = _RawClient()
+        self._up = asyncio.Event()
+        self._fatal: Refused | None = None
+        self._trouble = "no connection yet"
+        self._answers = ""
+        self._count = 0
+        self._asked: dict[str, _Asked] = {}
+        self._on_loss: list[Callable[[], None]] = []
+        self._turned_away = asyncio.Event()
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        name: str,
+        user: str = "",
+        password: str = "",
+        credentials: Path | None = None,
+        tls: ssl.SSLContext | None = None,
+        patience: float = 30.0,
+    ) -> Self:
+        """Connect, waiting up to `patience` seconds for a server that is not there yet."""
+        connection = cls(name, inbox_of(user or name))
+        trying = asyncio.create_task(
+            connection._client.connect(
+                url.split(","),
+                name=name,
+                user=user or None,
+                password=password or None,
+                user_credentials=credentials,
+                tls=tls,
+                inbox_prefix=connection._inbox,
+                connect_timeout=_CONNECT,
+                reconnect_time_wait=_BETWEEN_FIRST_TRIES,  # type: ignore[arg-type]
+                max_reconnect_attempts=-1,
+                reconnect_to_server_handler=_next_server,
+                ping_interval=_PING,
+                # Nothing is published while the connection is down: it would arrive later, behind its caller's back.
+                pending_size=0,
+                error_cb=connection._error,
+                disconnected_cb=connection._lost,
+                reconnected_cb=connection._back,
+                closed_cb=connection._closed,
+            )
+        )
+        await connection._first(trying, patience, url)
+        return connection
+
+    @property
+    def connected(self) -> bool:
+        return self._up.is_set() and self._fatal is None
+
+    async def request(
+        self, subject: str, body: bytes = b"", headers: dict[str, str] | None = None, *, timeout: float
+    ) -> Answer:
+        """Ask and wait for the answer.  Raises `NotSent`, `NoAnswer`, or `Refused` for what can never be asked."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        await self._ready(subject, deadline)
+        self._count += 1
+        token = str(self._count)
+        asked = self._asked[token] = _Asked(subject)
+        try:
+            await self._client.publish(subject, body, f"{self._answers}.{token}", headers)
+            async with asyncio.timeout_at(deadline):
+                answer = await asked.answer
+        except TimeoutError as error:
+            raise NoAnswer(f"{subject}: no answer within {timeout:g} s") from error
+        except nats.errors.MaxPayloadError as error:
+            raise Refused(f"{subject}: {len(body)} bytes are more than the server takes", reason="TooLarge") from error
+        except nats.errors.Error as error:
+            raise NotSent(f"{subject}: {error}") from error
+        finally:
+            del self._asked[token]
+            asked.forget()
+        if wire.status(answer.headers) == 503:
+            raise NotSent(f"{subject}: nobody there to answer; is JetStream up, and has `muster setup` run?")
+        return answer
+
+    async def send(self, subject: str, body: bytes, *, reply: str) -> None:
+        """Publish without waiting; answers go to `reply`."""
+        self._must_live()
+        try:
+            await self._client.publish(subject, body, reply)
+        except nats.errors.Error as error:
+            raise NotSent(f"{subject}: {error}") from error
+
+    async def listen(self, handler: Handler, *, lost: Callable[[], None]) -> "Listener":
+        """Hand all messages to a new inbox to `handler`, as they are; `lost` is called when the connection breaks."""
+        self._must_live()
+        inbox = self._client.new_inbox()
+        try:
+            subscription = await self._client.listen(inbox, handler)
+        except nats.errors.Error as error:
+            raise NotSent(f"listen on {inbox}: {error}") from error
+        self._on_loss.append(lost)
+        return Listener(self, inbox, subscription, lost)
+
+    async def close(self) -> None:
+        if self._fatal is None:
+            self._fatal = Refused(f"{self.name}: this connection was closed", reason="Closed")
+        self._up.clear()
+        await self._client.shut()
+        self._fail_all(self._end_reason)
+
+    async def _first(self, trying: "asyncio.Task[None]", patience: float, url: str) -> None:
+        turned_away = asyncio.create_task(self._turned_away.wait())
+        try:
+            await asyncio.wait((trying, turned_away), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if trying.done() and trying.exception() is None:
+                self._answers = self._client.new_inbox()
+                await self._client.listen(f"{self._answers}.*", self._answered)
+                self._up.set()
+                return
+        finally:
+            turned_away.cancel()
+            if not self._up.is_set():
+                # Not once: a connect that fails at the very moment swallows the cancellation, and nats-py goes on.
+                while not trying.done():
+                    trying.cancel()
+                    await asyncio.wait((trying,), timeout=_BETWEEN_FIRST_TRIES)
+                await self.close()
+        if self._turned_away.is_set():
+            raise self._unauthorized()
+        if not trying.cancelled() and (error := trying.exception()):
+            # Nothing that waiting would mend, such as a malformed address, or credentials without the library for them.
+            raise Refused(f"connect to {url} as {self.name}: {error}", reason="Invalid") from error
+        raise Transient(f"connect to {url} as {self.name}: {self._trouble}")
+
+    async def _ready(self, subject: str, deadline: float) -> None:
+        self._must_live()
+        if self._up.is_set():
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._up.wait()
+        except TimeoutError as error:
+            raise NotSent(f"{subject}: no connection: {self._trouble}") from error
+        self._must_live()
+
+    def _answered(self, subject: bytes, _: bytes, headers: bytes, body: bytes) -> None:
+        asked = self._asked.get(subject.rpartition(b".")[2].decode())
+        if asked is not None and not asked.answer.done():
+            asked.answer.set_result(Answer(headers, body))
+
+    async def _error(self, error: Exception) -> None:
+        text = str(error).lower()
+        self._trouble = text or type(error).__name__
+        if denied := _DENIED.search(text):
+            self._deny(denied["verb"], denied["subject"])
+        elif "authorization" in text or "authentication" in text:
+            # nats-py would try for ever, or close without a word, depending on when the server says it.
+            self._turned_away.set()
+            self._end(self._unauthorized())
+
+    def _deny(self, verb: str, subject: str) -> None:
+        # nats-py lowers the server's words, so two subjects that differ in case alone would fail together.
+        for asked in self._asked.values():
+            if not asked.answer.done() and (verb == "subscription" or asked.subject.lower() == subject):
+                asked.answer.set_exception(
+                    Refused(
+                        f"{asked.subject}: {self.name} has no permission for {verb} to {subject}", reason="Forbidden"
+                    )
+                )
+
+    async def _lost(self) -> None:
+        self._up.clear()
+        self._client.forget_unsent()
+        self._fail_all(lambda: NoAnswer(f"{self.name}: the connection was lost while waiting for an answer"))
+        for lost in tuple(self._on_loss):
+            lost()
+
+    async def _back(self) -> None:
+        if self._fatal is None:
+            self._up.set()
+
+    async def _closed(self) -> None:
+        # Reached when we close, and when the server turned us away, which no reconnecting mends.
+        self._end(Refused(f"{self.name}: the server closed the connection: {self._trouble}", reason="Disconnected"))
+
+    def _end(self, reason: Refused) -> None:
+        if self._fatal is None:
+            self._fatal = reason
+        self._up.set()  # wakes those who wait for a connection, to find `_fatal`
+        self._fail_all(self._end_reason)
+        for lost in tuple(self._on_loss):
+            lost()
+
+    def _fail_all(self, reason: Callable[[], Exception]) -> None:
+        for asked in self._asked.values():
+            if not asked.answer.done():
+                asked.answer.set_exception(reason())
+
+    def _must_live(self) -> None:
+        if self._fatal:
+            raise self._end_reason()
+
+    def _end_reason(self) -> Refused:
+        # A new one each time: an exception that is raised again and again keeps every traceback.
+        assert self._fatal is not None, "this connection has not ended"
+        return Refused(str(self._fatal), reason=self._fatal.reason)
+
+    def _unauthorized(self) -> Refused:
+        return Refused(
+            f"connect as {self.name}: the server does not know this user and password", reason="Unauthorized"
+        )
+
+    async def _stop_listening(self, listener: "Listener") -> None:
+        self._on_loss.remove(listener.lost)
+        await self._client.forget(listener.subscription)
+
+
+class Listener:
+    """An inbox of its own; `close()` it."""
+
+    def __init__(
+        self, connection: Connection, inbox: str, subscription: Subscription, lost: Callable[[], None]
+    ) -> None:
+        self.inbox = inbox
+        self.subscription = subscription
+        self.lost = lost
+        self._connection = connection
+
+    async def close(self) -> None:
+        await self._connection._stop_listening(self)
+
+
+class _Asked:
+    """A request that waits for its answer."""
+
+    __slots__ = ("answer", "subject")
+
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def forget(self) -> None:
+        # An answer that came while something else went wrong counts as seen; asyncio complains of unseen errors.
+        if not self.answer.cancel() and not self.answer.cancelled():
+            self.answer.exception()
+
+
+class _RawClient(Client):
+    """nats-py's client with a way past its queues, its message objects and its header parser.
+
+    They cost more than everything else a reader does, and a bounded queue there loses messages silently.
+    The only code that touches nats-py's insides; the contract suite notices when they change.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handlers: dict[int, Handler] = {}
+
+    async def listen(self, subject: str, handler: Handler) -> Subscription:
+        subscription = await self.subscribe(subject)
+        self._handlers[subscription._id] = handler
+        return subscription
+
+    async def forget(self, subscription: Subscription) -> None:
+        self._handlers.pop(subscription._id, None)
+        if not self.is_closed:
+            await subscription.unsubscribe()
+
+    def forget_unsent(self) -> None:
+        """Drop what waits to be written; subscriptions are replayed from elsewhere after a reconnect."""
+        self._pending.clear()
+        self._pending_data_size = 0
+
+    async def shut(self) -> None:
+        # One that was never told how to connect cannot be closed either.
+        if self._flush_queue is not None:
+            await self.close()
+        # A first attempt that was given up leaves a client that counts as closed with its socket open.
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call]
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        handler = self._handlers.get(sid)
+        if handler is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            handler(subject, reply, headers or b"", data)
+
+
+_DENIED = re.compile(r'permissions violation for (?P<verb>publish|subscription)[^"]*"(?P<subject>[^"]*)"')
+
+
+def _next_server(servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
+    """nats-py's own choice has no jitter; a restarted server would meet all its clients at once."""
+    server = random.choice(servers)  # noqa: S311
+    return server, backoff(server.reconnects, slowest=_SLOWEST_RECONNECT)

@@ -1,0 +1,161 @@
+"""The log in NATS JetStream: appends whose outcome is certain, and the way to readers and buckets.
+
+Reading is in `reader.py`, buckets in `buckets.py`, NATS itself in `connection.py` and `api.py`.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Self
+
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, scope_of, wire
+from shared.eventlog.buckets import JetStreamBucket
+from shared.eventlog.connection import Connection, NoAnswer, NotSent
+from shared.eventlog.reader import Reader
+from shared.eventlog.retry import backoff, insist
+from shared.eventlog.subjects import GENESIS, STREAM, stream_of
+
+_IN_FLIGHT = 1.0
+"""Seconds for which a refusal may speak of a message that cannot be read yet, because replicas still agree on it."""
+
+
+class JetStreamEventLog:
+    """One user's way to the log.  `connect()` it, `close()` it."""
+
+    def __init__(self, connection: Connection, *, patience: float = 30.0) -> None:
+        self._connection = connection
+        self._patience = patience
+        self._timeout = min(api.TIMEOUT, patience)
+        self._identity = ""
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        *,
+        name: str,
+        user: str = "",
+        password: str = "",
+        credentials: Path | None = None,
+        tls: ssl.SSLContext | None = None,
+        patience: float = 30.0,
+    ) -> Self:
+        """Connect to one server of `url` (several are separated by commas).
+
+        `name` is shown in the server's lists, and names the inbox when there is no `user`.
+        `credentials` is a file of NATS credentials, instead of user and password.
+        `patience` is how many seconds to wait for a server, now, and later in an append, before saying so.
+        Raises `Refused(reason="Unauthorized")` when the server does not know the user.
+        """
+        connection = await Connection.open(
+            url, name=name, user=user, password=password, credentials=credentials, tls=tls, patience=patience
+        )
+        return cls(connection, patience=patience)
+
+    @property
+    def connected(self) -> bool:
+        """For the health report; everything else waits for the connection by itself."""
+        return self._connection.connected
+
+    async def identity(self) -> str:
+        if not self._identity:
+            self._identity = await self._genesis()
+        return self._identity
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        if len(entry.body) > MAX_BODY:
+            raise Refused(f"append {entry.subject}: {len(entry.body)} bytes, at most {MAX_BODY}", reason="TooLarge")
+        headers = wire.headers(entry, expect=expect)
+        return await insist(
+            lambda: self._attempt(entry, headers, expect),
+            what=f"append {entry.subject}",
+            patience=self._patience,
+            on=(NotSent, NoAnswer),
+        )
+
+    def read(self, *, after: int = 0, subjects: tuple[str, ...] = ()) -> AsyncIterator[Batch]:
+        return Reader(self._connection, self._same_log, after=after, subjects=subjects).batches()
+
+    async def end(self) -> int:
+        return (await api.stream_info(self._connection, STREAM)).state.last_seq
+
+    async def last(self, scope: str) -> Stored | None:
+        return _stored(await api.message(self._connection, STREAM, last_by_subj=scope))
+
+    async def bucket(self, name: str) -> Bucket:
+        await api.stream_info(self._connection, stream_of(name))
+        return JetStreamBucket(self._connection, name)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _attempt(self, entry: Entry, headers: dict[str, str], expect: int) -> int:
+        """Publish once and learn what came of it.  Raises `NoAnswer` or `NotSent` when that is still open."""
+        try:
+            answer = await api.publish(self._connection, entry.subject, entry.body, headers, timeout=self._timeout)
+        except Conflict as error:
+            return await self._ours_after(entry, expect, error)
+        except NoAnswer as error:
+            sequence = await self._found_after(entry, expect)
+            if sequence is None:
+                # Certainly not there now.  Should it be stored late, then the guard refuses the next attempt,
+                # and that attempt finds it.
+                raise NotSent(str(error)) from error
+            return sequence
+        if not answer.duplicate:
+            return answer.seq
+        original = _stored(await api.message(self._connection, STREAM, seq=answer.seq))
+        if original is None or original.event_id != entry.event_id:
+            raise NoAnswer(f"append {entry.subject}: called a duplicate of {answer.seq}, which is another event")
+        return original.sequence
+
+    async def _ours_after(self, entry: Entry, expect: int, conflict: Conflict) -> int:
+        """After a refused guard: the sequence when it was this entry that moved it, else raise `Conflict`."""
+        give_up = asyncio.get_running_loop().time() + _IN_FLIGHT
+        attempt = 0
+        while True:
+            sequence = await self._found_after(entry, expect)
+            if sequence is not None:
+                return sequence
+            if asyncio.get_running_loop().time() >= give_up:
+                raise conflict
+            await asyncio.sleep(backoff(attempt))
+            attempt += 1
+
+    async def _found_after(self, entry: Entry, expect: int) -> int | None:
+        """The entry's sequence if it is stored, None if nothing is; raise `Conflict` if something else is.
+
+        An entry that was accepted is the first of its scope after `expect`, even when others followed since.
+        """
+        scope = scope_of(entry.subject)
+        try:
+            found = await api.message(
+                self._connection, STREAM, timeout=self._timeout, seq=expect + 1, next_by_subj=scope
+            )
+        except Transient as error:
+            raise NoAnswer(f"append {entry.subject}: outcome unknown: {error}") from error
+        first = _stored(found)
+        if first is None:
+            return None
+        if first.event_id != entry.event_id:
+            raise Conflict(f"append {entry.subject}: {first.sequence} in {scope} came first; read on and decide again")
+        return first.sequence
+
+    async def _same_log(self) -> None:
+        """Raise when the stream is no longer the one that we began with."""
+        known = await self.identity()
+        found = await self._genesis()
+        if found != known:
+            raise Refused(f"read the log {known}: another log, {found}, is in its place", reason="LogReplaced")
+
+    async def _genesis(self) -> str:
+        genesis = _stored(await api.message(self._connection, STREAM, last_by_subj=GENESIS))
+        if genesis is None:
+            raise Refused("ask the log who it is: no genesis event; run `muster setup`", reason="NotSetUp")
+        return genesis.event_id
+
+
+def _stored(message: api.Message | None) -> Stored | None:
+    return None if message is None else wire.stored(message.seq, message.subject, message.hdrs, message.data)

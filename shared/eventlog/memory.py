@@ -1,0 +1,197 @@
+"""The log in memory: one journal for a process, and a client for each service that uses it.
+
+For unit tests and the simulation.  It is deterministic: it asks no clock but the one it was given, starts no
+task, and wakes its readers in the order in which they began to wait.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+
+from shared.errors import Conflict, Refused
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, scope_of
+from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, matches, publishes, subject_of
+
+BATCH = 1_000
+
+
+class MemoryJournal:
+    """What a server would keep: the events, the buckets, and who waits for more."""
+
+    def __init__(self, *, identity: str = "memory", clock: Callable[[], float] = time.monotonic) -> None:
+        self.events: list[Stored] = []
+        self.clock = clock
+        self.buckets: dict[str, dict[str, _Value]] = {LEASES: {}, HEADS: {}}
+        self._revision = 0
+        self._last: dict[str, Stored] = {}
+        self._by_id: dict[str, int] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+        self.append(Entry(subject=GENESIS, event_id=identity, time="1970-01-01T00:00:00.000Z", body=b'{"type":"LogCreated"}'), expect=0)
+
+    def append(self, entry: Entry, *, expect: int) -> int:
+        """As `EventLog.append`, at once."""
+        if known := self._by_id.get(entry.event_id):
+            return known
+        scope = scope_of(entry.subject)
+        last = self._last[scope].sequence if scope in self._last else 0
+        if last != expect:
+            raise Conflict(f"append {entry.subject}: {scope} is at {last}, not at {expect}; read on and decide again")
+        stored = Stored(
+            len(self.events) + 1, entry.subject, entry.event_id, entry.time, entry.body, entry.basis, entry.optional
+        )
+        self.events.append(stored)
+        self._last[scope] = stored
+        self._by_id[entry.event_id] = stored.sequence
+        self.wake()
+        return stored.sequence
+
+    def last(self, scope: str) -> Stored | None:
+        if scope in self._last:
+            return self._last[scope]
+        return next((event for event in reversed(self.events) if matches(scope, event.subject)), None)
+
+    def next_revision(self) -> int:
+        self._revision += 1
+        return self._revision
+
+    def wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    async def grown(self) -> None:
+        """Wait for the next event, or for a client to close."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        await waiting
+
+
+class MemoryEventLog:
+    """One user's view of a journal; may publish what that user may publish on a server."""
+
+    def __init__(self, journal: MemoryJournal, *, user: str = ADMIN) -> None:
+        self._journal = journal
+        self._user = user
+        self._closed = False
+
+    async def identity(self) -> str:
+        return self._journal.events[0].event_id
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        self._must_be_open()
+        if len(entry.body) > MAX_BODY:
+            raise Refused(f"append {entry.subject}: {len(entry.body)} bytes, at most {MAX_BODY}", reason="TooLarge")
+        _must_be_allowed(self._user, entry.subject)
+        # A real append always lets others run first; code that relies on the contrary shall fail here too.
+        await asyncio.sleep(0)
+        return self._journal.append(entry, expect=expect)
+
+    async def read(self, *, after: int = 0, subjects: tuple[str, ...] = ()) -> AsyncIterator[Batch]:
+        events = self._journal.events
+        if after > len(events):
+            raise Refused(
+                f"read the log after {after}: it ends at {len(events)}; a part of it was lost", reason="LogTruncated"
+            )
+        position = after
+        was_at_end = False
+        while not self._closed:
+            found: list[Stored] = []
+            while position < len(events) and len(found) < BATCH:
+                if _selected(events[position], subjects):
+                    found.append(events[position])
+                position += 1
+            rest = range(position, len(events))
+            pending = sum(_selected(events[at], subjects) for at in rest) if subjects else len(rest)
+            if found:
+                yield Batch(tuple(found), pending)
+            if pending == 0 and not was_at_end:
+                was_at_end = True
+                yield Batch((), 0)
+            if position == len(events) and not self._closed:
+                await self._journal.grown()
+
+    async def end(self) -> int:
+        return len(self._journal.events)
+
+    async def last(self, scope: str) -> Stored | None:
+        return self._journal.last(scope)
+
+    async def bucket(self, name: str) -> Bucket:
+        if name not in self._journal.buckets:
+            raise Refused(f"open the bucket {name}: there is none", reason="NotSetUp")
+        return MemoryBucket(self._journal, name, user=self._user)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._journal.wake()
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise Refused("append to the log: this client was closed", reason="Closed")
+
+
+class _Value:
+    """What a bucket holds under one key."""
+
+    __slots__ = ("expires", "revised")
+
+    def __init__(self, revised: Revised, expires: float) -> None:
+        self.revised = revised
+        self.expires = expires
+
+
+class MemoryBucket:
+    """Small values with a lifetime on the journal's clock."""
+
+    def __init__(self, journal: MemoryJournal, name: str, *, user: str) -> None:
+        self._journal = journal
+        self._name = name
+        self._user = user
+        self._values = journal.buckets[name]
+
+    async def get(self, key: str) -> Revised | None:
+        return self._get(key)
+
+    async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
+        await self._begin(key)
+        if ttl is not None and self._name != LEASES:
+            raise Refused(f"put {key} in {self._name}: only {LEASES} lets values expire", reason="Invalid")
+        self._must_be_at(key, expect)
+        revision = self._journal.next_revision()
+        expires = math.inf if ttl is None else self._journal.clock() + math.ceil(ttl)
+        self._values[key] = _Value(Revised(value, revision), expires)
+        return revision
+
+    async def delete(self, key: str, *, expect: int | None = None) -> None:
+        await self._begin(key)
+        if self._get(key) is None:
+            return
+        self._must_be_at(key, expect)
+        del self._values[key]
+
+    async def _begin(self, key: str) -> None:
+        _must_be_allowed(self._user, subject_of(self._name, key))
+        await asyncio.sleep(0)
+
+    def _get(self, key: str) -> Revised | None:
+        value = self._values.get(key)
+        if value is None or value.expires <= self._journal.clock():
+            return None
+        return value.revised
+
+    def _must_be_at(self, key: str, expect: int | None) -> None:
+        current = self._get(key)
+        revision = current.revision if current else 0
+        if expect is not None and expect != revision:
+            raise Conflict(f"write {key} in {self._name}: it is at revision {revision}, not at {expect}")
+
+
+def _selected(event: Stored, subjects: tuple[str, ...]) -> bool:
+    return not subjects or any(matches(pattern, event.subject) for pattern in subjects)
+
+
+def _must_be_allowed(user: str, subject: str) -> None:
+    if not any(matches(pattern, subject) for pattern in publishes(user)):
+        raise Refused(f"publish {subject}: the user {user} may not", reason="Forbidden")

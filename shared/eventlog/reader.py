@@ -1,0 +1,211 @@
+"""Reading the log in order: overlapped pulls from a consumer that is made again whenever it may have failed us.
+
+The consumer is ephemeral and unacknowledged, its position is ours: after a lost connection, a gap or a silence
+a new one begins behind the last event that was handed on, so nothing is lost, doubled or reordered.
+nats-py's ordered consumer and its key-value watch lose messages when they overflow; a pull never overflows,
+because no more is sent than was asked for.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+
+from shared.errors import Refused, Transient
+from shared.eventlog import Batch, Stored, api, wire
+from shared.eventlog.connection import Connection, Listener
+from shared.eventlog.retry import backoff
+from shared.eventlog.subjects import STREAM
+
+BATCH = 1_000
+"""Events handed on at once."""
+_WINDOW = 2_000
+"""Events asked for or waiting to be handed on: enough that the next pull overlaps the last, and a bound on memory."""
+_WINDOW_BYTES = 8 * 1024 * 1024
+"""Bytes that one pull may bring; counts before `_WINDOW` does when events are large."""
+_EXPIRES = 30.0
+_HEARTBEAT = 1.0
+_SILENCE = 3.0
+"""Seconds without event or heartbeat after which the consumer is taken for gone."""
+_FORGOTTEN = 60.0
+"""Seconds without a pull after which the server removes a consumer."""
+_SHRUNK = 3
+"""How often in a row a log may look shorter than what was read before that counts as true: a server that was
+leader a moment ago may be behind."""
+
+_NANOSECONDS = 1_000_000_000
+
+_HEARTBEAT_STATUS = 100
+_PULL_EXPIRED = 408
+_PULL_ENDED = 409
+_IN_ORDER = (b"Batch Completed", b"Exceeds MaxBytes")
+"""Ends of a pull that say nothing against the consumer; it may also be deleted, or have lost its leader."""
+
+
+class Reader:
+    """Where one reader is.  `same_log` raises when the stream is not the one that was read before."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        same_log: Callable[[], Awaitable[None]],
+        *,
+        after: int,
+        subjects: tuple[str, ...],
+    ) -> None:
+        self._connection = connection
+        self._same_log = same_log
+        self._after = after
+        self._subjects = subjects
+        self._shrunk = 0
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        was_at_end = False
+        failures = 0
+        while True:
+            consumer = _Consumer(self._connection, after=self._after, subjects=self._subjects)
+            try:
+                await self._same_log()
+                await self._not_shrunk()
+                await consumer.start()
+                while (batch := await consumer.next()) is not None:
+                    if batch.events:
+                        failures = 0
+                        self._after = batch.events[-1].sequence
+                        yield batch
+                    if batch.pending == 0 and not was_at_end:
+                        was_at_end = True
+                        yield Batch((), 0)
+            except Transient:
+                pass
+            except Refused as error:
+                if error.reason == "Closed":
+                    return
+                raise
+            finally:
+                await consumer.close()
+            await asyncio.sleep(backoff(failures))
+            failures += 1
+
+    async def _not_shrunk(self) -> None:
+        end = (await api.stream_info(self._connection, STREAM)).state.last_seq
+        if end >= self._after:
+            self._shrunk = 0
+            return
+        # A consumer that begins beyond the end would wait there and skip what is written meanwhile.
+        self._shrunk += 1
+        words = f"read the log after {self._after}: it ends at {end}; a part of it was lost"
+        if self._shrunk >= _SHRUNK:
+            raise Refused(words, reason="LogTruncated")
+        raise Transient(words)
+
+
+class _Consumer:
+    """One consumer at the server, from its making to its first fault."""
+
+    def __init__(self, connection: Connection, *, after: int, subjects: tuple[str, ...]) -> None:
+        self._connection = connection
+        self._name = f"reader-{connection.name}-{secrets.token_hex(6)}"
+        self._after = after
+        self._subjects = subjects
+        self._listener: Listener | None = None
+        self._events: deque[Stored] = deque()
+        self._pending = 0
+        self._delivered = 0
+        self._outstanding = 0
+        self._faulty = False
+        self._wake = asyncio.Event()
+        self._announce_end = False
+
+    async def start(self) -> None:
+        config = {
+            "name": self._name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._after + 1,
+            "ack_policy": "none",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": int(_FORGOTTEN * _NANOSECONDS),
+            "filter_subjects": list(self._subjects),
+        }
+        request = {"stream_name": STREAM, "config": config, "action": "create"}
+        self._listener = await self._connection.listen(self._receive, lost=self._fault)
+        info = await api.call(self._connection, f"CONSUMER.CREATE.{STREAM}.{self._name}", request, api.ConsumerInfo)
+        self._announce_end = info.num_pending == 0
+
+    async def next(self) -> Batch | None:
+        """What has arrived, at least one event; empty when the log has none yet.  None when this consumer is done."""
+        await self._pull()
+        if self._announce_end:
+            self._announce_end = False
+            return Batch((), 0)
+        while not self._events:
+            if self._faulty or not await self._heard_something():
+                return None
+            await self._pull()
+        take = min(BATCH, len(self._events))
+        events = tuple([self._events.popleft() for _ in range(take)])
+        return Batch(events, self._pending + len(self._events))
+
+    async def close(self) -> None:
+        # The consumer itself is left to the server: removing one needs a permission that could remove others'.
+        if self._listener is not None:
+            await self._listener.close()
+
+    async def _pull(self) -> None:
+        waiting = self._outstanding + len(self._events)
+        if self._faulty or waiting > _WINDOW // 2:
+            return
+        assert self._listener is not None, "pulled before it was started"
+        request = {
+            "batch": _WINDOW - waiting,
+            "max_bytes": _WINDOW_BYTES,
+            "expires": int(_EXPIRES * _NANOSECONDS),
+            "idle_heartbeat": int(_HEARTBEAT * _NANOSECONDS),
+        }
+        self._outstanding += _WINDOW - waiting
+        await self._connection.send(
+            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}", msgspec.json.encode(request), reply=self._listener.inbox
+        )
+
+    async def _heard_something(self) -> bool:
+        self._wake.clear()
+        # Twice, because a loop that was blocked meets its timer before the messages that had arrived meanwhile.
+        for _ in range(2):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SILENCE / 2):
+                    await self._wake.wait()
+            if self._wake.is_set():
+                return True
+        return False
+
+    def _receive(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        place = wire.place(reply)
+        if place is None:
+            self._told(wire.status(headers), headers)
+        elif place.delivery == self._delivered + 1 and place.sequence > self._after and not self._faulty:
+            self._delivered = place.delivery
+            self._after = place.sequence
+            self._pending = place.pending
+            self._outstanding -= 1
+            self._events.append(wire.stored(place.sequence, subject.decode("utf-8", "replace"), headers, body))
+        else:
+            self._faulty = True
+        self._wake.set()
+
+    def _told(self, status: int, headers: bytes) -> None:
+        """The server speaks of a pull, and not of an event."""
+        if status == _HEARTBEAT_STATUS:
+            last = wire.header(headers, "Nats-Last-Consumer")
+            self._faulty |= last.isdigit() and int(last) > self._delivered
+        elif status == _PULL_EXPIRED or (status == _PULL_ENDED and any(end in headers for end in _IN_ORDER)):
+            self._outstanding -= int(wire.header(headers, "Nats-Pending-Messages") or 0)
+        else:
+            self._faulty = True
+
+    def _fault(self) -> None:
+        self._faulty = True
+        self._wake.set()

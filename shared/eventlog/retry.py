@@ -1,0 +1,36 @@
+"""Trying again, for a bounded time and never in step with everybody else."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from shared.errors import Transient
+
+_T = TypeVar("_T")
+
+
+def backoff(attempt: int, *, slowest: float = 1.0) -> float:
+    """Seconds to wait after the failed `attempt` (0, 1, ...): growing, and different for everybody."""
+    longest: float = min(slowest, 0.02 * 2 ** min(attempt, 10))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  jitter is no secret
+
+
+async def insist(
+    attempt: Callable[[], Awaitable[_T]],
+    *,
+    what: str,
+    patience: float,
+    on: tuple[type[Transient], ...] = (Transient,),
+) -> _T:
+    """The first answer of `attempt` that is not trouble of the kind `on`; `Transient` after `patience` seconds."""
+    deadline = asyncio.get_running_loop().time() + patience
+    tries = 0
+    while True:
+        try:
+            return await attempt()
+        except on as error:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise Transient(f"{what}: given up after {patience:g} s: {error}") from error
+        await asyncio.sleep(backoff(tries))
+        tries += 1

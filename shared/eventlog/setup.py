@@ -1,0 +1,156 @@
+"""Making the log, with an administrator's credentials: the stream, the buckets, and the genesis event.
+
+Safe to repeat.  What is already there is compared and reported, never changed: of a log's limits every change
+may cost history.
+"""
+
+import contextlib
+import functools
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shared.errors import Conflict, Refused
+from shared.eventlog import Entry, api
+from shared.eventlog.connection import Connection
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.retry import insist
+from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
+
+_NANOSECONDS = 1_000_000_000
+_DUPLICATES = 600
+"""Seconds in which the server itself recognises an event id: a courtesy, since the guard does so for ever."""
+_CREATE = 10.0
+
+
+class SetUp(msgspec.Struct, frozen=True, kw_only=True):
+    """What `set_up` found and did."""
+
+    identity: str
+    created: tuple[str, ...]
+    """Streams that were not there before."""
+    differences: tuple[str, ...]
+    """Settings that are not as they would be made today, one sentence each."""
+
+
+async def set_up(
+    url: str,
+    *,
+    user: str = ADMIN,
+    password: str = "",
+    credentials: Path | None = None,
+    replicas: int = 1,
+    max_bytes: int = -1,
+    deny_purge: bool = True,
+    patience: float = 30.0,
+) -> SetUp:
+    """Make what is missing and compare the rest.
+
+    `replicas` is 3 on a cluster; `max_bytes` is what the stream may grow to before it refuses events (-1: the disk).
+    `deny_purge` cannot be taken back: with it nobody can ever remove an archived job's events.
+    """
+    connection = await Connection.open(
+        url, name="setup", user=user, password=password, credentials=credentials, patience=patience
+    )
+    log = JetStreamEventLog(connection, patience=patience)
+    created: list[str] = []
+    differences: list[str] = []
+    streams = (
+        log_config(replicas=replicas, max_bytes=max_bytes, deny_purge=deny_purge),
+        bucket_config(LEASES, replicas=replicas, lifetimes=True),
+        bucket_config(HEADS, replicas=replicas),
+    )
+    try:
+        for config in streams:
+            # A cluster that has just come up has no leader for a while.
+            make = functools.partial(_make, connection, config, created, differences)
+            await insist(make, what=f"set up the stream {config['name']}", patience=patience)
+        identity = await _begin(log, connection)
+    finally:
+        await log.close()
+    return SetUp(identity=identity, created=tuple(created), differences=tuple(differences))
+
+
+def log_config(*, replicas: int, max_bytes: int, deny_purge: bool) -> dict[str, Any]:
+    return {
+        "name": STREAM,
+        "subjects": list(STREAM_SUBJECTS),
+        "retention": "limits",
+        "storage": "file",
+        "compression": "s2",
+        "num_replicas": replicas,
+        "max_age": 0,
+        "max_msgs": -1,
+        "max_msgs_per_subject": -1,
+        "max_bytes": max_bytes,
+        "discard": "new",
+        "deny_delete": True,
+        "deny_purge": deny_purge,
+        "allow_rollup_hdrs": False,
+        "allow_direct": True,
+        "allow_msg_ttl": False,
+        "duplicate_window": _DUPLICATES * _NANOSECONDS,
+    }
+
+
+def bucket_config(name: str, *, replicas: int, lifetimes: bool = False) -> dict[str, Any]:
+    return {
+        "name": stream_of(name),
+        "subjects": [subject_of(name, ">")],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "max_age": 0,
+        "max_msgs": -1,
+        # With a longer history the server raises a lifetime silently.
+        "max_msgs_per_subject": 1,
+        "max_bytes": -1,
+        "discard": "new",
+        "deny_delete": True,
+        "deny_purge": False,
+        "allow_rollup_hdrs": True,
+        "allow_direct": True,
+        "allow_msg_ttl": lifetimes,
+    }
+
+
+async def _make(connection: Connection, config: dict[str, Any], created: list[str], differences: list[str]) -> None:
+    name = config["name"]
+    try:
+        found = (await api.stream_info(connection, name)).config
+    except Refused as error:
+        if error.reason != "NotSetUp":
+            raise
+        await api.call(connection, f"STREAM.CREATE.{name}", config, api.StreamInfo, timeout=_CREATE)
+        created.append(name)
+        return
+    # The server leaves out what is off.
+    differences += [
+        f"{name}: {key} is {found.get(key, False)!r}, and would be made {value!r} today"
+        for key, value in config.items()
+        if (found.get(key) or False) != (value or False)
+    ]
+
+
+async def _begin(log: JetStreamEventLog, connection: Connection) -> str:
+    """The identity of the log, given to it now if it is new."""
+    try:
+        return await log.identity()
+    except Refused as error:
+        if error.reason != "NotSetUp":
+            raise
+    if (await api.stream_info(connection, STREAM)).state.last_seq > 0:
+        raise Refused(
+            f"set up the log: the stream {STREAM} has events but no genesis; its beginning was lost, "
+            "and a new identity would hide that",
+            reason="LogTruncated",
+        )
+    time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    genesis = Entry(subject=GENESIS, event_id=str(uuid.uuid4()), time=time, body=b'{"type":"LogCreated"}')
+    # On a conflict another set-up was quicker, and its genesis counts.
+    with contextlib.suppress(Conflict):
+        await log.append(genesis, expect=0)
+    return await log.identity()

@@ -1,0 +1,109 @@
+"""An event as NATS carries it: the CloudEvents binding in binary mode, and our own headers beside it.
+
+Pure.  Headers are written as a dict and read from raw bytes: a generic parse of some twelve headers would cost
+more than all else that a reader does for an event.
+"""
+
+import re
+
+import msgspec
+
+from shared.eventlog import Entry, Stored, scope_of
+
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SCOPE = "Nats-Expected-Last-Subject-Sequence-Subject"
+MESSAGE_ID = "Nats-Msg-Id"
+TTL = "Nats-TTL"
+OPERATION = "KV-Operation"
+
+_STATUS = b"NATS/1.0 "
+
+# In the order in which `headers` writes them: one match is three times as quick as four searches.
+_OURS = re.compile(
+    rb"NATS/1\.0\r\nce-id: ([!-~]*)\r\nce-time: ([!-~]*)\r\n"
+    rb"(?:Muster-Basis: ([!-~]*)\r\n)?(Muster-Optional: true\r\n)?"
+    rb"(?!Muster-)"
+)
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """What the reply subject of a delivered message tells."""
+
+    sequence: int
+    """In the stream."""
+    delivery: int
+    """In the consumer: counts from 1 without gaps."""
+    pending: int
+    """Messages for this consumer that the stream held beyond this one."""
+
+
+def headers(entry: Entry, *, expect: int) -> dict[str, str]:
+    """The headers of an append that expects `expect` to be the last sequence of its scope."""
+    *_, author, tag = entry.subject.split(".")
+    result = {"ce-id": entry.event_id, "ce-time": entry.time}
+    if entry.basis:
+        result["Muster-Basis"] = entry.basis
+    if entry.optional:
+        result["Muster-Optional"] = "true"
+    result |= {
+        "ce-specversion": "1.0",
+        "ce-type": tag,
+        "ce-source": author,
+        "content-type": "application/json",
+        MESSAGE_ID: entry.event_id,
+        EXPECTED: str(expect),
+        # The server looks up appends in flight by the literal filter, so a scope has one spelling.
+        EXPECTED_SCOPE: scope_of(entry.subject),
+    }
+    return result
+
+
+def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes) -> Stored:
+    """An event out of a message.  One written by someone else, without our headers, has empty fields."""
+    if ours := _OURS.match(raw_headers):
+        event_id, time, basis, optional = ours.groups(b"")
+        return Stored(sequence, subject, event_id.decode(), time.decode(), body, basis.decode(), optional != b"")
+    return Stored(
+        sequence,
+        subject,
+        _value(raw_headers, b"\r\nce-id: "),
+        _value(raw_headers, b"\r\nce-time: "),
+        body,
+        _value(raw_headers, b"\r\nMuster-Basis: "),
+        b"\r\nMuster-Optional: true\r\n" in raw_headers,
+    )
+
+
+def header(raw_headers: bytes, name: str) -> str:
+    """One header's value, empty when absent.  Names are matched as they are written here."""
+    return _value(raw_headers, f"\r\n{name}: ".encode())
+
+
+def status(raw_headers: bytes) -> int:
+    """The status of a message that the server itself sent, such as 503; 0 for any other message."""
+    if not raw_headers.startswith(_STATUS):
+        return 0
+    code = raw_headers[len(_STATUS) : len(_STATUS) + 3]
+    return int(code) if code.isdigit() else 0
+
+
+def place(reply: bytes) -> Place | None:
+    """What `$JS.ACK.<...>` says of a delivered message, None when the subject is something else."""
+    # $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<delivery>.<time>.<pending>; with a domain and an
+    # account's hash before the stream, a random token follows.
+    if not reply.startswith(b"$JS.ACK."):
+        return None
+    tokens = reply.split(b".")
+    if len(tokens) == 9:
+        return Place(int(tokens[5]), int(tokens[6]), int(tokens[8]))
+    if len(tokens) >= 11:
+        return Place(int(tokens[7]), int(tokens[8]), int(tokens[10]))
+    return None
+
+
+def _value(raw_headers: bytes, start: bytes) -> str:
+    at = raw_headers.find(start)
+    if at < 0:
+        return ""
+    at += len(start)
+    return raw_headers[at : raw_headers.find(b"\r\n", at)].decode("utf-8", "replace")
