@@ -5,6 +5,7 @@ that learns.  Nothing is left afterwards, unless a folder was named or `--keep` 
 """
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from devcluster.child import Child, ChildError
+from devcluster.child import ChildError
 from muster.reading import everything, open_log
 from muster.stack import DIGITS, Stack, scratch
 from muster.words import one_line
@@ -227,18 +228,21 @@ class Demo:
         self._teller.doing("stopping the services")
         await stack.stop_services()
         self._teller.say("services stopped; folding the log again in another process")
-        folding = Child(
-            "the replay",
-            [sys.executable, "-m", "muster", "replay", "--verify"],
-            self._folder / "replay.log",
-            stack.reader(),
+        folding = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "muster", "replay", "--verify"),
+            env={**os.environ, **stack.reader()},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
-        folding.start()
-        while folding.running:
-            await asyncio.sleep(0.05)
-        for line in (self._folder / "replay.log").read_text().splitlines():
+        try:
+            said, _ = await folding.communicate()
+        finally:
+            if folding.returncode is None:
+                folding.kill()
+        for line in said.decode().splitlines():
             self._teller.say(line)
-        if "0 differ" not in (self._folder / "replay.log").read_text():
+        if folding.returncode:
             raise DemoError("the replayed status is not the one that the API server holds")
 
 

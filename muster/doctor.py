@@ -1,13 +1,17 @@
 """`muster doctor`: what is missing, one line each, with what to do about it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import typer
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 
-from muster.reading import everything, open_cluster, open_log
+from muster.reading import PATIENCE_SECONDS, everything, open_cluster, open_log
+from shared.cluster import Blind, Cluster, Resource, Snapshot
+from shared.cluster.objects import Custom
 from shared.errors import Trouble
+from shared.eventlog.setup import differences
 from shared.eventlog.subjects import HEADS, LEASES
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.service.settings import Settings
 
 Finding = tuple[bool, str]
@@ -32,7 +36,7 @@ async def _log(settings: Settings) -> AsyncIterator[Finding]:
             for name in (LEASES, HEADS):
                 await log.bucket(name)
             yield True, "log: buckets for leases and heads are there"
-            for difference in await log.differences():
+            for difference in await differences(log):
                 yield False, f"log: {difference}"
             histories, events = await everything(log)
             yield True, f"log: {len(events)} events of {len(histories)} histories can be folded"
@@ -47,8 +51,22 @@ async def _cluster(settings: Settings) -> AsyncIterator[Finding]:
     try:
         async with open_cluster(settings) as cluster:
             for resource in (TRAININGJOBS, SCALEINS, SCALEOUTS):
-                missing = await cluster.missing(resource, settings.namespace)
+                trouble = await _cannot_watch(cluster, resource, settings.namespace)
                 what = f"cluster: {resource.plural}.{resource.group}"
-                yield not missing, f"{what}: {missing or 'served, and may be listed and watched'}"
+                yield not trouble, f"{what}: {trouble or 'served, and may be listed and watched'}"
     except Trouble as trouble:
         yield False, f"cluster: {trouble}"
+
+
+async def _cannot_watch(cluster: Cluster, resource: Resource[Custom], namespace: str) -> str:
+    """Why a kind cannot be listed; empty when it can."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for seen in cluster.watch(resource, namespace=namespace):
+                if isinstance(seen, Snapshot):
+                    return ""
+                if isinstance(seen, Blind):
+                    return f"{seen.reason}; `muster crds | kubectl apply -f -` installs the definitions"
+    except TimeoutError:
+        pass
+    return f"no answer within {PATIENCE_SECONDS:.0f} s"

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import uvloop
-from shared.cluster.kube import KubeCluster
 
 from muster.targets import fail
+from shared.cluster.kube import KubeCluster
 from shared.errors import Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.jetstream import JetStreamEventLog

@@ -55,6 +55,11 @@ class JetStreamEventLog:
         return cls(connection, patience=patience)
 
     @property
+    def connection(self) -> Connection:
+        """What the log is read through; `setup.py` looks at the streams with it."""
+        return self._connection
+
+    @property
     def connected(self) -> bool:
         """For the health report; everything else waits for the connection by itself."""
         return self._connection.connected

@@ -27,7 +27,10 @@ class MemoryJournal:
         self._last: dict[str, Stored] = {}
         self._by_id: dict[str, int] = {}
         self._waiting: list[asyncio.Future[None]] = []
-        self.append(Entry(subject=GENESIS, event_id=identity, time="1970-01-01T00:00:00.000Z", body=b'{"type":"LogCreated"}'), expect=0)
+        self.append(
+            Entry(subject=GENESIS, event_id=identity, time="1970-01-01T00:00:00.000Z", body=b'{"type":"LogCreated"}'),
+            expect=0,
+        )
 
     def append(self, entry: Entry, *, expect: int) -> int:
         """As `EventLog.append`, at once."""

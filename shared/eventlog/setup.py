@@ -44,13 +44,11 @@ async def set_up(
     credentials: Path | None = None,
     replicas: int = 1,
     max_bytes: int = -1,
-    deny_purge: bool = True,
     patience: float = 30.0,
 ) -> SetUp:
     """Make what is missing and compare the rest.
 
     `replicas` is 3 on a cluster; `max_bytes` is what the stream may grow to before it refuses events (-1: the disk).
-    `deny_purge` cannot be taken back: with it nobody can ever remove an archived job's events.
     """
     connection = await Connection.open(
         url, name="setup", user=user, password=password, credentials=credentials, patience=patience
@@ -59,7 +57,7 @@ async def set_up(
     created: list[str] = []
     differences: list[str] = []
     streams = (
-        log_config(replicas=replicas, max_bytes=max_bytes, deny_purge=deny_purge),
+        log_config(replicas=replicas, max_bytes=max_bytes),
         bucket_config(LEASES, replicas=replicas, lifetimes=True),
         bucket_config(HEADS, replicas=replicas),
     )
@@ -74,7 +72,7 @@ async def set_up(
     return SetUp(identity=identity, created=tuple(created), differences=tuple(differences))
 
 
-def log_config(*, replicas: int, max_bytes: int, deny_purge: bool) -> dict[str, Any]:
+def log_config(*, replicas: int, max_bytes: int) -> dict[str, Any]:
     return {
         "name": STREAM,
         "subjects": list(STREAM_SUBJECTS),
@@ -88,7 +86,8 @@ def log_config(*, replicas: int, max_bytes: int, deny_purge: bool) -> dict[str, 
         "max_bytes": max_bytes,
         "discard": "new",
         "deny_delete": True,
-        "deny_purge": deny_purge,
+        # An administrator purges what was archived; services have no right to, and this could never be taken back.
+        "deny_purge": False,
         "allow_rollup_hdrs": False,
         "allow_direct": True,
         "allow_msg_ttl": False,
@@ -127,10 +126,28 @@ async def _make(connection: Connection, config: dict[str, Any], created: list[st
         await api.call(connection, f"STREAM.CREATE.{name}", config, api.StreamInfo, timeout=_CREATE)
         created.append(name)
         return
+    differences += _compare(name, found, config)
+
+
+async def differences(log: JetStreamEventLog) -> list[str]:
+    """What is not as it would be made today, one sentence each; how many copies and how large is the owner's choice."""
+    found: list[str] = []
+    chosen = ("num_replicas", "max_bytes")
+    for config in (
+        log_config(replicas=1, max_bytes=-1),
+        bucket_config(LEASES, replicas=1, lifetimes=True),
+        bucket_config(HEADS, replicas=1),
+    ):
+        wanted = {key: value for key, value in config.items() if key not in chosen}
+        found += _compare(config["name"], (await api.stream_info(log.connection, config["name"])).config, wanted)
+    return found
+
+
+def _compare(name: str, found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     # The server leaves out what is off.
-    differences += [
+    return [
         f"{name}: {key} is {found.get(key, False)!r}, and would be made {value!r} today"
-        for key, value in config.items()
+        for key, value in wanted.items()
         if (found.get(key) or False) != (value or False)
     ]
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
-from shared.errors import Refused, Transient
+from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.subjects import HEADS, LEASES
@@ -45,7 +45,12 @@ def main(author: Author, build: Build) -> None:
         problems = (f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors())
         sys.exit(f"{author}: {'; '.join(problems)}")
     configure(author, style=settings.log_format, level=settings.log_level)
-    uvloop.run(until_stopped(serve(author, build, settings)))
+    try:
+        uvloop.run(until_stopped(serve(author, build, settings)))
+    except Trouble as trouble:
+        # Such as another log in the old one's place: a new process looks at it afresh.
+        log.error("ended", why=str(trouble))
+        sys.exit(1)
 
 
 async def serve(author: Author, build: Build, settings: Settings) -> None:

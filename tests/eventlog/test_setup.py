@@ -41,7 +41,7 @@ async def test_differences_are_told_and_left_alone(tmp_path: Path):
 async def test_a_stream_without_its_beginning_gets_no_new_identity(tmp_path: Path):
     async with NatsServer(tmp_path) as server:
         admin = await Connection.open(server.url, name="test", user="admin", password=server.users["admin"])
-        config = log_config(replicas=1, max_bytes=-1, deny_purge=True)
+        config = log_config(replicas=1, max_bytes=-1)
         await api.call(admin, "STREAM.CREATE.JOBS", config, api.StreamInfo)
         await api.publish(admin, "jobs.a.b.c.status.JobCreated", b"{}", {})
         await admin.close()
@@ -64,7 +64,7 @@ async def test_services_cannot_change_the_stream(nats_server: NatsServer):
     service = await Connection.open(
         nats_server.url, name="scheduler", user="scheduler", password=nats_server.users["scheduler"]
     )
-    config = log_config(replicas=1, max_bytes=-1, deny_purge=True) | {"max_msgs": 1}
+    config = log_config(replicas=1, max_bytes=-1) | {"max_msgs": 1}
     try:
         for request in ("STREAM.UPDATE.JOBS", "STREAM.PURGE.JOBS", "STREAM.DELETE.JOBS", "STREAM.DELETE.KV_LEASES"):
             with pytest.raises(Refused) as refusal:
