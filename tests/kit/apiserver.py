@@ -56,7 +56,9 @@ class ScriptedApiServer:
 
     def of_kind(self, kind: str) -> list[Asked]:
         """The lists, or the watches, that were asked for."""
-        return [asked for asked in self.asked if asked.method == "GET" and ("watch" in asked.query) == (kind == "watch")]
+        return [
+            asked for asked in self.asked if asked.method == "GET" and ("watch" in asked.query) == (kind == "watch")
+        ]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

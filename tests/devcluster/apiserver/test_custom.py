@@ -173,6 +173,14 @@ async def test_a_rule_at_the_root_sees_the_name(jobs):
     )
 
 
+async def test_a_schema_may_limit_the_name(api):
+    schema = {"type": "object", "properties": {"metadata": {"type": "object", "properties": {}}}}
+    schema["properties"]["metadata"]["properties"]["name"] = {"type": "string", "maxLength": 5}
+    await api.create(DEFINITIONS, a_definition(schema={"openAPIV3Schema": schema}))
+    assert (await api.create(JOBS, a_job("short"))).code == 201
+    assert (await api.create(JOBS, a_job("longer"))).fields == ["metadata.name"]
+
+
 async def test_rules_wait_until_the_object_has_its_form(jobs):
     answer = await jobs.create(JOBS, a_job(workers={"replicas": "two"}))
     assert "some validation rules were not checked because the object was invalid" in answer.body["message"]

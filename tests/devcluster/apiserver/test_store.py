@@ -177,4 +177,4 @@ def test_a_file_of_another_format_is_refused(folder, monkeypatch):
 )
 def test_label_selectors(labels, text, selected):
     entry = Store().put(PODS, a_pod(**labels))
-    assert selector(text, "", ())(entry) is selected
+    assert selector(text, "", {})(entry) is selected

@@ -1,0 +1,52 @@
+"""`python -m devcluster`: a cluster in the foreground, until Ctrl-C."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+
+from devcluster.start import ADMIN, Devcluster
+
+
+def image(text: str) -> tuple[str, Path]:
+    name, equals, folder = text.partition("=")
+    if not name or not equals or not Path(folder).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FOLDER with a folder that exists")
+    return name, Path(folder)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m devcluster", description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path(".devcluster"), help="folder of everything (%(default)s)")
+    parser.add_argument("--user", action="append", default=[], help="a further user with a kubeconfig of their own")
+    parser.add_argument("--image", type=image, action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--nodes", type=int, default=1)
+    return parser.parse_args()
+
+
+async def run(options: argparse.Namespace) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    cluster = Devcluster(options.data, options.user, dict(options.image), options.nodes)
+    entering = asyncio.ensure_future(cluster.__aenter__())
+    stop = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait([entering, stop], return_when=asyncio.FIRST_COMPLETED)
+    if not entering.done():
+        entering.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await entering
+        try:
+            print(f"export KUBECONFIG={cluster.kubeconfig(ADMIN)}", flush=True)
+            await stop
+        finally:
+            await cluster.__aexit__(None, None, None)
+
+
+def main() -> None:
+    asyncio.run(run(arguments()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""A small Kubernetes API server for development and tests, in one process, with a durable store.
+
+It serves what kubectl (1.28 or newer), Muster's services and a node agent need, in the words of the real server:
+built-in kinds, custom resources with schemas and CEL rules, watches, patches, tables, garbage collection, binding of
+pods, and logs and exec through the node.  Whenever it differs from the real server, the real one is right.
+
+What it does not do, and answers with a clear error or simply leaves out:
+
+- authorization: whoever has a token may do everything;
+- admission webhooks, conversion webhooks, quotas, limit ranges, service account tokens;
+- field ownership: server-side apply merges, never conflicts and never removes; `managedFields` are not kept;
+- the complete validation of built-in kinds: their unknown fields are kept, not pruned;
+- ClusterIPs, attach, port-forward, SPDY, answers in protobuf, watch lists (`sendInitialEvents`).
+
+`python -m devcluster.apiserver --data DIR` runs it; `devcluster.start` runs it together with nodes.
+"""

@@ -1,0 +1,75 @@
+"""`python -m devcluster.apiserver`: serve until SIGTERM."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from devcluster.apiserver.audit import Audit
+from devcluster.apiserver.auth import read_tokens, write_token
+from devcluster.apiserver.journal import Journal
+from devcluster.apiserver.server import ApiServer, new_objects
+from devcluster.apiserver.store import Store
+from devcluster.apiserver.tls import server_context
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m devcluster.apiserver", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the store and the certificates")
+    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 for any free one")
+    parser.add_argument(
+        "--tokens", type=Path, help='lines token,user,uid,"group1,group2"; without it DATA/tokens.csv with one admin'
+    )
+    parser.add_argument(
+        "--node-token",
+        default=os.environ.get("DEVCLUSTER_NODE_TOKEN", ""),
+        help="shown to nodes for logs and exec; better given as DEVCLUSTER_NODE_TOKEN, which other users cannot see",
+    )
+    parser.add_argument("--audit", type=Path, help="one JSON line per request goes to this file")
+    parser.add_argument("--history", type=int, default=10_000, help="changes of each kind kept for watches and paging")
+    parser.add_argument("--unsafe-no-fsync", action="store_true", help="quicker; a power cut may lose answered writes")
+    return parser.parse_args()
+
+
+async def serve(options: argparse.Namespace) -> None:
+    options.data.mkdir(parents=True, exist_ok=True)
+    tokens = options.tokens or options.data / "tokens.csv"
+    if not tokens.exists() and not options.tokens:
+        write_token(tokens)
+    journal = Journal(options.data / "store.sqlite", fsync=not options.unsafe_no_fsync)
+    store = Store(journal, history=options.history)
+    audit = Audit(options.audit) if options.audit else None
+    server = ApiServer(new_objects(store), read_tokens(tokens), options.node_token, audit)
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    committing = asyncio.ensure_future(store.commit_forever())
+    async with server.serving(options.port, server_context(options.data)) as port:
+        print(f"ready https://127.0.0.1:{port}", flush=True)
+        stop: asyncio.Future[object] = asyncio.ensure_future(stopping.wait())
+        ends: list[asyncio.Future[Any]] = [stop, committing, *server.controllers]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if committing.done():
+        # The disk failed: nothing that was not written may be answered, so this is the end, with its reason.
+        committing.result()
+    committing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await committing
+    store.commit()
+    journal.close()
+    if audit:
+        audit.close()
+
+
+def main() -> None:
+    run = asyncio.run
+    with contextlib.suppress(ImportError):
+        from uvloop import run
+    run(serve(arguments()))
+
+
+if __name__ == "__main__":
+    main()

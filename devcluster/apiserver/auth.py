@@ -1,0 +1,54 @@
+"""Who is calling: bearer tokens from a file like that of kube-apiserver's `--token-auth-file`.
+
+There is no authorization: whoever is known may do everything.
+"""
+
+import csv
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from devcluster.apiserver.errors import ApiError
+
+
+class User(NamedTuple):
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+    def info(self) -> dict[str, object]:
+        groups = [*self.groups, "system:authenticated"]
+        return {"username": self.name, "uid": self.uid, "groups": groups}
+
+
+ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+def read_tokens(path: Path) -> dict[str, User]:
+    """Lines `token,user,uid[,"group1,group2"]`.  Raises `ValueError` that names a wrong line."""
+    users: dict[str, User] = {}
+    with path.open(newline="") as lines:
+        for number, row in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
+            if not row or row[0].startswith("#"):
+                continue
+            if len(row) < 3 or not row[0] or not row[1]:
+                raise ValueError(f'{path}:{number}: a line is token,user,uid[,"group1,group2"]')
+            groups = row[3].split(",") if len(row) > 3 else []
+            users[row[0]] = User(row[1], row[2], tuple(group.strip() for group in groups if group.strip()))
+    return users
+
+
+def write_token(path: Path) -> None:
+    """A file with one administrator and a new random token, readable by its owner alone."""
+    path.touch(mode=0o600)
+    path.write_text(f'{secrets.token_urlsafe(24)},admin,admin,"system:masters"\n')
+
+
+def authenticate(header: str, users: Mapping[str, User]) -> User:
+    """The user of an `Authorization` header."""
+    scheme, _, token = header.partition(" ")
+    user = users.get(token.strip()) if scheme.lower() == "bearer" else None
+    if user is None:
+        raise ApiError(401, "Unauthorized", "Unauthorized")
+    return user

@@ -1,0 +1,195 @@
+"""The smallest possible kube-scheduler: a pending pod goes to the Ready node with the fewest pods that has room.
+
+Room is what the node says is allocatable, minus the requests of its pods.  Node selectors, taints of cordoned
+nodes and scheduling gates count; affinity, priorities and other schedulers' pods do not.
+"""
+
+import asyncio
+from collections import defaultdict
+from decimal import Decimal
+
+from devcluster.apiserver.clock import now
+from devcluster.apiserver.deletion import finish
+from devcluster.apiserver.entry import Entry, Key, Place, dig
+from devcluster.apiserver.errors import Json
+from devcluster.apiserver.quantity import parse_quantity
+from devcluster.apiserver.resources import NODES, PODS
+from devcluster.apiserver.store import DELETED, Change, Store
+
+SCHEDULER = "default-scheduler"
+DEFAULT_MAX_PODS = "110"
+
+Amounts = dict[str, Decimal]
+
+
+class Node:
+    """A node as far as binding is concerned."""
+
+    def __init__(self, entry: Entry) -> None:
+        node = entry.object()
+        spec, status = node.get("spec") or {}, node.get("status") or {}
+        conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
+        self.name = entry.place.name
+        self.open = conditions.get("Ready") == "True" and not spec.get("unschedulable") and not entry.deleting
+        self.labels = entry.labels
+        self.allocatable = _amounts({"pods": DEFAULT_MAX_PODS} | (status.get("allocatable") or {}))
+        self.offer = (self.open, self.labels, self.allocatable)
+        """What has to change before a pod that found no place here is tried again."""
+
+
+class Use:
+    """What the pods of one node ask for."""
+
+    def __init__(self) -> None:
+        self.pods: dict[Place, Amounts] = {}
+        self.total: Amounts = defaultdict(Decimal)
+
+    def add(self, place: Place, pod: Json) -> None:
+        if place not in self.pods:
+            self.pods[place] = _requests(pod)
+            for name, amount in self.pods[place].items():
+                self.total[name] += amount
+
+    def remove(self, place: Place) -> None:
+        for name, amount in self.pods.pop(place).items():
+            self.total[name] -= amount
+
+
+class Binder:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._nodes: dict[str, Node] = {}
+        self._pending: dict[Place, None] = {}
+        self._used: dict[str, Use] = defaultdict(Use)
+        """By node."""
+        self._homes: dict[Place, str] = {}
+        """The node of each pod that uses one."""
+        self._due: dict[Place, None] = {}
+        """The pending pods worth trying: a new one, or all when a node or room appeared."""
+        self._awake = asyncio.Event()
+        for key in (NODES.key, PODS.key):
+            for entry in store.all(key):
+                self._take(key, entry)
+        store.listeners.append(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        if change.key not in (PODS.key, NODES.key):
+            return
+        place = change.entry.place
+        if change.type != DELETED:
+            self._take(change.key, change.entry)
+        elif change.key == NODES.key:
+            self._nodes.pop(place.name, None)
+        else:
+            self._pending.pop(place, None)
+            self._free(place)
+
+    def _take(self, key: Key, entry: Entry) -> None:
+        if key == NODES.key:
+            before = self._nodes.get(entry.place.name)
+            node = self._nodes[entry.place.name] = Node(entry)
+            if before is None or node.offer != before.offer:
+                self._try(*self._pending)
+            return
+        pod = entry.object()
+        spec, phase = pod["spec"], dig(pod, "status.phase")
+        if phase in ("Succeeded", "Failed"):
+            self._free(entry.place)
+        elif node_name := spec.get("nodeName"):
+            self._used[node_name].add(entry.place, pod)
+            self._homes[entry.place] = node_name
+            self._pending.pop(entry.place, None)
+        # A pod that found no room is written once, to say so, which is no reason to try again.
+        elif spec.get("schedulerName") == SCHEDULER and entry.place not in self._pending:
+            self._pending[entry.place] = None
+            self._try(entry.place)
+
+    def _free(self, place: Place) -> None:
+        node_name = self._homes.pop(place, None)
+        if node_name is not None:
+            self._used[node_name].remove(place)
+            self._try(*self._pending)
+
+    def _try(self, *places: Place) -> None:
+        self._due.update(dict.fromkeys(places))
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Bind what is pending whenever pods, nodes or room appear, for as long as the server runs."""
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            due, self._due = self._due, {}
+            for number, place in enumerate(due, start=1):
+                self._bind(place)
+                if number % 100 == 0:
+                    await asyncio.sleep(0)
+
+    def _bind(self, place: Place) -> None:
+        entry = self._store.get(PODS.key, place)
+        if entry is None or entry.deleting or place not in self._pending:
+            self._pending.pop(place, None)
+            return
+        pod = entry.object()
+        if pod["spec"].get("schedulingGates"):
+            # Forgotten until it changes, which is when a gate may have gone.
+            del self._pending[place]
+            return
+        requests = _requests(pod)
+        problems = {name: self._problem(node, pod, requests) for name, node in self._nodes.items()}
+        fitting = [name for name, problem in problems.items() if not problem]
+        if fitting:
+            chosen = min(fitting, key=lambda name: (len(self._used[name].pods), name))
+            pod["spec"]["nodeName"] = chosen
+            _set_scheduled(pod, "True", "", "")
+        else:
+            reasons = sorted(set(problems.values())) or ["no nodes are registered"]
+            message = f"0/{len(problems)} nodes are available: {', '.join(reasons)}."
+            if not _set_scheduled(pod, "False", "Unschedulable", message):
+                return
+        finish(self._store, PODS.key, pod)
+
+    def _problem(self, node: Node, pod: Json, requests: Amounts) -> str:
+        """Why the pod cannot go there."""
+        if not node.open:
+            return "node is not ready or unschedulable"
+        wanted = pod["spec"].get("nodeSelector") or {}
+        if any(node.labels.get(name) != value for name, value in wanted.items()):
+            return "node didn't match Pod's node affinity/selector"
+        used = self._used[node.name].total
+        for name, amount in requests.items():
+            if amount and used[name] + amount > node.allocatable.get(name, 0):
+                return f"Insufficient {name}" if name != "pods" else "Too many pods"
+        return ""
+
+
+def bind(pod: Json, node: str) -> None:
+    """What a binding written by somebody else changes."""
+    pod["spec"]["nodeName"] = node
+    _set_scheduled(pod, "True", "", "")
+
+
+def _set_scheduled(pod: Json, status: str, reason: str, message: str) -> bool:
+    """Put the condition PodScheduled into the pod; whether that changed anything."""
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    found = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
+    wanted: Json = {"type": "PodScheduled", "status": status}
+    wanted |= {"reason": reason, "message": message} if reason else {}
+    if found and {name: value for name, value in found.items() if name != "lastTransitionTime"} == wanted:
+        return False
+    if found:
+        conditions.remove(found)
+    conditions.append(wanted | {"lastTransitionTime": now()})
+    return True
+
+
+def _requests(pod: Json) -> Amounts:
+    total: Amounts = defaultdict(Decimal, {"pods": Decimal(1)})
+    for container in pod["spec"].get("containers") or ():
+        for name, amount in _amounts((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] += amount
+    return total
+
+
+def _amounts(texts: Json) -> Amounts:
+    return {name: parse_quantity(text) for name, text in texts.items()}

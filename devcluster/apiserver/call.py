@@ -1,0 +1,137 @@
+"""One request: what the path and the query say, and what the body holds."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from devcluster.apiserver import protobuf
+from devcluster.apiserver.auth import User
+from devcluster.apiserver.entry import Place
+from devcluster.apiserver.errors import ApiError, bad_request, unsupported_media_type
+
+BODY_LIMIT = 3 * 1024 * 1024
+NAMESPACE_SUBRESOURCES = ("status", "finalize")
+READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a path names: a collection, an object or a subresource of a kind."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def parse_path(path: str) -> Target | None:
+    """None for everything that is not about a kind."""
+    parts = [part for part in path.split("/") if part]
+    if len(parts) >= 3 and parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) >= 4 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not (len(rest) == 3 and rest[2] in NAMESPACE_SUBRESOURCES):
+        namespace, rest = rest[1], rest[2:]
+    name, subresource = ([*rest[1:3], "", ""])[:2]
+    if len(rest) > 3:
+        return None
+    return Target(group, version, rest[0], namespace, name, subresource)
+
+
+@dataclass
+class Call:
+    request: web.BaseRequest
+    user: User
+    target: Target
+    query: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.query = dict(self.request.query)
+
+    @property
+    def verb(self) -> str:
+        verb = VERBS.get(self.request.method, self.request.method.lower())
+        if verb == "get" and self.is_watch:
+            return "watch"
+        if not self.target.name:
+            return {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+        return verb
+
+    @property
+    def is_watch(self) -> bool:
+        return self.query.get("watch", "") in ("1", "true", "True", "t", "T")
+
+    @property
+    def place(self) -> Place:
+        return Place(self.target.namespace, self.target.name)
+
+    @property
+    def dry_run(self) -> bool:
+        asked = self.request.query.getall("dryRun", [])
+        if any(value != "All" for value in asked):
+            raise bad_request(f'dryRun: Unsupported value: {asked[0]!r}: supported values: "All"')
+        return bool(asked)
+
+    def number(self, name: str) -> int | None:
+        text = self.query.get(name, "")
+        if not text:
+            return None
+        if not text.lstrip("-").isdecimal() or len(text) > 18:
+            raise bad_request(f"invalid value for {name}: {text!r}")
+        return int(text)
+
+    @property
+    def content_type(self) -> str:
+        return self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    async def body(self) -> Any:
+        """The decoded body, or None when there is none."""
+        raw = await self.raw_body()
+        return decode(raw, self.content_type) if raw else None
+
+    async def raw_body(self) -> bytes:
+        try:
+            return await self.request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            message = f"Request entity too large: limit is {BODY_LIMIT}"
+            raise ApiError(413, "RequestEntityTooLarge", message) from error
+
+
+def decode(raw: bytes, content_type: str) -> Any:
+    if content_type == "application/vnd.kubernetes.protobuf":
+        return protobuf.decode(raw)
+    if "yaml" in content_type:
+        return decode_yaml(raw)
+    if content_type and "json" not in content_type:
+        raise unsupported_media_type(READABLE)
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise bad_request(f"couldn't read the body as JSON: {error}") from error
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML without aliases, which a few bytes can unfold into gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read here; clients send them unfolded")
+        return super().compose_node(parent, index)
+
+
+def decode_yaml(raw: bytes) -> Any:
+    try:
+        # Through JSON, so that dates become text again and keys text in any case.
+        return msgspec.json.decode(msgspec.json.encode(yaml.load(raw, _PlainLoader)))  # noqa: S506
+    except (yaml.YAMLError, msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError) as error:
+        raise bad_request(f"couldn't read the body as YAML: {error}") from error

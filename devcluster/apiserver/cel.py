@@ -1,0 +1,177 @@
+"""`x-kubernetes-validations`: rules in the Common Expression Language, at any level of a schema.
+
+A rule that names `oldSelf` is a transition rule: it is asked only on updates, where the same part existed before.
+Unlike the real server this one neither types rules against the schema nor estimates what they cost, and it knows
+the standard functions of CEL but not those Kubernetes adds, and no `optionalOldSelf`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+
+from devcluster.apiserver.celvalues import cel_value
+from devcluster.apiserver.errors import Cause, Json, duplicate, forbidden_field, invalid_value, required
+from devcluster.apiserver.schema import ABSENT, pairs, same
+
+Program = Callable[[Json], Any]
+
+SUBSCHEMAS = frozenset({"properties", "items", "additionalProperties"})
+WHOLE = "whole"
+"""Where a reduced schema keeps the schema it was made of; no keyword of a structural schema has this name."""
+
+OLD_SELF = re.compile(r"\boldSelf\b")
+
+
+class RuleError(Exception):
+    """A rule that cannot be compiled, or cannot be evaluated for this object."""
+
+
+def ruled_part(schema: Json) -> Json | None:
+    """The schema reduced to the branches where rules stand, or None; most objects have few and are not walked whole."""
+    properties = {name: part for name, inner in (schema.get("properties") or {}).items() if (part := ruled_part(inner))}
+    reduced = {name: properties for name in ("properties",) if properties}
+    for name in ("items", "additionalProperties"):
+        inner = schema.get(name)
+        part = ruled_part(inner) if isinstance(inner, dict) else None
+        if part:
+            reduced[name] = part
+    if not reduced and not _rules(schema):
+        return None
+    return {name: value for name, value in schema.items() if name not in SUBSCHEMAS} | reduced | {WHOLE: schema}
+
+
+def check(ruled: Json, value: Any, old: Any = ABSENT, path: str = "", *, root: bool = True) -> list[Cause]:
+    """The causes of every rule that does not hold for `value`, here or further down; `ruled` is a `ruled_part`."""
+    causes = []
+    if _rules(ruled):
+        variables = Variables(ruled[WHOLE], value, old, root)
+        causes = [cause for rule in _rules(ruled) if (cause := _broken(rule, variables, path))]
+    for inner in pairs(ruled, value, old, path, root=root):
+        causes += check(inner.schema, inner.value, inner.old, inner.path, root=False)
+    return causes
+
+
+def all_rules(schema: Any, path: str = "openAPIV3Schema") -> Iterator[tuple[str, Json]]:
+    """Every rule with the path of its place in the schema."""
+    if not isinstance(schema, dict):
+        return
+    for index, rule in enumerate(_rules(schema)):
+        yield f"{path}.x-kubernetes-validations[{index}]", rule
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from all_rules(inner, f"{path}.properties[{name}]")
+    yield from all_rules(schema.get("additionalProperties"), f"{path}.additionalProperties")
+    yield from all_rules(schema.get("items"), f"{path}.items")
+
+
+def _rules(schema: Json) -> list[Json]:
+    return schema.get("x-kubernetes-validations") or []
+
+
+def rule_problems(schema: Json, path: str) -> list[Cause]:
+    """What keeps the rules of a new schema from being used."""
+    causes = []
+    for where, rule in all_rules(schema, path):
+        if rule.get("optionalOldSelf"):
+            causes.append(forbidden_field(f"{where}.optionalOldSelf", "not supported by this development server"))
+        for field in ("rule", "messageExpression"):
+            text = rule.get(field, "")
+            if field == "rule" and not text.strip():
+                causes.append(required(f"{where}.rule"))
+            elif text:
+                try:
+                    program(text)
+                except RuleError as error:
+                    causes.append(invalid_value(f"{where}.{field}", text, f"compilation failed: {error}"))
+    return causes
+
+
+class Variables:
+    """What a rule sees: `self`, and `oldSelf` where there was one; turned into CEL values when first asked for."""
+
+    def __init__(self, schema: Json, value: Any, old: Any, root: bool) -> None:
+        self.schema = schema
+        self.existed = old is not ABSENT
+        self.changed = not (self.existed and same(value, old))
+        self._values = {"self": value} | ({"oldSelf": old} if self.existed else {})
+        self._root = root
+
+    @cached_property
+    def cel(self) -> Json:
+        return {name: cel_value(self.schema, value, root=self._root) for name, value in self._values.items()}
+
+
+def _broken(rule: Json, variables: Variables, path: str) -> Cause | None:
+    text = rule["rule"].strip()
+    transition = bool(OLD_SELF.search(text))
+    if not (variables.existed if transition else variables.changed):
+        return None
+    try:
+        if bool(program(text)(variables.cel)):
+            return None
+    except RuleError as error:
+        return _cause(rule, variables.schema, path, f"rule evaluation error: {error}")
+    return _cause(rule, variables.schema, path, _message(rule, text, variables.cel))
+
+
+def _message(rule: Json, text: str, variables: Json) -> str:
+    if rule.get("messageExpression"):
+        try:
+            said = str(program(rule["messageExpression"])(variables)).strip()
+        except RuleError:
+            said = ""
+        if said and "\n" not in said:
+            return said
+    return rule.get("message", "").strip() or f"failed rule: {text}"
+
+
+def _cause(rule: Json, schema: Json, path: str, message: str) -> Cause:
+    where = path + rule.get("fieldPath", "") if path else rule.get("fieldPath", "").lstrip(".")
+    where = where or "<nil>"
+    shown = schema.get("type", "")
+    match rule.get("reason"):
+        case "FieldValueForbidden":
+            return forbidden_field(where, message)
+        case "FieldValueRequired":
+            return required(where, message)
+        case "FieldValueDuplicate":
+            return duplicate(where, shown)
+        case _:
+            return invalid_value(where, shown, message)
+
+
+@lru_cache(maxsize=1024)
+def program(text: str) -> Program:
+    """The compiled expression.  Compiling takes milliseconds, and the same rules are asked for every object."""
+    # The interpreter takes a fifth of a second to import, which only clusters with rules should wait for.
+    from celpy.celparser import CELParseError
+    from celpy.evaluation import CELEvalError
+
+    environment = _environment()
+    try:
+        runner = environment.program(environment.compile(text))
+    except CELParseError as error:
+        raise RuleError(str(error).strip()) from error
+
+    def run(variables: Json) -> Any:
+        try:
+            return runner.evaluate(variables)
+        except CELEvalError as error:
+            raise RuleError(_explained(error)) from error
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise RuleError(str(error)) from error
+
+    return run
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    import celpy
+
+    return celpy.Environment()
+
+
+def _explained(error: Exception) -> str:
+    text = str(error.args[0]) if error.args else str(error)
+    missing = re.search(r"no such member in mapping: '([^']*)'", text)
+    return f"no such key: {missing[1]}" if missing else text

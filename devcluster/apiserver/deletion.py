@@ -1,0 +1,120 @@
+"""Deleting: preconditions, grace periods, propagation and finalizers.
+
+An object that something still holds back is only marked; `finish` removes it when the last hold is gone.
+What follows from a deletion elsewhere (dependents, contents of a namespace) is the collector's affair.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from devcluster.apiserver.clock import after, now
+from devcluster.apiserver.entry import Entry, Key
+from devcluster.apiserver.errors import Json, conflict, forbidden
+from devcluster.apiserver.resources import DEFINITIONS, NAMESPACES, PODS
+from devcluster.apiserver.store import Store
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+INSTANCES = "customresourcecleanup.apiextensions.k8s.io"
+"""Holds a definition until its last resource is gone."""
+
+IMMORTAL = ("default", "kube-system", "kube-public")
+"""Namespaces that every cluster has."""
+
+POLICIES = ("Background", "Foreground", "Orphan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete:
+    """How an object is to be deleted."""
+
+    uid: str = ""
+    resource_version: str = ""
+    grace: int | None = None
+    """Seconds a pod's containers get to end; None for what the pod itself says."""
+    policy: str = ""
+    dry_run: bool = False
+
+
+class Deleted(NamedTuple):
+    entry: Entry
+    gone: bool
+
+
+def delete(store: Store, key: Key, entry: Entry, how: Delete) -> Deleted:
+    if key == NAMESPACES.key and entry.place.name in IMMORTAL:
+        raise forbidden("", "namespaces", entry.place.name, "this namespace may not be deleted")
+    _check_preconditions(key, entry, how)
+    obj = entry.object()
+    metadata = obj["metadata"]
+    finalizers = _finalizers(key, metadata.get("finalizers") or [], how)
+    grace = _grace(key, obj, how)
+    held = bool(finalizers) or grace > 0 or key == NAMESPACES.key
+    if how.dry_run:
+        return Deleted(entry, not held)
+    if not held:
+        return Deleted(store.delete(key, obj), True)
+    if not _says_something_new(metadata, finalizers, grace):
+        return Deleted(entry, False)
+    metadata["deletionTimestamp"] = after(grace) if grace else metadata.get("deletionTimestamp") or now()
+    metadata["deletionGracePeriodSeconds"] = grace
+    metadata["finalizers"] = finalizers
+    if not finalizers:
+        del metadata["finalizers"]
+    if "generation" in metadata:
+        metadata["generation"] += 1
+    if key == NAMESPACES.key:
+        obj["status"] = (obj.get("status") or {}) | {"phase": "Terminating"}
+    return Deleted(store.put(key, obj), False)
+
+
+def finish(store: Store, key: Key, obj: Json) -> Entry:
+    """Store a changed object, or remove it when it was being deleted and this change lets go of it."""
+    metadata = obj["metadata"]
+    if not metadata.get("finalizers"):
+        metadata.pop("finalizers", None)
+    held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    if key == NAMESPACES.key:
+        held = held or (obj.get("spec") or {}).get("finalizers")
+    if metadata.get("deletionTimestamp") and not held:
+        return store.delete(key, obj)
+    return store.put(key, obj)
+
+
+def _check_preconditions(key: Key, entry: Entry, how: Delete) -> None:
+    if how.uid and how.uid != entry.uid:
+        why = f"Precondition failed: UID in precondition: {how.uid}, UID in object meta: {entry.uid}"
+        raise conflict(key.group, key.plural, entry.place.name, why)
+    if how.resource_version and how.resource_version != str(entry.version):
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {how.resource_version},"
+            f" ResourceVersion in object meta: {entry.version}"
+        )
+        raise conflict(key.group, key.plural, entry.place.name, why)
+
+
+def _finalizers(key: Key, current: list[str], how: Delete) -> list[str]:
+    finalizers = [name for name in current if not how.policy or name not in (ORPHAN, FOREGROUND)]
+    added = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(how.policy)
+    if added:
+        finalizers.append(added)
+    if key == DEFINITIONS.key and INSTANCES not in finalizers:
+        finalizers.append(INSTANCES)
+    return finalizers
+
+
+def _grace(key: Key, obj: Json, how: Delete) -> int:
+    """Only pods end gracefully, and only those that run: what is not bound, or over, has nothing to end."""
+    if key != PODS.key:
+        return 0
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    asked = how.grace if how.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
+    return 1 if asked < 0 else int(asked)
+
+
+def _says_something_new(metadata: Json, finalizers: list[str], grace: int) -> bool:
+    """A second deletion may shorten the grace period or change the propagation, and else repeats the first."""
+    if not metadata.get("deletionTimestamp"):
+        return True
+    return finalizers != (metadata.get("finalizers") or []) or grace < metadata.get("deletionGracePeriodSeconds", 0)

@@ -1,0 +1,279 @@
+"""The calls on kinds and objects: from a request to the operation and its answer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from devcluster.apiserver import binder, scale
+from devcluster.apiserver.call import Call, decode_yaml
+from devcluster.apiserver.deletion import POLICIES, Delete, delete, finish
+from devcluster.apiserver.entry import Entry
+from devcluster.apiserver.errors import (
+    Json,
+    bad_request,
+    conflict,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    method_not_allowed,
+    no_such_path,
+    not_implemented,
+    required,
+    unsupported_media_type,
+)
+from devcluster.apiserver.listing import call_selector, page
+from devcluster.apiserver.metadata import check_type
+from devcluster.apiserver.objects import Objects, Write
+from devcluster.apiserver.patch import json_patch, merge_patch
+from devcluster.apiserver.render import Renderer, answer, success
+from devcluster.apiserver.resources import NAMESPACES, PODS, Resource
+from devcluster.apiserver.reviews import review
+from devcluster.apiserver.strategic import strategic_merge_patch
+from devcluster.apiserver.streams import Streams
+from devcluster.apiserver.watches import Watches
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class Handlers:
+    def __init__(self, objects: Objects, watches: Watches, streams: Streams) -> None:
+        self._objects = objects
+        self._store = objects.store
+        self._watches = watches
+        self._streams = streams
+
+    async def handle(self, call: Call, resource: Resource) -> web.StreamResponse:
+        if resource.virtual:
+            return answer(review(resource, call.user, await call.body(), call.verb), 201)
+        if call.target.namespace and not resource.namespaced:
+            raise no_such_path()
+        if call.target.subresource:
+            return await self._on_subresource(call, resource)
+        match call.verb:
+            case "watch":
+                return await self._watches.serve(resource, call)
+            case "list":
+                found = page(self._store, resource, call)
+                return await self._answer(Renderer.of(resource, call).many(*found))
+            case "deletecollection":
+                return await self._delete_collection(call, resource)
+            case "create" if not call.target.name:
+                return await self._create(call, resource)
+            case "get" | "update" | "patch" | "delete" as verb if call.target.name:
+                # What has a namespace is only found under it.
+                if resource.namespaced and not call.target.namespace:
+                    raise no_such_path()
+                operation = {"get": self._get, "update": self._update, "patch": self._patch, "delete": self._delete}
+                return await operation[verb](call, resource)
+            case _:
+                raise method_not_allowed()
+
+    async def _on_subresource(self, call: Call, resource: Resource) -> web.StreamResponse:
+        name = call.target.subresource
+        if name not in resource.subresources:
+            raise no_such_path()
+        match name, call.verb:
+            case "log", "get":
+                return await self._streams.log(call, self._objects.find(resource, call.place))
+            case "exec", "get" | "create":
+                return await self._streams.exec(call, self._objects.find(resource, call.place))
+            case "attach" | "portforward", _:
+                raise not_implemented(f"{name} is not offered by this development server; use exec")
+            case "binding", "create":
+                return await self._bind(call)
+            case "eviction", "create":
+                body = await call.body()
+                options = body.get("deleteOptions") if isinstance(body, dict) else None
+                delete(self._store, resource.key, self._objects.find(resource, call.place), read_delete(call, options))
+                return await self._answer(success(code=201), 201)
+            case "finalize", "update":
+                return await self._finalize(call)
+            case "scale", "get" | "update" | "patch":
+                return await self._scale(call, resource)
+            case "status", "get":
+                return await self._get(call, resource)
+            case "status", "update":
+                return await self._update(call, resource)
+            case "status", "patch":
+                return await self._patch(call, resource)
+            case _:
+                raise method_not_allowed()
+
+    async def _answer(
+        self, body: bytes | Json, code: int = 200, warnings: list[str] | None = None
+    ) -> web.StreamResponse:
+        """The answer, once everything that it may show is on disk."""
+        await self._store.durable()
+        return answer(body, code, warnings or ())
+
+    async def _one(
+        self, call: Call, resource: Resource, entry: Entry, how: Write, code: int = 200
+    ) -> web.StreamResponse:
+        return await self._answer(Renderer.of(resource, call).one(entry), code, how.warnings)
+
+    async def _get(self, call: Call, resource: Resource) -> web.StreamResponse:
+        return await self._one(call, resource, self._objects.find(resource, call.place), Write())
+
+    async def _create(self, call: Call, resource: Resource) -> web.StreamResponse:
+        if resource.namespaced and not call.target.namespace:
+            raise method_not_allowed()
+        body, how = await call.body(), read_write(call)
+        entry = self._objects.create(resource, call.target.namespace, body, how)
+        return await self._one(call, resource, entry, how, 201)
+
+    async def _update(self, call: Call, resource: Resource) -> web.StreamResponse:
+        body, how = await call.body(), read_write(call, replaces=True)
+        entry = self._objects.update(resource, call.place, body, how, call.target.subresource)
+        return await self._one(call, resource, entry, how)
+
+    async def _patch(self, call: Call, resource: Resource) -> web.StreamResponse:
+        raw, how = await call.raw_body(), read_write(call)
+        if call.content_type == APPLY_PATCH:
+            return await self._apply(call, resource, decode_yaml(raw), how)
+        change = read_patch(resource, call.content_type, raw)
+        entry = self._objects.patch(resource, call.place, change, how, call.target.subresource)
+        return await self._one(call, resource, entry, how)
+
+    async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
+        """Server-side apply as a plain merge: nobody owns fields, so nothing conflicts and nothing is taken away."""
+        if not call.query.get("fieldManager"):
+            cause = required("fieldManager", "is required for apply patch")
+            raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
+        if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+            raise bad_request("error decoding YAML: the body is not an object")
+        check_type(resource, body)
+        body["metadata"] = (body.get("metadata") or {}) | {"name": call.target.name}
+        body["metadata"].pop("managedFields", None)
+        if self._store.get(resource.key, call.place) is None:
+            if call.target.subresource:
+                self._objects.find(resource, call.place)
+            entry = self._objects.create(resource, call.target.namespace, body, how)
+            return await self._one(call, resource, entry, how, 201)
+
+        def merge(document: Json) -> Json:
+            return strategic_merge_patch(document, body)
+
+        entry = self._objects.patch(resource, call.place, merge, how, call.target.subresource)
+        return await self._one(call, resource, entry, how)
+
+    async def _delete(self, call: Call, resource: Resource) -> web.StreamResponse:
+        how = read_delete(call, await call.body())
+        entry, gone = delete(self._store, resource.key, self._objects.find(resource, call.place), how)
+        if gone and resource.key != PODS.key:
+            details = {"name": entry.place.name, "group": resource.group, "kind": resource.plural, "uid": entry.uid}
+            return await self._answer(success({name: value for name, value in details.items() if value}))
+        return await self._one(call, resource, entry, Write())
+
+    async def _delete_collection(self, call: Call, resource: Resource) -> web.StreamResponse:
+        if (resource.namespaced and not call.target.namespace) or resource is NAMESPACES:
+            raise method_not_allowed()
+        how, chosen = read_delete(call, await call.body()), call_selector(resource, call)
+        entries = self._store.all(resource.key, call.target.namespace)
+        entries = [entry for entry in entries if chosen is None or chosen(entry)]
+        for entry in entries:
+            delete(self._store, resource.key, entry, how)
+        body = Renderer.of(resource, call).many(entries, {"resourceVersion": str(self._store.version)})
+        return await self._answer(body)
+
+    async def _bind(self, call: Call) -> web.StreamResponse:
+        body = await call.body()
+        target = body.get("target") if isinstance(body, dict) else None
+        node = target.get("name") if isinstance(target, dict) else None
+        if not isinstance(node, str) or not node:
+            raise invalid("", "Binding", call.target.name, [required("target.name")])
+        entry = self._objects.find(PODS, call.place)
+        pod = entry.object()
+        if pod["spec"].get("nodeName"):
+            why = f'pod {call.target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+            raise conflict("", "pods/binding", call.target.name, why)
+        binder.bind(pod, node)
+        finish(self._store, PODS.key, pod)
+        return await self._answer(success(code=201), 201)
+
+    async def _finalize(self, call: Call) -> web.StreamResponse:
+        """Namespaces end by themselves here; their finalizers are not for clients."""
+        cause = forbidden_field("spec.finalizers", "this development server removes them itself")
+        raise invalid("", NAMESPACES.kind, call.target.name, [cause])
+
+    async def _scale(self, call: Call, resource: Resource) -> web.StreamResponse:
+        paths = resource.scale
+        assert paths is not None, resource
+        how = read_write(call)
+        entry = self._objects.find(resource, call.place)
+        if call.verb != "get":
+            raw = await call.raw_body()
+            content_type = call.content_type if call.verb == "patch" else ""
+            change = read_patch(resource, content_type, raw) if content_type else _replacement(msgspec_decode(raw))
+
+            def set_replicas(document: Json) -> Json:
+                wanted = change(scale.read(paths, document))
+                return scale.write(paths, document, wanted)
+
+            entry = self._objects.patch(resource, call.place, set_replicas, how)
+        return await self._answer(scale.read(paths, entry.object()), 200, how.warnings)
+
+
+def read_write(call: Call, *, replaces: bool = False) -> Write:
+    validation = call.query.get("fieldValidation", "") or "Warn"
+    if validation not in ("Ignore", "Warn", "Strict"):
+        cause = invalid_value("fieldValidation", validation, 'supported values: "Ignore", "Strict", "Warn"')
+        raise invalid("meta.k8s.io", "CreateOptions", "", [cause])
+    return Write(dry_run=call.dry_run, field_validation=validation, must_say_version=replaces)
+
+
+def read_delete(call: Call, body: Any) -> Delete:
+    """Options come in the body or in the query; the body has the last word."""
+    body = {} if body is None else body
+    if not isinstance(body, dict):
+        raise bad_request("couldn't read DeleteOptions: the body is not an object")
+    preconditions = body.get("preconditions") or {}
+    grace = body.get("gracePeriodSeconds", call.number("gracePeriodSeconds"))
+    policy = body.get("propagationPolicy") or call.query.get("propagationPolicy", "")
+    if not policy and body.get("orphanDependents"):
+        policy = "Orphan"
+    if not isinstance(preconditions, dict) or isinstance(grace, bool) or not isinstance(grace, int | None):
+        raise bad_request("couldn't read DeleteOptions: a field has the wrong type")
+    uid, version = preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
+    if not isinstance(uid, str) or not isinstance(version, str):
+        raise bad_request("couldn't read DeleteOptions: preconditions are texts")
+    if policy and policy not in POLICIES:
+        cause = invalid_value("propagationPolicy", policy, "must be one of Background, Foreground, Orphan")
+        raise invalid("meta.k8s.io", "DeleteOptions", "", [cause])
+    return Delete(
+        uid=uid,
+        resource_version=version,
+        grace=None if grace is None else min(max(grace, -1), 10**9),
+        policy=policy,
+        dry_run=call.dry_run or bool(body.get("dryRun")),
+    )
+
+
+def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[Json], Any]:
+    """The patch as a function of the document."""
+    accepted = [JSON_PATCH, MERGE_PATCH, *([] if resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
+    if content_type not in accepted:
+        raise unsupported_media_type(accepted)
+    patch = msgspec_decode(raw)
+    if content_type == JSON_PATCH:
+        return lambda document: json_patch(document, patch)
+    if not isinstance(patch, dict):
+        raise bad_request("error decoding patch: a merge patch is an object")
+    if content_type == MERGE_PATCH:
+        return lambda document: merge_patch(document, patch)
+    return lambda document: strategic_merge_patch(document, patch)
+
+
+def _replacement(body: Any) -> Callable[[Json], Any]:
+    return lambda _: body
+
+
+def msgspec_decode(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise bad_request(f"error decoding patch: {error}") from error

@@ -1,0 +1,30 @@
+"""The form in which a kind states its rules."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from devcluster.apiserver.errors import Cause, Json
+from devcluster.apiserver.names import NameRule, subdomain
+from devcluster.apiserver.shapes import Shape
+
+
+def _nothing_to_fill(obj: Json, old: Json | None) -> None:
+    pass
+
+
+def _nothing_wrong(obj: Json, old: Json | None) -> list[Cause]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    shape: type[Shape] = Shape
+    name: NameRule = subdomain
+    fill: Callable[[Json, Json | None], None] = _nothing_to_fill
+    """Complete the object in place with defaults; `old` is the object before an update."""
+    wrong: Callable[[Json, Json | None], list[Cause]] = _nothing_wrong
+    """What is wrong with the completed object, given what it was."""
+    counts_generations: bool = False
+    """`metadata.generation` grows with every change of the spec."""
+    must_say_version: bool = False
+    """A PUT has to carry the resourceVersion that it replaces."""

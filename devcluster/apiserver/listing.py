@@ -1,0 +1,122 @@
+"""LIST: consistent, in order, and page by page as of the version of the first page."""
+
+import base64
+import binascii
+from typing import NamedTuple
+
+import msgspec
+
+from devcluster.apiserver.call import Call
+from devcluster.apiserver.entry import Entry, Place
+from devcluster.apiserver.errors import ApiError, Cause, Json, bad_request, expired, invalid, invalid_value
+from devcluster.apiserver.resources import Resource
+from devcluster.apiserver.selectors import Selector, selector
+from devcluster.apiserver.store import CompactedError, Store
+
+TOO_OLD_CONTINUE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class Continue(msgspec.Struct, frozen=True):
+    """Where the next page begins, after `namespace`/`name`; version 0 is a list that gave up consistency."""
+
+    version: int
+    namespace: str
+    name: str
+
+    def token(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, token: str) -> "Continue":
+        try:
+            raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+            return msgspec.json.decode(raw, type=cls)
+        except (binascii.Error, ValueError, msgspec.MsgspecError, UnicodeError) as error:
+            raise bad_request(f"continue key is not valid: {error}") from error
+
+
+class Page(NamedTuple):
+    entries: list[Entry]
+    metadata: Json
+
+
+def call_selector(resource: Resource, call: Call) -> Selector | None:
+    """What the call selects; a name in the path of a watch counts as a selector."""
+    fields = call.query.get("fieldSelector", "")
+    if call.target.name:
+        fields = f"metadata.name={call.target.name}"
+    return selector(call.query.get("labelSelector", ""), fields, resource.selectable)
+
+
+def asked_version(resource: Resource, call: Call) -> int | None:
+    """The query's resourceVersion; None when there is none."""
+    text = call.query.get("resourceVersion", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise invalid(resource.group, resource.kind, "", [invalid_value("resourceVersion", text, "invalid version")])
+    return int(text)
+
+
+def page(store: Store, resource: Resource, call: Call) -> Page:
+    chosen = call_selector(resource, call)
+    token = call.query.get("continue", "")
+    start = Continue.read(token) if token else None
+    version = _list_version(store, resource, call, start)
+    entries = _as_of(store, resource, version, start)
+    if call.target.namespace:
+        entries = [entry for entry in entries if entry.place.namespace == call.target.namespace]
+    if chosen:
+        entries = [entry for entry in entries if chosen(entry)]
+    entries.sort(key=lambda entry: entry.place)
+    if start:
+        entries = [entry for entry in entries if entry.place > Place(start.namespace, start.name)]
+    metadata: Json = {"resourceVersion": str(version)}
+    limit = call.number("limit") or 0
+    if limit < 0:
+        raise bad_request("limit must not be negative")
+    if limit and len(entries) > limit:
+        # With a selector the real server does not know how much is left.
+        if not chosen:
+            metadata["remainingItemCount"] = len(entries) - limit
+        entries = entries[:limit]
+        pinned = 0 if start and start.version == 0 else version
+        metadata["continue"] = Continue(pinned, *entries[-1].place).token()
+    return Page(entries, metadata)
+
+
+def _list_version(store: Store, resource: Resource, call: Call, start: Continue | None) -> int:
+    """The version to list at."""
+    asked, match = asked_version(resource, call), call.query.get("resourceVersionMatch", "")
+    if match not in ("", "Exact", "NotOlderThan") or (match and (asked is None or start)):
+        cause = invalid_value("resourceVersionMatch", match, "is forbidden here, or is not Exact or NotOlderThan")
+        raise invalid("meta.k8s.io", "ListOptions", "", [cause])
+    if start:
+        if asked:
+            raise bad_request("specifying resource version is not allowed when using continue")
+        return start.version or store.version
+    if asked and asked > store.version:
+        message = f"Too large resource version: {asked}, current: {store.version}"
+        cause = Cause("", "ResourceVersionTooLarge", "Too large resource version")
+        details = {"causes": [cause._asdict()], "retryAfterSeconds": 1}
+        raise ApiError(504, "Timeout", message, details)
+    # A plain resourceVersion asks for nothing older; what there is now is always good enough, except for Exact.
+    exact = match == "Exact" or (asked and not match and call.query.get("limit", "0") not in ("", "0"))
+    return asked if asked and exact else store.version
+
+
+def _as_of(store: Store, resource: Resource, version: int, start: Continue | None) -> list[Entry]:
+    if version == store.version:
+        return store.all(resource.key)
+    try:
+        return store.list_at(resource.key, version)
+    except CompactedError:
+        if start is None:
+            raise expired(f"The resourceVersion for the provided list is too old: {version}") from None
+        fresh = Continue(0, start.namespace, start.name)
+        raise expired(TOO_OLD_CONTINUE, continue_token=fresh.token()) from None

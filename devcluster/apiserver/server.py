@@ -1,0 +1,170 @@
+"""The server itself: TLS, who is calling, which handler answers, and what becomes of errors."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from devcluster.apiserver import discovery, openapi
+from devcluster.apiserver.audit import Audit
+from devcluster.apiserver.auth import ANONYMOUS, User, authenticate
+from devcluster.apiserver.binder import Binder
+from devcluster.apiserver.call import BODY_LIMIT, Call, Target, parse_path
+from devcluster.apiserver.collector import Collector
+from devcluster.apiserver.errors import ApiError, Json, bad_request, no_such_path
+from devcluster.apiserver.handlers import Handlers
+from devcluster.apiserver.objects import Objects
+from devcluster.apiserver.render import answer
+from devcluster.apiserver.store import Store
+from devcluster.apiserver.streams import Streams
+from devcluster.apiserver.watches import Watches
+
+VERSION: Json = {
+    "major": "1",
+    "minor": "32",
+    "gitVersion": "v1.32.0+muster",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2025-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "cpython",
+    "platform": "python",
+}
+OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
+"""For everybody, as on a real server."""
+
+IDLE = 3600.0
+"""Seconds that a quiet connection is kept: clients of ours come back to it after long pauses."""
+
+log = structlog.get_logger()
+
+
+@dataclass
+class ApiServer:
+    objects: Objects
+    users: Mapping[str, User]
+    """By token."""
+    node_token: str = ""
+    audit: Audit | None = None
+
+    def __post_init__(self) -> None:
+        self.controllers: list[asyncio.Future[None]] = []
+        """Run while serving; one that ends has failed, and the server with it."""
+        self._watches = Watches(self.objects.store)
+        self._streams = Streams(self.objects.store, self.node_token)
+        self._handlers = Handlers(self.objects, self._watches, self._streams)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
+        """Serve on the loopback interface for as long as the context lasts; yields the port."""
+        collector, binder = Collector(self.objects), Binder(self.objects.store)
+        loop = asyncio.get_running_loop()
+
+        def request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+            return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT)
+
+        runner = web.ServerRunner(
+            web.Server(self._answer, request_factory=request, keepalive_timeout=IDLE, access_log=None),
+            shutdown_timeout=1.0,
+        )
+        await runner.setup()
+        work = (collector.run(), collector.expire_events(), binder.run())
+        self.controllers = [asyncio.ensure_future(task) for task in work]
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls, backlog=1024)
+            await site.start()
+            yield int(runner.addresses[0][1])
+        finally:
+            self._watches.end()
+            await runner.cleanup()
+            await self._streams.close()
+            for task in self.controllers:
+                task.cancel()
+            for task in self.controllers:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Every request comes here, and every answer, right or wrong, leaves from here."""
+        call = None
+        user = ANONYMOUS
+        try:
+            if request.path not in OPEN_PATHS:
+                user = authenticate(request.headers.get("Authorization", ""), self.users)
+            target = parse_path(request.path)
+            if target is None:
+                return self._meta(request)
+            call = Call(request, user, target)
+            return await self._on_kind(call, target)
+        except ApiError as error:
+            # A refusal too may rest on a write that is not on disk yet.
+            await self.objects.store.durable()
+            self._record(call, user, error.code)
+            return answer(error.status(), error.code)
+        except ConnectionError:
+            raise
+        except web.HTTPException as error:
+            self._record(call, user, error.status)
+            return answer(ApiError(error.status, "BadRequest", error.reason).status(), error.status)
+        except RecursionError:
+            self._record(call, user, 400)
+            return answer(bad_request("the body is nested too deeply").status(), 400)
+
+    async def _on_kind(self, call: Call, target: Target) -> web.StreamResponse:
+        resource = self.objects.registry.get(target.group, target.version, target.plural)
+        if resource is None:
+            raise no_such_path()
+        if call.verb == "watch":
+            self._record(call, call.user, 200)
+        response = await self._handlers.handle(call, resource)
+        if call.verb != "watch":
+            self._record(call, call.user, response.status)
+        return response
+
+    def _record(self, call: Call | None, user: User, code: int) -> None:
+        if self.audit and call:
+            self.audit.record(user=user.name, verb=call.verb, target=call.target, code=code)
+
+    def _meta(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Everything that is not about a kind."""
+        if request.method not in ("GET", "HEAD"):
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        registry, accept = self.objects.registry, request.headers.get("Accept", "")
+        match [part for part in request.path.split("/") if part]:
+            case []:
+                return answer({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+            case ["healthz" | "livez" | "readyz", *_]:
+                return web.Response(text="ok")
+            case ["version"]:
+                return answer(VERSION)
+            case ["api" | "apis" as root] if version := discovery.asked_aggregation(accept):
+                document = discovery.aggregated(registry, core=root == "api", version=version)
+                return answer(document, media=discovery.aggregated_media(version))
+            case ["api"]:
+                return answer(discovery.core_versions())
+            case ["apis"]:
+                return answer(discovery.groups(registry))
+            case ["apis", group]:
+                return answer(discovery.group(registry, group))
+            case ["api", version]:
+                return answer(discovery.resources(registry, "", version))
+            case ["apis", group, version]:
+                return answer(discovery.resources(registry, group, version))
+            case ["openapi", "v3"]:
+                return answer(openapi.index(registry))
+            case ["openapi", "v3", *path]:
+                return answer(openapi.document(registry, "/".join(path)))
+            case _:
+                raise no_such_path()
+
+
+def new_objects(store: Store) -> Objects:
+    """Objects over a store; what their making wrote is on disk."""
+    objects = Objects(store)
+    store.commit()
+    return objects

@@ -1,0 +1,232 @@
+"""Values checked against a structural schema, in the words of the real API server.
+
+What an update leaves as it was is not held against it (ratcheting), so that tightening a schema does not
+block the status of older objects.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from devcluster.apiserver.errors import (
+    Cause,
+    Json,
+    duplicate,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    wrong_type,
+)
+from devcluster.apiserver.schema import ABSENT, map_key, pairs, same
+
+ENOUGH = 50
+"""Causes after which nobody reads on."""
+
+INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+
+
+def validate(schema: Json, value: Any, old: Any = ABSENT, path: str = "", *, root: bool = True) -> list[Cause]:
+    if old is not ABSENT and same(old, value):
+        return []
+    causes = _validate_here(schema, value, path)
+    if any(cause.reason == "FieldValueTypeInvalid" for cause in causes):
+        return causes
+    for inner in pairs(schema, value, old, path, root=root):
+        if len(causes) >= ENOUGH:
+            break
+        causes += validate(inner.schema, inner.value, inner.old, inner.path, root=False)
+    if root and isinstance(value, dict):
+        causes += _validate_name(schema, value)
+    return causes + _combinations(schema, value, path, root=root)
+
+
+def _validate_name(schema: Json, value: Json) -> list[Cause]:
+    """Of all metadata, a schema may only say something about the name."""
+    metadata = (schema.get("properties") or {}).get("metadata") or {}
+    name = (metadata.get("properties") or {}).get("name")
+    if not name or "metadata" not in value:
+        return []
+    return validate(name, value["metadata"].get("name"), ABSENT, "metadata.name", root=False)
+
+
+def _validate_here(schema: Json, value: Any, path: str) -> list[Cause]:
+    """The checks of this very value, without its members."""
+    where = path or "<nil>"
+    if value is None:
+        if schema.get("nullable") or ("type" not in schema and not schema.get("x-kubernetes-int-or-string")):
+            return []
+        wanted = schema.get("type", "integer,string")
+        return [wrong_type(where, "null", f'{path} in body must be of type {wanted}: "null"')]
+    wrong = _type_problem(schema, value)
+    if wrong:
+        return [wrong_type(where, type_name(value), f"{path} in body must be of type {wrong}: {_quoted(value)}")]
+    causes = _enum(schema, value, where)
+    if isinstance(value, bool):
+        return causes
+    if isinstance(value, int | float):
+        return causes + _number(schema, value, path)
+    if isinstance(value, str):
+        return causes + _string(schema, value, path)
+    if isinstance(value, list):
+        return causes + _list(schema, value, path)
+    return causes + _object(schema, value, path)
+
+
+def type_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, dict):
+        return "object"
+    return "array" if isinstance(value, list) else "string"
+
+
+def _quoted(value: Any) -> str:
+    return f'"{type_name(value)}"'
+
+
+def _type_problem(schema: Json, value: Any) -> str:
+    """The type that was wanted, when it is another."""
+    actual = type_name(value)
+    if schema.get("x-kubernetes-int-or-string"):
+        return "" if actual in ("integer", "string") else "integer,string"
+    wanted: str = schema.get("type", "")
+    if not wanted or actual == wanted:
+        return ""
+    if wanted == "number" and actual == "integer":
+        return ""
+    if wanted == "integer" and actual == "number" and float(value).is_integer():
+        return ""
+    return wanted
+
+
+def _enum(schema: Json, value: Any, where: str) -> list[Cause]:
+    choices = schema.get("enum")
+    if choices is None or value in choices:
+        return []
+    return [not_supported(where, value, choices)]
+
+
+def _number(schema: Json, value: float, path: str) -> list[Cause]:
+    causes = []
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and (value <= low if schema.get("exclusiveMinimum") else value < low):
+        than = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+        causes.append(invalid_value(path, value, f"{path} in body should be {than} {low}"))
+    if high is not None and (value >= high if schema.get("exclusiveMaximum") else value > high):
+        than = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        causes.append(invalid_value(path, value, f"{path} in body should be {than} {high}"))
+    step = schema.get("multipleOf")
+    if step and not math.isclose(value / step, round(value / step), abs_tol=1e-9):
+        causes.append(invalid_value(path, value, f"{path} in body should be a multiple of {step}"))
+    bounds = INT_RANGES.get(schema.get("format", ""))
+    if bounds and not bounds[0] <= value <= bounds[1]:
+        causes.append(
+            invalid_value(path, value, f"{path} in body must be of type {schema['format']}: {_quoted(value)}")
+        )
+    return causes
+
+
+def _string(schema: Json, value: str, path: str) -> list[Cause]:
+    causes = []
+    if len(value) < schema.get("minLength", 0):
+        causes.append(invalid_value(path, value, f"{path} in body should be at least {schema['minLength']} chars long"))
+    if "maxLength" in schema and len(value) > schema["maxLength"]:
+        causes.append(too_long(path, schema["maxLength"]))
+    if "pattern" in schema and not pattern(schema["pattern"]).search(value):
+        causes.append(invalid_value(path, value, f"{path} in body should match '{schema['pattern']}'"))
+    well_formed = FORMATS.get(schema.get("format", ""))
+    if well_formed and not well_formed(value):
+        format_name = schema["format"]
+        causes.append(wrong_type(path, value, f'{path} in body must be of type {format_name}: "{value}"'))
+    return causes
+
+
+def _list(schema: Json, value: list[Any], path: str) -> list[Cause]:
+    causes = []
+    if len(value) < schema.get("minItems", 0):
+        detail = f"{path} in body should have at least {schema['minItems']} items"
+        causes.append(invalid_value(path, len(value), detail))
+    if "maxItems" in schema and len(value) > schema["maxItems"]:
+        causes.append(too_many(path, len(value), schema["maxItems"]))
+    if schema.get("x-kubernetes-list-type") in ("map", "set"):
+        causes += _repeated(schema, value, path)
+    return causes
+
+
+def _repeated(schema: Json, value: list[Any], path: str) -> list[Cause]:
+    causes, seen = [], set()
+    for index, item in enumerate(value):
+        as_map = schema["x-kubernetes-list-type"] == "map"
+        key: Any = map_key(schema, item) if as_map else repr(item)
+        if key in seen:
+            keys = schema.get("x-kubernetes-list-map-keys") or ()
+            shown = {name: item.get(name) for name in keys} if as_map and isinstance(item, dict) else item
+            causes.append(duplicate(f"{path}[{index}]", shown))
+        seen.add(key)
+    return causes
+
+
+def _object(schema: Json, value: Json, path: str) -> list[Cause]:
+    causes = [
+        required(f"{path}.{name}" if path else name) for name in schema.get("required") or () if name not in value
+    ]
+    if "maxProperties" in schema and len(value) > schema["maxProperties"]:
+        causes.append(too_many(path or "<nil>", len(value), schema["maxProperties"]))
+    if len(value) < schema.get("minProperties", 0):
+        detail = f"{path} in body should have at least {schema['minProperties']} properties"
+        causes.append(invalid_value(path or "<nil>", len(value), detail))
+    return causes
+
+
+def _combinations(schema: Json, value: Any, path: str, *, root: bool) -> list[Cause]:
+    """allOf, anyOf, oneOf and not; a structural schema puts only value checks into them."""
+    if value is None:
+        return []
+    causes: list[Cause] = []
+    for part in schema.get("allOf") or ():
+        causes += validate(part, value, ABSENT, path, root=root)
+
+    def fits(part: Json) -> bool:
+        return not validate(part, value, ABSENT, path, root=root)
+
+    where = path or "<nil>"
+    if schema.get("anyOf") and not schema.get("x-kubernetes-int-or-string") and not any(map(fits, schema["anyOf"])):
+        causes.append(invalid_value(where, value, f"{path} in body must validate at least one schema (anyOf)"))
+    if schema.get("oneOf") and sum(map(fits, schema["oneOf"])) != 1:
+        causes.append(invalid_value(where, value, f"{path} in body must validate one and only one schema (oneOf)"))
+    if schema.get("not") and fits(schema["not"]):
+        causes.append(invalid_value(where, value, f"{path} in body must not validate the schema (not)"))
+    return causes
+
+
+@lru_cache(maxsize=512)
+def pattern(text: str) -> re.Pattern[str]:
+    # Go's `\z` is Python's `\Z`, and its `$` does not match before a last newline.
+    return re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", text.replace(r"\z", r"\Z")))
+
+
+def _is_date_time(value: str) -> bool:
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return bool(re.match(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d", value))
+
+
+FORMATS: dict[str, Callable[[str], bool]] = {
+    "date-time": _is_date_time,
+    "date": lambda value: bool(re.fullmatch(r"\d{4}-\d\d-\d\d", value)),
+    "uuid": lambda value: bool(re.fullmatch(r"(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", value)),
+    "duration": lambda value: bool(re.fullmatch(r"(\d+(\.\d+)?\s*(ns|us|µs|ms|s|m|h|d|w))+|0", value)),
+}

@@ -1,0 +1,112 @@
+"""A child process with a log file, that can be killed and started again, and never outlives its parent."""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+GRACE = 5.0
+"""Seconds from SIGTERM to SIGKILL."""
+
+POLL = 0.02
+"""Seconds between two looks into the log."""
+
+LOG_TAIL = 2000
+PR_SET_PDEATHSIG = 1
+
+
+class ChildError(Exception):
+    """The process ended, or was not ready in time; the message ends with the end of its log."""
+
+
+class Child:
+    def __init__(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self.command = [*command]
+        """What the next `start` runs."""
+        self.log = log
+        self._environment = {**os.environ, **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        assert not self.running, f"{self.name} runs already as {self.pid}"
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                # A Ctrl-C in the terminal is for the parent, who ends its children in order.
+                start_new_session=True,
+                # Unsafe beside threads only for what takes locks; this makes two system calls.
+                preexec_fn=_bound_to_parent(),  # noqa: PLW1509
+            )
+
+    async def line(self, prefix: str, timeout: float) -> str:
+        """The first line that begins with `prefix` since the last start, without it."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while True:
+            for line in self._output().splitlines(keepends=True):
+                if line.startswith(prefix) and line.endswith("\n"):
+                    return line.removeprefix(prefix).strip()
+            if not self.running or asyncio.get_running_loop().time() > deadline:
+                raise self.error(f"did not say {prefix!r} within {timeout:g} s")
+            await asyncio.sleep(POLL)
+
+    def error(self, what: str) -> ChildError:
+        how = "" if self.running else f" (it ended with {self._process.returncode if self._process else 'no start'})"
+        return ChildError(f"{self.name} {what}{how}; the end of {self.log}:\n{self._output()[-LOG_TAIL:]}")
+
+    def _output(self) -> str:
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash test wants it; gone when this returns."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL; gone when this returns."""
+        if self._process is None or not self.running:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, GRACE)
+        self.kill()
+
+
+def _bound_to_parent() -> Callable[[], None] | None:
+    """What makes the kernel end the child when its parent is killed; only Linux has that."""
+    if sys.platform != "linux":
+        return None
+    # Loaded before the fork: between fork and exec as little as possible may happen.
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def bind() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        # The parent may have died before the call above.
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return bind

@@ -1,0 +1,108 @@
+"""SIGKILL of each process at every named step of create, scale-out and scale-in: the same end, a whole history.
+
+The steps are taken from the log as it is written.  Which process dies at which step comes from a seed, so that over
+all lives every process dies at every step.  `SEED=n` replays an order.
+"""
+
+import asyncio
+import os
+import random
+
+import pytest
+
+from muster.stack import SERVICES
+from shared.eventlog.subjects import READER
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.nats import connected
+from tests.kit.operator import CRASHABLE, Operator, a_job, a_request
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+SEED = int(os.environ.get("SEED", "0"))
+
+STEPS = {
+    "JobObserved",
+    "JobCreated",
+    "SlotsAssigned",
+    "PodsObserved",
+    "HostsPublished",
+    "ChildrenObserved",
+    "JobRunning",
+    "ScaleRequested",
+    "ScaleAccepted",
+    "JobScaling",
+    "ScaleSucceeded",
+    "TimePassed",
+    "WorkersReleased",
+    "PodsGone",
+}
+
+GROWS_AND_SHRINKS = (
+    "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 4 ]; do sleep 0.1; done; "
+    "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.1; done; sleep 6"
+)
+
+
+async def _kill_along(operator: Operator, job: str, victims: list[tuple[str, ...]]) -> int:
+    """At each step of the job's log kill the next victims; the number of kills."""
+    reader = await connected(operator.stack.nats, READER)
+    kills = 0
+    try:
+        async for batch in reader.read(subjects=(f"facts.default.{job}.>", f"jobs.default.{job}.>")):
+            for stored in batch.events:
+                if stored.subject.rpartition(".")[2] not in STEPS:
+                    continue
+                for victim in victims[kills % len(victims)]:
+                    await operator.crash(victim)
+                kills += 1
+    finally:
+        await reader.close()
+    return kills
+
+
+@pytest.mark.parametrize("life", range(len(CRASHABLE)))
+async def test_each_process_dies_at_every_step(operator: Operator, life: int):
+    order = list(CRASHABLE)
+    random.Random(SEED).shuffle(order)
+    print(f"SEED={SEED}, life {life}: {order}")
+    turned = order[life:] + order[:life]
+    await _a_life_under_fire(operator, f"fire-{life}", [(name,) for name in turned])
+
+
+async def test_all_four_services_die_at_once(operator: Operator):
+    await _a_life_under_fire(operator, "fire-all", [SERVICES, (), ()])
+
+
+async def _a_life_under_fire(operator: Operator, job: str, victims: list[tuple[str, ...]]) -> None:
+    killing = asyncio.create_task(_kill_along(operator, job, victims))
+    try:
+        await _create(operator, a_job(job, GROWS_AND_SHRINKS))
+        await operator.phase("Running", TRAININGJOBS, job)
+        await _create(operator, a_request("ScaleOut", f"{job}-out", job, toAdd={"count": 2}))
+        await operator.phase("ScaleSucceeded", SCALEOUTS, f"{job}-out")
+        await _create(operator, a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}))
+        await operator.phase("ScaleSucceeded", SCALEINS, f"{job}-in")
+        await operator.phase("Succeeded", TRAININGJOBS, job)
+    finally:
+        killing.cancel()
+        await asyncio.gather(killing, return_exceptions=True)
+    types = await operator.types(job)
+    assert [types.count(kind) for kind in ("JobCreated", "ScaleAccepted", "ScaleSucceeded", "JobSucceeded")] == [
+        1,
+        2,
+        2,
+        1,
+    ]
+    folded = await operator.job(job)
+    assert sorted(folded.members) == [0, 1, 2]
+    await operator.assert_replayed(job)
+
+
+async def _create(operator: Operator, manifest: dict) -> None:
+    """kubectl apply, again while the API server is down."""
+
+    async def applied() -> bool:
+        await operator.apply(manifest)
+        return True
+
+    await operator.until(applied, lambda: "could not apply")

@@ -1,0 +1,173 @@
+"""The life of a job as its user sees it, with kubectl."""
+
+import json
+
+import pytest
+
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.operator import Operator, a_job, a_request
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+UNTIL_THREE = (
+    "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 4 ]; do sleep 0.05; done; "
+    "echo four; until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.05; done; "
+    "/etc/edl/discover_hosts.sh; cat /job/hostfile /etc/mpi/deepspeed-hostfile; getent hosts life-worker-0; sleep 1"
+)
+
+
+async def test_a_job_trains_grows_shrinks_and_succeeds(operator: Operator):
+    await operator.apply(a_job("life", UNTIL_THREE))
+    await operator.phase("Running", TRAININGJOBS, "life")
+    assert await operator.pods("life") == ["life-launcher", "life-worker-0", "life-worker-1"]
+    await operator.apply(a_request("ScaleOut", "life-out", "life", toAdd={"count": 2}))
+    out = await operator.phase("ScaleSucceeded", SCALEOUTS, "life-out")
+    assert out["addPods"] == ["life-worker-2", "life-worker-3"]
+    await operator.apply(a_request("ScaleIn", "life-in", "life", toDelete={"count": 1}))
+    shrunk = await operator.phase("ScaleSucceeded", SCALEINS, "life-in")
+    assert shrunk["toDeletePods"] == ["life-worker-3"]
+    assert await operator.pod_is_gone("life-worker-3")
+    status = await operator.phase("Succeeded", TRAININGJOBS, "life")
+    assert [condition["type"] for condition in status["conditions"]] == [
+        "Created",
+        "WorkersCreated",
+        "WorkersReady",
+        "LauncherCreated",
+        "Running",
+        "Scaling",
+        "ScaleSucceeded",
+        "Succeeded",
+    ]
+    said = (await operator.kubectl("logs", "life-launcher")).splitlines()
+    assert said[0] == "four"
+    assert said[1:4] == ["life-worker-0:1", "life-worker-1:1", "life-worker-2:1"]
+    assert said[4:7] == ["life-worker-0 slots=1", "life-worker-1 slots=1", "life-worker-2 slots=1"]
+    assert said[10].split()[1].startswith("life-worker-0"), "plain worker names resolve"
+    await operator.until(lambda: _only_launcher(operator), lambda: "the workers are cleaned up")
+    await operator.assert_replayed("life")
+
+
+async def _only_launcher(operator: Operator) -> bool:
+    return await operator.pods("life") == ["life-launcher"]
+
+
+async def test_columns_and_events_are_those_of_the_contract(operator: Operator):
+    header, row = (await operator.kubectl("get", "trainingjob", "life")).splitlines()
+    assert header.split() == ["NAME", "PHASE", "AGE"]
+    assert row.split()[:2] == ["life", "Succeeded"]
+    wide = (await operator.kubectl("get", "trainingjob", "life", "-o", "wide")).splitlines()[0]
+    assert wide.split() == ["NAME", "PHASE", "AGE", "WORKERS", "MIN", "MAX", "RESTARTS"]
+    described = await operator.kubectl("describe", "trainingjob", "life")
+    for reason in ("TrainingJobWorkerCreated", "TrainingJobRunning", "TrainingJobSucceeded"):
+        assert reason in described
+    requests = (await operator.kubectl("get", "scaleins,scaleouts")).split()
+    assert requests.count("ScaleSucceeded") == 2
+
+
+async def test_the_history_tells_what_happened(operator: Operator):
+    told = await operator.muster("history", "trainingjob/life", "--decisions")
+    assert [line.split()[3] for line in told.splitlines()] == [
+        "JobCreated",
+        "SlotsAssigned",
+        "HostsPublished",
+        "SlotsAssigned",
+        "JobRunning",
+        "ScaleAccepted",
+        "JobScaling",
+        "HostsPublished",
+        "ScaleSucceeded",
+        "JobRunning",
+        "ScaleAccepted",
+        "JobScaling",
+        "HostsPublished",
+        "WorkersReleased",
+        "ScaleSucceeded",
+        "JobRunning",
+        "JobSucceeded",
+        "SlotsReleased",
+    ]
+    assert "0 differ" in await operator.muster("replay", "--verify")
+    assert "Succeeded" in await operator.muster("get")
+    saved = await operator.muster("history", "trainingjob/life", "--json")
+    assert json.loads(saved.splitlines()[0])["subject"].endswith("JobObserved")
+
+
+async def test_a_deleted_job_leaves_nothing(operator: Operator):
+    await operator.apply(a_job("short", "sleep 1000"))
+    await operator.phase("Running", TRAININGJOBS, "short")
+    await operator.apply(a_request("ScaleOut", "short-out", "short", toAdd={"count": 1}))
+    await operator.kubectl("delete", "trainingjob", "short", "--wait=false")
+
+    async def nothing() -> bool:
+        left = await operator.kubectl("get", "pods,services,configmaps,scaleouts", "-o", "name")
+        return "short" not in left
+
+    await operator.until(nothing, lambda: "something of the job is left")
+    assert (await operator.job("short")).gone
+
+
+async def test_a_launcher_that_fails_fails_the_job(operator: Operator):
+    await operator.apply(a_job("bad", "sleep 0.5; exit 3"))
+    status = await operator.phase("Failed", TRAININGJOBS, "bad")
+    assert status["conditions"][-1]["reason"] == "TrainingJobFailed"
+    assert "exited with 3" in status["conditions"][-1]["message"]
+    assert status["replicaStatuses"]["Launcher"] == {"active": 0, "succeeded": 0, "failed": 1}
+
+
+async def test_a_command_that_cannot_start_fails_the_job_with_its_reason(operator: Operator):
+    worker = {"name": "main", "image": "shell", "command": ["no-such-program"]}
+    await operator.apply(a_job("nostart", "sleep 1000", worker=worker))
+    status = await operator.phase("Failed", TRAININGJOBS, "nostart")
+    assert status["conditions"][-1]["reason"] == "StartError"
+
+
+async def test_a_deleted_launcher_ends_the_job(operator: Operator):
+    await operator.apply(a_job("lost", "sleep 1000"))
+    await operator.phase("Running", TRAININGJOBS, "lost")
+    await operator.kubectl("delete", "pod", "lost-launcher", "--wait=false")
+    status = await operator.phase("Failed", TRAININGJOBS, "lost")
+    assert status["conditions"][-1]["reason"] == "LauncherLost"
+
+
+async def test_muster_scale_asks_and_follows(operator: Operator):
+    await operator.apply(a_job("sized", "sleep 1000"))
+    await operator.phase("Running", TRAININGJOBS, "sized")
+    told = await operator.muster("scale", "trainingjob/sized", "--to", "3")
+    assert "2 -> 3 workers" in told
+    assert "ScaleSucceeded" in told
+    assert "has 3 workers already" in await operator.muster("scale", "sized", "--to", "3")
+    await operator.muster("scale", "sized", "--to", "9", code=1)
+    await operator.kubectl("delete", "trainingjob", "sized", "--wait=false")
+
+
+async def test_doctor_finds_nothing_wrong(operator: Operator):
+    assert "FAIL" not in await operator.muster("doctor")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        pytest.param({"metadata": {"name": "9starts-with-a-digit"}}, "letter", id="a name that cannot be a DNS name"),
+        pytest.param({"metadata": {"name": "x" * 60}}, "50", id="a name too long for pod names"),
+        pytest.param({"spec": {"etReplicaSpecs": {}}}, "Required", id="no launcher and no worker"),
+        pytest.param({"spec": {"launcherAttachMode": "kubexec"}}, "kubexec", id="kubexec"),
+    ],
+)
+async def test_what_cannot_run_is_refused_at_apply_time(operator: Operator, change: dict, says: str):
+    manifest = a_job("refused", "sleep 1")
+    for part, fields in change.items():
+        manifest[part] |= fields
+    assert says in await operator.kubectl("apply", "-f", "-", given=manifest, fails=True)
+
+
+async def test_a_request_of_impossible_size_is_refused_with_a_reason_and_touches_nothing(operator: Operator):
+    await operator.apply(a_job("bounds", "sleep 1000"))
+    await operator.phase("Running", TRAININGJOBS, "bounds")
+    await operator.apply(a_request("ScaleOut", "too-many", "bounds", toAdd={"count": 5}))
+    status = await operator.phase("ScaleFailed", SCALEOUTS, "too-many")
+    assert status["conditions"][-1]["reason"] == "AboveMaximum"
+    await operator.apply(a_request("ScaleIn", "nobody", "bounds", toDelete={"podNames": ["bounds-worker-7"]}))
+    status = await operator.phase("ScaleFailed", SCALEINS, "nobody")
+    assert status["conditions"][-1]["reason"] == "NoSuchWorker"
+    assert await operator.pods("bounds") == ["bounds-launcher", "bounds-worker-0", "bounds-worker-1"]
+    await operator.kubectl("delete", "trainingjob", "bounds", "--wait=false")

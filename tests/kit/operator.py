@@ -1,0 +1,198 @@
+"""A running stack as a test's users see it: kubectl, waiting, killing."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.start import ADMIN
+from muster.stack import SERVICES, Stack
+from services.status.documents import canonical, document_of, with_head
+from shared.cluster import Resource
+from shared.cluster.kinds import PODS
+from shared.eventlog import Stored
+from shared.eventlog.subjects import READER
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.chain import Head
+from shared.job.fold import Histories, History
+from shared.job.naming import JobKey, Uid
+from shared.job.state import Job
+from tests.kit.nats import connected
+
+PATIENCE_SECONDS = 60.0
+CRASHABLE = (*SERVICES, "nats", "apiserver")
+
+WAITING_WORKER = {"name": "main", "image": "shell", "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait"]}
+
+
+def launcher_that(script: str) -> dict[str, Any]:
+    """A launcher that is a line of shell."""
+    return {"name": "main", "image": "shell", "command": ["sh", "-c", f"trap 'exit 143' TERM; {script}"]}
+
+
+def a_job(
+    name: str, script: str, *, workers: int = 2, worker: dict[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """A TrainingJob whose launcher runs a line of shell and whose workers wait."""
+    replicas = {"replicas": workers, "minReplicas": 1, "maxReplicas": 6}
+    return {
+        "apiVersion": TRAININGJOBS.api_version,
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "etReplicaSpecs": {
+                "launcher": {"template": {"spec": {"containers": [launcher_that(script)]}}},
+                "worker": {**replicas, "template": {"spec": {"containers": [worker or WAITING_WORKER]}}},
+            },
+            **spec,
+        },
+    }
+
+
+def a_request(kind: str, name: str, job: str, **spec: Any) -> dict[str, Any]:
+    """A ScaleOut or ScaleIn."""
+    return {
+        "apiVersion": TRAININGJOBS.api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"name": job}, **spec},
+    }
+
+
+class Operator:
+    """What a test does with the stack."""
+
+    def __init__(self, stack: Stack, audit: Path) -> None:
+        self.stack = stack
+        self.audit = audit
+
+    async def kubectl(self, *words: str, given: Any = None, fails: bool = False) -> str:
+        """kubectl as the administrator; its output, or with `fails` its complaint."""
+        if shutil.which("kubectl") is None:
+            pytest.skip("kubectl is not installed; these tests speak as its users do")
+        process = await asyncio.create_subprocess_exec(
+            *("kubectl", "--kubeconfig", str(self.stack.cluster.kubeconfig(ADMIN)), *words),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        text = yaml.safe_dump(given).encode() if given is not None else b""
+        out, complaint = await asyncio.wait_for(process.communicate(text), PATIENCE_SECONDS)
+        assert bool(process.returncode) == fails, f"kubectl {' '.join(words)}: {out.decode()}{complaint.decode()}"
+        return (complaint if fails else out).decode()
+
+    async def apply(self, manifest: Any) -> str:
+        return await self.kubectl("apply", "-f", "-", given=manifest)
+
+    async def muster(self, *words: str, code: int = 0) -> str:
+        """A command of ours as somebody who only reads the log."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "muster", *words),
+            env={**os.environ, **self.stack.reader()},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+        assert process.returncode == code, f"muster {' '.join(words)}: {process.returncode}\n{out.decode()}"
+        return out.decode()
+
+    async def status(self, resource: Resource[Any], name: str) -> dict[str, Any]:
+        found = await self.stack.kube.get(resource, "default", name)
+        return found.status if found is not None and isinstance(found.status, dict) else {}
+
+    async def phase(self, wanted: str, resource: Resource[Any], name: str) -> dict[str, Any]:
+        """Wait for a phase; return the status."""
+        status: dict[str, Any] = {}
+
+        async def there() -> bool:
+            nonlocal status
+            status = await self.status(resource, name)
+            return status.get("phase") == wanted
+
+        await self.until(
+            there, lambda: f"{name} is {status.get('phase')!r}, not {wanted!r}: {status.get('conditions')}"
+        )
+        return status
+
+    async def until(self, holds: Callable[[], Any], why: Callable[[], str] = lambda: "never") -> None:
+        """Wait until a coroutine function answers true; a server that is down meanwhile is waited for."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while True:
+            try:
+                if await holds():
+                    return
+            except Exception as trouble:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise AssertionError(why()) from trouble
+            assert asyncio.get_running_loop().time() < deadline, why()
+            await asyncio.sleep(0.05)
+
+    async def pods(self, job: str) -> list[str]:
+        """Names of a job's pods, sorted."""
+        listed = json.loads(await self.kubectl("get", "pods", "-l", f"training-job-name={job}", "-o", "json"))
+        return sorted(pod["metadata"]["name"] for pod in listed["items"])
+
+    async def pod_is_gone(self, name: str) -> bool:
+        return await self.stack.kube.get(PODS, "default", name) is None
+
+    async def log(self) -> list[Stored]:
+        """Every event there is."""
+        reader = await connected(self.stack.nats, READER)
+        try:
+            events: list[Stored] = []
+            end = await reader.end()
+            async for batch in reader.read():
+                events += batch.events
+                if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
+                    return events
+        finally:
+            await reader.close()
+        return events
+
+    async def job(self, name: str) -> Job:
+        """The newest life of a job, folded from the log."""
+        return (await self.history(name)).job
+
+    async def history(self, name: str) -> History:
+        histories = Histories()
+        for stored in await self.log():
+            histories.fold(stored)
+        lives = [h for h in histories if h.job.key.name == name and h.job.key.uid != "none"]
+        return max(lives, key=lambda life: life.sequence) if lives else History(JobKey("default", name, Uid("none")))
+
+    async def types(self, name: str) -> list[str]:
+        """The types of a job's events, in order."""
+        return [s.subject.rpartition(".")[2] for s in await self.log() if s.subject.split(".")[2] == name]
+
+    async def assert_replayed(self, name: str) -> None:
+        """What the API server holds is what the log says, byte for byte, and the history is whole."""
+        held: Any = await self.status(TRAININGJOBS, name)
+        shown = Head(held["history"]["sequence"], held["history"]["hash"])
+        whole = await self.history(name)
+        assert not whole.held, whole.held
+        again = History(whole.job.key)
+        for stored in await self.log():
+            if stored.sequence <= shown.sequence and stored.subject.split(".")[3] == whole.job.key.uid:
+                again.fold(stored)
+        assert again.head == shown
+        replayed = with_head(document_of(again.job), held["history"]["log"], shown, again.time)
+        assert canonical(replayed) == canonical(held)
+
+    async def crash(self, name: str) -> None:
+        """SIGKILL, and start again at once."""
+        if name == "nats":
+            self.stack.nats.kill()
+            await self.stack.nats.start()
+        elif name == "apiserver":
+            await self.stack.cluster.apiserver.restart()
+        else:
+            service = self.stack.services[name]
+            service.kill()
+            service.start()
