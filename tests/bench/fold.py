@@ -1,13 +1,9 @@
 """How fast a log is folded: decode, chain, evolve; and how fast the deciders answer.
 
-    python -m tests.bench.fold
+python -m tests.bench.fold
 """
 
 import time
-
-from tests.kit.builders import a_running_job, hosts_file, launcher, pods, published, scaling_in, scaling_out, worker
-from tests.kit.histories import KEY, stored
-from tests.kit.loop import steps_of
 
 from shared.eventlog import Stored
 from shared.job.events import (
@@ -20,6 +16,9 @@ from shared.job.events import (
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from shared.job.views import Slots
+from tests.kit.builders import a_running_job, hosts_file, launcher, pods, published, scaling_in, scaling_out, worker
+from tests.kit.histories import KEY, stored
+from tests.kit.loop import steps_of
 
 JOBS = 2_000
 ROUNDS = 5

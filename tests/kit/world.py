@@ -6,7 +6,7 @@ async with World() as world:
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -24,6 +24,7 @@ from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Object
 from shared.cluster.store import MemoryStore
 from shared.errors import Refused
+from shared.eventlog import EventLog
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
@@ -64,11 +65,21 @@ def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more:
 class World:
     """One cluster, one log, and the services that a test starts and kills."""
 
-    def __init__(self, *, drain_seconds: int = 0, sharing: "World | None" = None) -> None:
-        """`sharing` brings the log and the cluster of another world: a second replica of every service."""
+    def __init__(
+        self,
+        *,
+        drain_seconds: int = 0,
+        sharing: "World | None" = None,
+        logs: Mapping[str, EventLog] | None = None,
+    ) -> None:
+        """`sharing` brings the log and the cluster of another world: a second replica of every service.
+
+        `logs` are other logs than the one in memory, by service.
+        """
         self.journal = sharing.journal if sharing else MemoryJournal()
         self.store = sharing.store if sharing else MemoryStore(now=lambda: datetime.now(UTC))
         self._alone = sharing is None
+        self._logs = logs
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
@@ -96,14 +107,14 @@ class World:
 
     async def start(self, author: str) -> None:
         """A service, from nothing but the log and the cluster."""
-        eventlog = MemoryEventLog(self.journal, user=author)
+        eventlog = self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
         cluster = MemoryCluster(self.store)
-        heads = await eventlog.bucket(HEADS)
+        heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
         services: dict[str, Callable[[], Service]] = {
             "watcher": lambda: Watcher(cluster, eventlog, heads),
             "scheduler": lambda: Scheduler(cluster),
             "scaler": lambda: Scaler(cluster, self._policy),
-            "status": lambda: Status(cluster, heads, self.journal.events[0].event_id),
+            "status": lambda: Status(cluster, heads, identity),
         }
         machine = Machine(services[author](), eventlog)
         self._running[author] = (machine, asyncio.create_task(machine.run()))

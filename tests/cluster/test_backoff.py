@@ -1,0 +1,34 @@
+from shared.cluster.backoff import Backoff
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+
+def a_backoff(clock: Clock, *, random: float = 1.0) -> Backoff:
+    return Backoff(first=0.8, longest=30.0, clock=lambda: clock.now, random=lambda: random)
+
+
+def test_waits_double_up_to_the_longest() -> None:
+    backoff = a_backoff(Clock())
+    assert [backoff.next() for _ in range(8)] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+
+def test_chance_may_shorten_a_wait_to_nothing() -> None:
+    assert a_backoff(Clock(), random=0.0).next() == 0.0
+
+
+def test_what_the_server_asks_for_is_the_least() -> None:
+    backoff = a_backoff(Clock(), random=0.5)
+    assert backoff.next(retry_after=10.0) == 10.4
+
+
+def test_two_good_minutes_make_the_next_failure_a_first_one() -> None:
+    clock = Clock()
+    backoff = a_backoff(clock)
+    backoff.next()
+    clock.now = 119.0
+    assert backoff.next() == 1.6
+    clock.now = 240.0
+    assert backoff.next() == 0.8

@@ -1,0 +1,214 @@
+"""What the cluster in memory offers to tests and simulations beyond the port."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from shared.cluster import Alive, Applied, Blind, Snapshot
+from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.memory import Call, MemoryCluster
+from shared.cluster.merge import merged
+from shared.cluster.selectors import selects
+from shared.cluster.store import MemoryStore
+from shared.errors import Refused, Transient
+from tests.kit.watching import next_of, take
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def cluster(store: MemoryStore) -> MemoryCluster:
+    return MemoryCluster(store)
+
+
+def owned_by(uid: str, name: str = "child") -> dict[str, Any]:
+    return {"metadata": {"name": name, "ownerReferences": [{"kind": "Service", "name": "s", "uid": uid}]}}
+
+
+class TestTrouble:
+    async def test_the_next_call_fails_and_nothing_was_done(self, store: MemoryStore, cluster: MemoryCluster) -> None:
+        store.faults.fail_next("create", Transient("lost"), plural="pods")
+        await cluster.create(SERVICES, "ns", {"metadata": {"name": "p"}})
+        with pytest.raises(Transient):
+            await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
+        assert await cluster.get(PODS, "ns", "p") is None
+        await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
+
+    async def test_an_answer_can_be_lost_after_the_work_was_done(
+        self, store: MemoryStore, cluster: MemoryCluster
+    ) -> None:
+        store.faults.fail_next("create", Transient("lost"), applied=True)
+        with pytest.raises(Transient):
+            await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
+        with pytest.raises(Refused, match="exists"):
+            await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
+
+    async def test_an_outage_blinds_the_watches_and_fails_the_calls(
+        self, store: MemoryStore, cluster: MemoryCluster
+    ) -> None:
+        async with aclosing(cluster.watch(PODS)) as watch:
+            await next_of(watch)
+            store.outage.begin("ConnectionRefused")
+            with pytest.raises(Transient, match="ConnectionRefused"):
+                await cluster.get(PODS, "ns", "p")
+            assert await next_of(watch) == Blind("ConnectionRefused")
+            waiting = asyncio.ensure_future(next_of(watch))
+            held = store.create(PODS, "ns", {"metadata": {"name": "p"}})
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            store.outage.end()
+            assert await waiting == Alive()
+            assert await next_of(watch) == Applied(held.read(PODS))
+
+    async def test_bookmarks_are_signs_of_life(self, store: MemoryStore, cluster: MemoryCluster) -> None:
+        async with aclosing(cluster.watch(PODS)) as watch:
+            await next_of(watch)
+            store.outage.bookmark()
+            assert await next_of(watch) == Alive()
+
+    async def test_what_was_compacted_is_listed(self, store: MemoryStore, cluster: MemoryCluster) -> None:
+        async with aclosing(cluster.watch(PODS)) as watch:
+            await next_of(watch)
+            store.create(PODS, "ns", {"metadata": {"name": "p"}})
+            store.compact()
+            assert isinstance(await next_of(watch), Snapshot)
+
+    async def test_weather_sees_every_call_and_may_fail_it(self, store: MemoryStore) -> None:
+        class Storm:
+            def __init__(self) -> None:
+                self.calls: list[Call] = []
+
+            async def before(self, call: Call) -> None:
+                self.calls.append(call)
+
+            async def after(self, call: Call) -> None:
+                if call.verb == "create":
+                    raise Transient("the answer was lost")
+
+        storm = Storm()
+        cluster = MemoryCluster(store, weather=storm)
+        with pytest.raises(Transient):
+            await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
+        assert await cluster.get(PODS, "ns", "p") is not None
+        assert storm.calls == [Call("create", "pods", "ns", "p"), Call("get", "pods", "ns", "p")]
+
+
+class TestControllers:
+    def test_garbage_goes_with_its_owner_and_what_hangs_on_it(self, store: MemoryStore) -> None:
+        owner = store.create(SERVICES, "ns", {"metadata": {"name": "s"}})
+        child = store.create(CONFIGMAPS, "ns", owned_by(owner.metadata["uid"]))
+        store.create(CONFIGMAPS, "ns", owned_by(child.metadata["uid"], "grandchild"))
+        assert store.collect_garbage() == 0
+        store.delete(SERVICES, "ns", "s")
+        assert store.collect_garbage() == 2
+        assert store.find(CONFIGMAPS) == []
+
+    def test_a_pod_on_a_node_is_collected_with_grace(self, store: MemoryStore) -> None:
+        store.create(PODS, "ns", owned_by("gone"))
+        store.bind("ns", "child", "node-1")
+        store.collect_garbage()
+        pod = store.get(PODS, "ns", "child")
+        assert pod is not None
+        assert pod.metadata["deletionTimestamp"] == "2030-01-01T00:00:30Z"
+        assert store.collect_garbage() == 0
+        store.remove(PODS, "ns", "child")
+        assert store.find(PODS) == []
+
+    def test_orphans_stay_and_forget_their_owner(self, store: MemoryStore) -> None:
+        owner = store.create(SERVICES, "ns", {"metadata": {"name": "s"}})
+        store.create(CONFIGMAPS, "ns", owned_by(owner.metadata["uid"]))
+        store.delete(SERVICES, "ns", "s", cascade=False)
+        waiting = store.get(SERVICES, "ns", "s")
+        assert waiting is not None
+        assert waiting.metadata["finalizers"] == ["orphan"]
+        store.collect_garbage()
+        assert store.get(SERVICES, "ns", "s") is None
+        (child,) = store.find(CONFIGMAPS)
+        assert "ownerReferences" not in child.metadata
+
+    def test_finalizers_hold_an_object_until_the_last_is_gone(self, store: MemoryStore) -> None:
+        store.create(CONFIGMAPS, "ns", {"metadata": {"name": "c", "finalizers": ["mine"]}})
+        store.delete(CONFIGMAPS, "ns", "c")
+        assert store.get(CONFIGMAPS, "ns", "c") is not None
+        store.patch(CONFIGMAPS, "ns", "c", {"metadata": {"finalizers": None}})
+        assert store.get(CONFIGMAPS, "ns", "c") is None
+
+    def test_a_quota_counts_pods_that_are_not_over(self, store: MemoryStore) -> None:
+        store.pod_quota["ns"] = 1
+        store.create(PODS, "ns", {"metadata": {"name": "a"}})
+        with pytest.raises(Refused) as refusal:
+            store.create(PODS, "ns", {"metadata": {"name": "b"}})
+        assert refusal.value.reason == "QuotaExceeded"
+        store.patch(PODS, "ns", "a", {"status": {"phase": "Succeeded"}}, subresource="status")
+        store.create(PODS, "ns", {"metadata": {"name": "b"}})
+
+    def test_uids_differ_in_their_first_letters(self, store: MemoryStore) -> None:
+        uids = {
+            store.create(PODS, "ns", {"metadata": {"name": f"p-{number}"}}).metadata["uid"] for number in range(300)
+        }
+        assert len({uid[:8] for uid in uids}) == 300
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        pytest.param("", True, id="empty"),
+        pytest.param("a", True, id="there"),
+        pytest.param("!a", False, id="not there"),
+        pytest.param("a=1", True, id="equal"),
+        pytest.param("a==2", False, id="not equal"),
+        pytest.param("a!=2", True, id="unequal"),
+        pytest.param("example.com/b-c=x_y", True, id="a prefix"),
+        pytest.param("a in (1, 2)", True, id="in"),
+        pytest.param("a notin (1,2)", False, id="not in"),
+        pytest.param("missing notin (1)", True, id="absent is not in"),
+        pytest.param("a=1, example.com/b-c", True, id="both"),
+        pytest.param("a=1,missing", False, id="one of two"),
+    ],
+)
+def test_selectors(selector: str, matches: bool) -> None:
+    assert selects(selector)({"a": "1", "example.com/b-c": "x_y"}) is matches
+
+
+def test_a_selector_that_is_not_understood_is_refused() -> None:
+    with pytest.raises(Refused, match="not understood"):
+        selects("a > 5")
+
+
+@pytest.mark.parametrize(
+    ("document", "patch", "result"),
+    [
+        pytest.param({"a": "b"}, {"a": "c"}, {"a": "c"}, id="replace"),
+        pytest.param({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}, id="add"),
+        pytest.param({"a": "b"}, {"a": None}, {}, id="remove"),
+        pytest.param({"a": ["b"]}, {"a": "c"}, {"a": "c"}, id="a list gives way"),
+        pytest.param({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}, id="deep"),
+        pytest.param({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}, id="lists are replaced whole"),
+        pytest.param({"a": "foo"}, {"a": {"b": None}}, {"a": {}}, id="nulls leave nothing behind"),
+        pytest.param({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}, id="nulls in what is new"),
+    ],
+)
+def test_merge_patches_as_in_rfc_7396(document: Any, patch: Any, result: Any) -> None:
+    assert merged(document, patch) == result
+
+
+async def test_watches_wake_in_the_order_in_which_they_wait(store: MemoryStore) -> None:
+    order: list[int] = []
+
+    async def follow(number: int) -> None:
+        async with aclosing(MemoryCluster(store).watch(PODS)) as watch:
+            await take(watch, 2)
+            order.append(number)
+
+    tasks = [asyncio.ensure_future(follow(number)) for number in range(5)]
+    for _ in range(10):
+        # A few turns of the loop, and all of them have their snapshot.
+        await asyncio.sleep(0)
+    store.create(PODS, "ns", {"metadata": {"name": "p"}})
+    await asyncio.gather(*tasks)
+    assert order == [0, 1, 2, 3, 4]

@@ -1,0 +1,153 @@
+"""What the API server admits: the published manifests, and nothing that `parse_job` and `parse_scale` would refuse."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.crds.admission import pruned, refusals
+from tests.frameworks.documents import ABSENT, Document, changed, scale_in, scale_out, training_job
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
+ROLES = "spec.etReplicaSpecs"
+WORKER = f"{ROLES}.worker"
+CONTAINER = f"{WORKER}.template.spec.containers[0]"
+HISTORY = {"log": "log-1", "sequence": 7, "hash": "abc"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_examples_are_admitted_whole(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text()):
+        document["metadata"].setdefault("name", "generated-x7k2p")
+        assert refusals(document) == []
+        assert pruned(document) == []
+
+
+def test_no_field_of_a_pod_template_is_pruned() -> None:
+    document = changed(training_job(), f"{WORKER}.template.metadata", {"labels": {"a": "b"}, "tomorrow": {"x": [1]}})
+    document = changed(document, f"{WORKER}.template.spec.tomorrow", [{"y": None}])
+    document = changed(document, f"{CONTAINER}.tomorrow", {"z": {"deep": True}})
+    before = copy.deepcopy(document)
+    assert pruned(document) == []
+    assert document == before
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "word"),
+    [
+        pytest.param("metadata.name", "a" * 51, "at most 50", id="a name that makes pods' names too long"),
+        pytest.param("metadata.name", "7b", "beginning with a letter", id="a name that begins with a digit"),
+        pytest.param("metadata.name", "a.b", "hyphens", id="a name with a dot"),
+        pytest.param("spec", ABSENT, "spec", id="no spec"),
+        pytest.param(f"{ROLES}.launcher", ABSENT, "launcher", id="no launcher"),
+        pytest.param(f"{ROLES}.launcher.replicas", 2, "less than or equal to 1", id="two launchers"),
+        pytest.param(WORKER, ABSENT, "worker", id="no workers"),
+        pytest.param(f"{WORKER}.replicas", ABSENT, "replicas", id="no replicas"),
+        pytest.param(f"{WORKER}.replicas", 0, "greater than or equal to 1", id="zero workers"),
+        pytest.param(f"{WORKER}.replicas", 7001, "less than or equal to 7000", id="more than hosts files can list"),
+        pytest.param(f"{WORKER}.replicas", 10, "at most maxReplicas", id="more than the maximum"),
+        pytest.param(f"{WORKER}.minReplicas", 3, "at least minReplicas", id="fewer than the minimum"),
+        pytest.param(f"{WORKER}.maxReplicas", 2**31, "maxReplicas", id="beyond thirty-two bits"),
+        pytest.param(f"{WORKER}.restartPolicy", "Sometimes", "ExitCode", id="no such policy"),
+        pytest.param(f"{WORKER}.template", ABSENT, "template", id="no template"),
+        pytest.param(f"{WORKER}.template", {}, "spec", id="an empty template"),
+        pytest.param(f"{WORKER}.template.spec.containers", [], "at least 1 items", id="no containers"),
+        pytest.param(f"{CONTAINER}.name", "Main", "should match", id="a capital letter in a container's name"),
+        pytest.param(f"{CONTAINER}.image", ABSENT, "image", id="a container without an image"),
+        pytest.param("spec.launcherAttachMode", "kubexec", "not supported", id="kubexec"),
+        pytest.param("spec.cleanPodPolicy", "Some", "Running", id="no such clean-up"),
+        pytest.param("spec.backoffLimit", -1, "greater than or equal to 0", id="a negative limit"),
+        pytest.param("spec.slotsPerWorker", 0, "greater than or equal to 1", id="no slots"),
+    ],
+)
+def test_a_job_is_refused(path: str, value: object, word: str) -> None:
+    causes = refusals(changed(training_job(), path, value))
+    assert causes
+    assert word in causes[0]
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        pytest.param(changed(scale_in(), "spec.toDelete", ABSENT), "toDelete", id="nothing to delete"),
+        pytest.param(scale_in(podNames=[]), "at least 1 items", id="an empty list"),
+        pytest.param(scale_in(count=0), "greater than or equal to 1", id="none to delete"),
+        pytest.param(scale_in(count=1, podNames=["a"]), "either count or podNames", id="how many and which"),
+        pytest.param(changed(scale_in(), "spec.toDelete", {}), "either count or podNames", id="neither"),
+        pytest.param(scale_in(podNames=["a", "a"]), "Duplicate", id="the same worker twice"),
+        pytest.param(changed(scale_out(), "spec.toAdd", {}), "count", id="nothing to add"),
+        pytest.param(scale_out(count=0), "greater than or equal to 1", id="none to add"),
+        pytest.param(changed(scale_out(), "spec.selector", {}), "name", id="no job named"),
+        pytest.param(changed(scale_out(), "spec.timeout", 0), "greater than or equal to 1", id="no time"),
+        pytest.param(changed(scale_out(), "metadata.name", "r" * 64), "at most 63", id="a name that no label holds"),
+    ],
+)
+def test_a_request_is_refused(document: Document, word: str) -> None:
+    causes = refusals(document)
+    assert causes
+    assert word in causes[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "word"),
+    [
+        pytest.param(f"{CONTAINER}.env", [{"name": "A", "value": "1"}], "template", id="a worker's template"),
+        pytest.param(f"{WORKER}.template.metadata", {"labels": {"a": "b"}}, "template", id="a template's labels"),
+        pytest.param(f"{WORKER}.template.spec.tomorrow", 1, "template", id="a field that no schema declares"),
+        pytest.param(f"{ROLES}.launcher.template.spec.hostNetwork", True, "template", id="the launcher's template"),
+        pytest.param(f"{WORKER}.replicas", 3, "ScaleOut or ScaleIn", id="the number of workers"),
+    ],
+)
+def test_a_running_job_keeps(path: str, value: object, word: str) -> None:
+    for status in (None, {"phase": "Running"}):
+        old = changed(training_job(), "status", status) if status else training_job()
+        causes = refusals(changed(old, path, value), old)
+        assert len(causes) == 1
+        assert word in causes[0]
+
+
+@pytest.mark.parametrize(
+    ("phase", "path", "value"),
+    [
+        pytest.param("Running", f"{WORKER}.maxReplicas", 4, id="bounds of a running job"),
+        pytest.param("Running", "spec.suspend", True, id="suspension of a running job"),
+        pytest.param("Suspended", f"{CONTAINER}.image", "horovod:2", id="the template of a suspended job"),
+        pytest.param("", f"{CONTAINER}.image", "horovod:2", id="the template of a refused job"),
+        pytest.param("", f"{WORKER}.replicas", 3, id="the size of a refused job"),
+    ],
+)
+def test_may_be_changed(phase: str, path: str, value: object) -> None:
+    old = changed(training_job(), "status", {"phase": phase})
+    assert refusals(changed(old, path, value), old) == []
+
+
+def test_a_request_never_changes() -> None:
+    for old, path in ((scale_in(), "spec.toDelete.count"), (scale_out(), "spec.toAdd.count")):
+        (cause,) = refusals(changed(old, path, 2), old)
+        assert "create another one" in cause
+        assert refusals(changed(old, "status", {"phase": "Scaling"}), old) == []
+
+
+@pytest.mark.parametrize("document", [training_job(), scale_in(), scale_out()], ids=lambda document: document["kind"])
+@pytest.mark.parametrize(
+    ("now", "admitted"),
+    [
+        pytest.param(HISTORY | {"sequence": 8}, True, id="a newer head"),
+        pytest.param(HISTORY, True, id="the same head"),
+        pytest.param(HISTORY | {"sequence": 6}, False, id="an older head"),
+        pytest.param(HISTORY | {"sequence": 1, "log": "log-2"}, True, id="a head of another log"),
+        pytest.param(ABSENT, True, id="no head, so that a forged one can go"),
+    ],
+)
+def test_the_fence_of_history(document: Document, now: object, admitted: bool) -> None:
+    old = changed(document, "status", {"phase": "Running", "history": HISTORY})
+    causes = refusals(changed(old, "status.history", now), old)
+    assert (causes == []) is admitted
+    assert admitted or causes[0].startswith("status.history: ")
+
+
+def test_a_status_can_be_written_for_a_job_from_before_these_rules() -> None:
+    old = changed(training_job(name="7b" * 30), f"{WORKER}.template", ABSENT)
+    now = changed(old, "status", {"phase": "", "conditions": [{"type": "Created", "status": "False"}]})
+    assert refusals(now, old) == []

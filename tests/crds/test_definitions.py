@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.crds import manifests, render
+from tests.crds.structural_rules import faults
+
+CRDS = Path(__file__).parents[2] / "crds"
+ANNOTATION_BYTES = 262_144
+"""What `kubectl apply` may remember of an object, in an annotation."""
+
+
+def test_the_folder_holds_what_the_models_say() -> None:
+    written = {path.name: path.read_text() for path in CRDS.glob("*.yaml")}
+    assert {name: text for name, text in written.items() if name in render()} == render(), (
+        "run `python -m muster.crds` and review the diff"
+    )
+
+
+def test_the_files_hold_the_definitions() -> None:
+    assert [yaml.safe_load(text) for text in render().values()] == manifests()
+
+
+@pytest.mark.parametrize("crd", manifests(), ids=lambda crd: crd["spec"]["names"]["kind"])
+def test_schemas_are_structural(crd: dict) -> None:
+    (version,) = crd["spec"]["versions"]
+    assert list(faults(version["schema"]["openAPIV3Schema"])) == []
+
+
+@pytest.mark.parametrize(("name", "text"), render().items(), ids=lambda value: value[:16])
+def test_definitions_are_small_enough_to_apply(name: str, text: str) -> None:
+    assert len(text.encode()) < ANNOTATION_BYTES / 8
+
+
+def test_names_are_those_of_et_operator() -> None:
+    assert [crd["metadata"]["name"] for crd in manifests()] == [
+        "trainingjobs.kai.alibabacloud.com",
+        "scaleins.kai.alibabacloud.com",
+        "scaleouts.kai.alibabacloud.com",
+    ]
+
+
+def test_short_names_differ() -> None:
+    names = [name for crd in manifests() for name in crd["spec"]["names"]["shortNames"]]
+    assert len(set(names)) == len(names)
+
+
+def test_columns_are_phase_and_age_and_more_when_wide() -> None:
+    (job, *requests) = [crd["spec"]["versions"][0] for crd in manifests()]
+    columns = [(column["name"].upper(), column.get("priority", 0)) for column in job["additionalPrinterColumns"]]
+    assert columns == [("PHASE", 0), ("AGE", 0), ("WORKERS", 1), ("MIN", 1), ("MAX", 1), ("RESTARTS", 1)]
+    for request in requests:
+        assert [column["name"].upper() for column in request["additionalPrinterColumns"]] == ["PHASE", "AGE"]
+
+
+def test_status_is_a_subresource_of_all() -> None:
+    assert all("status" in crd["spec"]["versions"][0]["subresources"] for crd in manifests())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"type": "object"}, id="an object that would be pruned"),
+        pytest.param({"type": "integer"}, id="a number without a range"),
+        pytest.param({"anyOf": [{"type": "string"}, {"type": "null"}]}, id="a choice of types"),
+        pytest.param({"$ref": "#/$defs/Pod"}, id="a reference"),
+        pytest.param({"type": "array"}, id="a list of anything"),
+    ],
+)
+def test_the_lint_sees(schema: dict) -> None:
+    assert list(faults({"type": "object", "properties": {"field": schema}}))

@@ -1,0 +1,100 @@
+import pytest
+
+from shared.frameworks.training import parse_scale
+from shared.job.spec import ScaleKind, ScaleSpec
+from tests.frameworks.documents import ABSENT, Document, changed, custom, scale_in, scale_out
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "spec"),
+    [
+        pytest.param(
+            "ScaleIn", scale_in(count=2), ScaleSpec(kind="ScaleIn", job="resnet", count=2), id="so many workers less"
+        ),
+        pytest.param(
+            "ScaleIn",
+            scale_in(podNames=["resnet-worker-1", "resnet-worker-10"]),
+            ScaleSpec(kind="ScaleIn", job="resnet", pod_names=("resnet-worker-1", "resnet-worker-10")),
+            id="these workers less",
+        ),
+        pytest.param(
+            "ScaleIn", scale_in(count=1, podNames=None), ScaleSpec(kind="ScaleIn", job="resnet", count=1),
+            id="a null beside a count is nothing",
+        ),
+        pytest.param(
+            "ScaleOut", scale_out(count=3), ScaleSpec(kind="ScaleOut", job="resnet", count=3), id="so many more"
+        ),
+        pytest.param(
+            "ScaleOut",
+            changed(changed(scale_out(), "spec.timeout", 300), "spec.backoffLimit", 0),
+            ScaleSpec(kind="ScaleOut", job="resnet", count=1, timeout_seconds=300, backoff_limit=0),
+            id="a timeout and no replacements",
+        ),
+        pytest.param(
+            "ScaleOut",
+            changed(changed(scale_out(), "spec.script", "/join.sh"), "spec.env", [{"name": "A", "value": "b; rm x"}]),
+            ScaleSpec(kind="ScaleOut", job="resnet", count=1, script=True),
+            id="a script stays in the resource",
+        ),
+        pytest.param(
+            "ScaleOut", changed(scale_out(), "spec.script", ""), ScaleSpec(kind="ScaleOut", job="resnet", count=1),
+            id="an empty script is none",
+        ),
+    ],
+)  # fmt: skip
+def test_accepted(kind: ScaleKind, document: Document, spec: ScaleSpec) -> None:
+    assert parse_scale(kind, custom(document)) == spec
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason", "field"),
+    [
+        pytest.param("spec.toDelete", ABSENT, "NothingToDelete", "", id="nothing said"),
+        pytest.param("spec.toDelete", {}, "NothingToDelete", "", id="nothing in it"),
+        pytest.param("spec.toDelete", {"podNames": []}, "NothingToDelete", "", id="an empty list"),
+        pytest.param("spec.toDelete", {"count": 0}, "InvalidValue", "spec.toDelete.count", id="none"),
+        pytest.param("spec.toDelete", {"count": -1}, "InvalidValue", "spec.toDelete.count", id="fewer than none"),
+        pytest.param(
+            "spec.toDelete", {"count": 1, "podNames": ["a"]}, "ContradictoryRequest", "", id="how many and which"
+        ),
+        pytest.param(
+            "spec.toDelete", {"podNames": ["a", "a"]}, "ContradictoryRequest", "spec.toDelete.podNames",
+            id="the same worker twice",
+        ),
+        pytest.param(
+            "spec.toDelete", {"podNames": ["a", 7]}, "InvalidValue", "spec.toDelete.podNames", id="a number as name"
+        ),
+        pytest.param("spec.selector", ABSENT, "NoJobName", "spec.selector.name", id="no job named"),
+        pytest.param("spec.selector.name", "", "NoJobName", "", id="an empty name"),
+        pytest.param("spec.timeout", 0, "InvalidValue", "", id="no time"),
+        pytest.param("spec.backoffLimit", -1, "InvalidValue", "", id="a negative limit"),
+        pytest.param("spec.script", ["sh"], "InvalidValue", "", id="a script that is a list"),
+        pytest.param("spec.env", [{"value": "x"}], "InvalidEnvironment", "spec.env[0].name", id="a variable unnamed"),
+        pytest.param("spec.env", [{"name": "a=b"}], "InvalidEnvironment", "spec.env[0].name", id="an equals sign"),
+        pytest.param(
+            "spec.env", [{"name": "A", "value": "\0"}], "InvalidEnvironment", "spec.env[0].value", id="a null byte"
+        ),
+        pytest.param("metadata.name", "r" * 64, "InvalidName", "", id="a name that no label can hold"),
+    ],
+)  # fmt: skip
+def test_a_scale_in_is_refused(path: str, value: object, reason: str, field: str) -> None:
+    problems = parse_scale("ScaleIn", custom(changed(scale_in(), path, value)))
+    assert isinstance(problems, tuple)
+    assert (problems[0].reason, problems[0].field) == (reason, field or path)
+    assert problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        pytest.param("spec.toAdd", ABSENT, "NothingToAdd", id="nothing said"),
+        pytest.param("spec.toAdd", {}, "NothingToAdd", id="nothing in it"),
+        pytest.param("spec.toAdd.count", 0, "InvalidValue", id="none"),
+        pytest.param("spec.toAdd.count", 7001, "InvalidValue", id="more than a hosts file can list"),
+        pytest.param("spec.selector.name", ABSENT, "NoJobName", id="no job named"),
+    ],
+)
+def test_a_scale_out_is_refused(path: str, value: object, reason: str) -> None:
+    problems = parse_scale("ScaleOut", custom(changed(scale_out(), path, value)))
+    assert isinstance(problems, tuple)
+    assert problems[0].reason == reason

@@ -1,0 +1,201 @@
+import copy
+from typing import Any
+
+import pytest
+
+from services.scheduler.manifests import WORKER_COMMAND, headless_service, launcher_pod, worker_pod
+from shared.frameworks.training import parse_job
+from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
+from tests.frameworks.documents import Document, changed, custom, training_job
+from tests.golden.compare import assert_golden
+
+KEY = JobKey("team-a", "resnet", Uid("uid-1"))
+TEMPLATE = "spec.etReplicaSpecs.{role}.template"
+
+
+def pod(document: Document, slot: Slot, *, scaleout: str = "") -> Document:
+    job = custom(document)
+    spec = parse_job(job)
+    assert isinstance(spec, JobSpec), spec
+    if slot.role == LAUNCHER:
+        return launcher_pod(job, spec, KEY, slot, cluster_domain="cluster.local")
+    return worker_pod(job, spec, KEY, slot, cluster_domain="cluster.local", scaleout=scaleout)
+
+
+def a_worker(document: Document | None = None, *, scaleout: str = "") -> Document:
+    return pod(document or training_job(), Slot(0, WORKER, 3), scaleout=scaleout)
+
+
+def a_launcher(document: Document | None = None) -> Document:
+    return pod(document or training_job(), Slot(0, LAUNCHER, 0))
+
+
+def with_template(role: str, path: str, value: object) -> Document:
+    return changed(training_job(), f"{TEMPLATE.format(role=role)}.{path}", value)
+
+
+RICH_TEMPLATE = {
+    "metadata": {
+        "labels": {"team": "vision", "muster.dev/job-uid": "another"},
+        "annotations": {"example.com/note": "kept"},
+    },
+    "spec": {
+        "restartPolicy": "Always",
+        "serviceAccountName": "trainer",
+        "priorityClassName": "batch",
+        "hostname": "mine",
+        "dnsConfig": {"searches": ["example.com"], "options": [{"name": "ndots", "value": "2"}]},
+        "initContainers": [{"name": "fetch", "image": "curl", "restartPolicy": "Always"}],
+        "containers": [
+            {
+                "name": "main",
+                "image": "horovod",
+                "command": ["train"],
+                "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                "aFieldOfTomorrow": {"deep": [1, None, {"x": 1.5}]},
+            },
+            {"name": "sidecar", "image": "logs"},
+        ],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "anotherFieldOfTomorrow": True,
+    },
+}
+
+
+def test_a_worker_pod_as_a_whole() -> None:
+    document = changed(training_job(), TEMPLATE.format(role=WORKER), RICH_TEMPLATE)
+    assert_golden("worker_pod", a_worker(document, scaleout="more"))
+
+
+def test_a_launcher_pod_as_a_whole() -> None:
+    document = changed(training_job(), TEMPLATE.format(role=LAUNCHER), RICH_TEMPLATE)
+    assert_golden("launcher_pod", a_launcher(document))
+
+
+def test_the_service_as_a_whole() -> None:
+    assert_golden("headless_service", headless_service(custom(training_job()), KEY))
+
+
+@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
+def test_fields_that_muster_does_not_need_are_kept(role: str) -> None:
+    document = changed(training_job(), TEMPLATE.format(role=role), RICH_TEMPLATE)
+    made = pod(document, Slot(0, role, 0))["spec"]
+    ours = {"restartPolicy", "hostname", "subdomain", "dnsConfig", "volumes", "containers"}
+    theirs: dict[str, Any] = RICH_TEMPLATE["spec"]
+    assert {name: value for name, value in made.items() if name not in ours} == {
+        name: value for name, value in theirs.items() if name not in ours
+    }
+    assert made["containers"][1:] == theirs["containers"][1:]
+    first, given = made["containers"][0], theirs["containers"][0]
+    assert {name: value for name, value in first.items() if name != "volumeMounts"} == {
+        name: value for name, value in given.items() if name != "volumeMounts"
+    }
+    assert first["volumeMounts"][: len(given["volumeMounts"])] == given["volumeMounts"]
+
+
+@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
+def test_rendering_leaves_the_resource_as_it_is(role: str) -> None:
+    job = custom(changed(training_job(), TEMPLATE.format(role=role), RICH_TEMPLATE))
+    before = copy.deepcopy(job.spec)
+    spec = parse_job(job)
+    assert isinstance(spec, JobSpec)
+    for _ in range(2):
+        worker_pod(job, spec, KEY, Slot(0, WORKER, 0), cluster_domain="cluster.local", scaleout="more")
+        launcher_pod(job, spec, KEY, Slot(0, LAUNCHER, 0), cluster_domain="cluster.local")
+    assert job.spec == before
+
+
+def test_labels_of_ours_win_over_the_templates() -> None:
+    labels = {"training-job-role": "boss", "replica-index": "77", "muster.dev/attempt": "9", "team": "vision"}
+    for role in (LAUNCHER, WORKER):
+        made = pod(with_template(role, "metadata", {"labels": labels}), Slot(2, role, 0))["metadata"]["labels"]
+        assert made == {
+            "team": "vision",
+            "group-name": "kai.alibabacloud.com",
+            "training-job-name": "resnet",
+            "training-job-role": role,
+            "replica-index": "0",
+            "muster.dev/job-uid": "uid-1",
+            "muster.dev/attempt": "2",
+        }
+
+
+def test_a_template_cannot_say_which_hosts_files_were_loaded() -> None:
+    document = with_template(LAUNCHER, "metadata", {"annotations": {HOSTS_VERSION: "999", "note": "kept"}})
+    assert a_launcher(document)["metadata"]["annotations"] == {"note": "kept"}
+
+
+def test_the_job_is_the_controller_of_its_pods() -> None:
+    (owner,) = a_worker()["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "kai.alibabacloud.com/v1alpha1",
+        "kind": "TrainingJob",
+        "name": "resnet",
+        "uid": "uid-1",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def test_a_pod_restarts_never_whatever_the_template_says() -> None:
+    assert a_worker(with_template(WORKER, "spec.restartPolicy", "Always"))["spec"]["restartPolicy"] == "Never"
+
+
+def test_plain_worker_names_are_searched_in_the_job_first() -> None:
+    made = a_launcher(
+        with_template(LAUNCHER, "spec.dnsConfig", {"searches": ["example.com"], "nameservers": ["9.9.9.9"]})
+    )
+    assert made["spec"]["dnsConfig"] == {
+        "searches": ["resnet.team-a.svc.cluster.local", "example.com"],
+        "nameservers": ["9.9.9.9"],
+    }
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("resnet-launcher", "resnet")
+
+
+@pytest.mark.parametrize(
+    ("container", "command"),
+    [
+        pytest.param({}, [*WORKER_COMMAND], id="neither command nor args"),
+        pytest.param({"command": []}, [*WORKER_COMMAND], id="an empty command"),
+        pytest.param({"command": ["train"]}, ["train"], id="a command"),
+        pytest.param({"args": ["--fast"]}, None, id="args for the image's own entry point"),
+    ],
+)
+def test_a_workers_command(container: Document, command: list[str] | None) -> None:
+    document = with_template(WORKER, "spec.containers", [{"name": "main", "image": "horovod"} | container])
+    assert a_worker(document)["spec"]["containers"][0].get("command") == command
+
+
+def test_a_launcher_without_command_runs_its_image() -> None:
+    document = with_template(LAUNCHER, "spec.containers", [{"name": "main", "image": "horovod"}])
+    assert "command" not in a_launcher(document)["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("mounted", "folders"),
+    [
+        pytest.param("/data", ["/etc/edl", "/job", "/etc/mpi"], id="a mount elsewhere changes nothing"),
+        pytest.param("/etc/edl", ["/job", "/etc/mpi"], id="the user's mount at our path stays"),
+        pytest.param("/etc/edl/", ["/job", "/etc/mpi"], id="a slash at the end is the same path"),
+        pytest.param("/job/data", ["/etc/edl", "/etc/mpi"], id="nothing can be mounted into a read-only folder"),
+        pytest.param("/jobs", ["/etc/edl", "/job", "/etc/mpi"], id="paths are compared whole"),
+    ],
+)
+def test_mounts_of_the_user_stay(mounted: str, folders: list[str]) -> None:
+    mount = {"name": "data", "mountPath": mounted}
+    document = with_template(
+        LAUNCHER, "spec.containers", [{"name": "main", "image": "horovod", "volumeMounts": [mount]}]
+    )
+    document = changed(document, f"{TEMPLATE.format(role=LAUNCHER)}.spec.volumes", [{"name": "data", "emptyDir": {}}])
+    spec = a_launcher(document)["spec"]
+    first, *ours = spec["containers"][0]["volumeMounts"]
+    assert first == mount
+    assert [mount["mountPath"] for mount in ours] == folders
+    assert [volume["name"] for volume in spec["volumes"]] == ["data", *(mount["name"] for mount in ours)]
+    assert all(mount["readOnly"] for mount in ours)
+
+
+def test_workers_do_not_mount_the_hosts_files() -> None:
+    assert "volumes" not in a_worker()["spec"]
