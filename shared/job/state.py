@@ -4,13 +4,16 @@ Mappings and sets are never changed in place.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Member, PodView
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspended", "Succeeded", "Failed"]
 RequestPhase = Literal["Pending", "Scaling", "Succeeded", "Failed"]
@@ -231,3 +234,8 @@ def hosts_seen(job: Job, version: int) -> bool:
     if hosts is None or not hosts.ours or hosts.hosts < version:
         return False
     return not alive(launcher) or (launcher is not None and launcher.hosts >= version)
+
+
+def without(mapping: Mapping[K, V], key: K) -> dict[K, V]:
+    """A mapping less one key."""
+    return {kept: value for kept, value in mapping.items() if kept != key}

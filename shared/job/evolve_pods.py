@@ -1,0 +1,92 @@
+"""What pods change in a job: slots that are spent, tallies, failures, milestones.  Pure; called by `evolve`."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from shared.job.conditions import with_milestones
+from shared.job.events import PodsObserved
+from shared.job.evolve_requests import seen
+from shared.job.naming import Uid
+from shared.job.spec import WORKER
+from shared.job.state import KEPT_FAILURES, At, Failure, Job, Refusal, Tally, ended, without
+from shared.job.views import PodView
+
+replace = msgspec.structs.replace
+
+
+def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
+    if event.epoch < job.epoch:
+        return job
+    pods = dict(job.pods)
+    slots, spent, tallies, failures = job.slots, job.spent, dict(job.tallies), job.failures
+    fresh = 0
+    for pod in event.pods:
+        known = pods.get(pod.uid)
+        if known is not None and known.version >= pod.version and event.epoch == job.epoch:
+            continue
+        pods[pod.uid] = pod
+        fresh += known is None and pod.slot in slots
+        if ended(pod) and pod.slot in slots and not (known is not None and ended(known)):
+            slots, spent = slots - {pod.slot}, spent | {pod.slot}
+            if not pod.deleting:
+                tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
+            if pod.role == WORKER and (pod.deleting or pod.phase == "Failed"):
+                failures = (*failures, _failure(pod, at))
+    job = replace(
+        job,
+        pods=pods,
+        epoch=event.epoch,
+        slots=slots,
+        spent=spent,
+        tallies=tallies,
+        failures=failures[-KEPT_FAILURES:],
+        refusals=_progress(job, fresh),
+    )
+    return enough(seen(with_milestones(job, at), at), at)
+
+
+def _counted(tally: Tally, pod: PodView) -> Tally:
+    if pod.phase == "Succeeded":
+        return replace(tally, succeeded=tally.succeeded + 1)
+    return replace(tally, failed=tally.failed + 1)
+
+
+def _failure(pod: PodView, at: At) -> Failure:
+    first = next((end for end in pod.exits if end.code), None)
+    reason = pod.reason or (first.reason if first else "") or ("Deleted" if pod.deleting else "Failed")
+    return Failure(pod.name, reason, first.code if first else None, at)
+
+
+def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
+    pods = dict(job.pods)
+    slots, spent, failures = job.slots, job.spent, job.failures
+    for uid in uids:
+        pod = pods.pop(uid, None)
+        if pod is not None and pod.slot in slots:
+            # Nobody released this slot, so its pod was taken from us.
+            slots, spent = slots - {pod.slot}, spent | {pod.slot}
+            if pod.role == WORKER:
+                failures = (*failures, _failure(replace(pod, deleting=True), at))
+    return replace(job, pods=pods, slots=slots, spent=spent, failures=failures[-KEPT_FAILURES:])
+
+
+def enough(job: Job, at: At) -> Job:
+    """Note since when a running job has fewer workers than its minimum."""
+    if job.spec is None or job.phase not in ("Running", "Scaling"):
+        return job
+    short = len(job.workers) < job.spec.role(WORKER).min_replicas
+    if short and not job.below_minimum:
+        return replace(job, below_minimum=at.sequence)
+    return job if short or not job.below_minimum else replace(job, below_minimum=0)
+
+
+def _progress(job: Job, fresh: int) -> Mapping[str, Refusal]:
+    """Pods came after a refusal: the next round may make twice as many; none are missing, and it is forgotten."""
+    refusal = job.refusals.get("CreatePod")
+    if refusal is None or not fresh or not refusal.due:
+        return job.refusals
+    filled = {pod.slot for pod in job.pods.values()}
+    if len(job.slots - filled) <= fresh:
+        return without(job.refusals, "CreatePod")
+    return {**job.refusals, "CreatePod": replace(refusal, probe=refusal.probe * 2)}

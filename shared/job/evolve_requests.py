@@ -1,0 +1,113 @@
+"""What scale requests change in a job: their phases, its slots, members and conditions.  Pure; called by `evolve`."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from shared.job.conditions import with_condition
+from shared.job.events import HostsPublished, ScaleAccepted, ScaleRequested, ScaleRequestGone
+from shared.job.naming import Slot, Uid
+from shared.job.spec import WORKER
+from shared.job.state import At, Job, Request, hosts_seen, without
+from shared.job.views import Slots, each, indices
+
+replace = msgspec.structs.replace
+
+
+def requested(job: Job, event: ScaleRequested, at: At) -> Job:
+    known = job.requests.get(event.uid)
+    if known is None:
+        conditions = with_condition((), "Created", at, reason="ScaleRequestCreated")
+        known = Request(uid=event.uid, name=event.name, kind=event.kind, order=at.sequence, conditions=conditions)
+    if known.phase == "Pending":
+        known = replace(known, spec=event.spec, problems=event.problems)
+    # A request that came back after it left (its job went and another came) waits again under this job.
+    known = replace(known, owner=event.owner or known.owner, gone=False)
+    return replace(job, requests={**job.requests, event.uid: known})
+
+
+def request_gone(job: Job, event: ScaleRequestGone) -> Job:
+    known = job.requests.get(event.uid)
+    if known is None:
+        return job
+    if known.phase == "Pending":
+        return replace(job, requests=without(job.requests, event.uid))
+    return with_request(job, event.uid, gone=True)
+
+
+def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
+    request = job.requests.get(event.request)
+    if request is None:
+        return job
+    added = each(event.added)
+    request = replace(
+        request,
+        phase="Scaling",
+        accepted=at.sequence,
+        added=added,
+        leaving=event.leaving,
+        deadline=event.deadline,
+        drain=event.drain,
+        conditions=with_condition(request.conditions, "Scaling", at, reason="ScalingStart"),
+    )
+    return replace(
+        job,
+        requests={**job.requests, event.request: request},
+        scaling=event.request,
+        slots=job.slots | added,
+        next_index=next_index(job, added),
+    )
+
+
+def hosts_published(job: Job, event: HostsPublished) -> Job:
+    members = indices(event.members)
+    job = replace(job, members=members, hosts_version=event.version)
+    request = job.requests.get(event.request)
+    if request is None:
+        return job
+    job = with_request(job, event.request, published=event.version)
+    return replace(job, leaving=job.leaving | {member.index for member in request.leaving})
+
+
+def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> Job:
+    request = job.requests.get(uid)
+    if request is None:
+        return job
+    kind = "ScaleSucceeded" if success else "ScaleFailed"
+    conditions = request.conditions
+    if any(condition.type == "Scaling" for condition in conditions):
+        conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
+    conditions = with_condition(conditions, kind, at, reason=reason)
+    if job.scaling == uid:
+        # The reasons of the job's own conditions are et-operator's; why exactly is the request's to say.
+        direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
+        theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
+        message = "" if success else f"{request.kind} {request.name}: {reason}"
+        job = replace(
+            job, scaling=Uid(""), conditions=with_condition(job.conditions, kind, at, reason=theirs, message=message)
+        )
+    return with_request(job, uid, phase="Succeeded" if success else "Failed", reason=reason, conditions=conditions)
+
+
+def with_request(job: Job, uid: Uid, **changes: object) -> Job:
+    request = job.requests.get(uid)
+    if request is None:
+        return job
+    return replace(job, requests={**job.requests, uid: replace(request, **changes)})
+
+
+def seen(job: Job, at: At) -> Job:
+    """Note when the hosts files of the open request were first seen in place."""
+    request = job.open_request
+    if request is None or not request.published or request.seen or not hosts_seen(job, request.published):
+        return job
+    return with_request(job, request.uid, seen=at.sequence)
+
+
+def released(job: Job, groups: tuple[Slots, ...]) -> Job:
+    slots = each(groups)
+    return replace(job, slots=job.slots - slots, spent=job.spent - slots) if slots else job
+
+
+def next_index(job: Job, slots: Iterable[Slot]) -> int:
+    return max([job.next_index, *(slot.index + 1 for slot in slots if slot.role == WORKER)])
