@@ -16,6 +16,7 @@ class Launcher(Model):
     """The one pod that starts the training; the hosts files are in its first container."""
 
     replicas: Annotated[int, Field(ge=1, le=1, json_schema_extra={**INT32})] | None = None
+    """A job has one."""
     restart_policy: RestartPolicy | None = None
     """Never when absent."""
     template: PodTemplate

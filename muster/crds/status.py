@@ -46,6 +46,7 @@ class Status(Model):
     """Read only: written by Muster."""
 
     phase: str | None = None
+    """Where it stands, in one word."""
     conditions: list[Condition] | None = None
     """In the order in which they became what they are."""
     last_reconcile_time: Time | None = None
@@ -70,10 +71,13 @@ class TrainingJobStatus(Status):
     replica_statuses: dict[str, ReplicaStatus] | None = None
     """For Launcher and Worker."""
     start_time: Time | None = None
+    """When Muster took the job on."""
     completion_time: Time | None = None
+    """When it Succeeded or Failed."""
     current_scaler: str | None = None
     """The request that is being carried out, such as ScaleIn:namespace/name."""
     restart_count: Count | None = None
+    """How often the whole job began anew."""
     target_workers: list[str] | None = None
     """The workers that shall be."""
     current_workers: list[str] | None = None

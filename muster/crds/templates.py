@@ -33,9 +33,12 @@ class PodSpec(Model):
 
 
 class TemplateMetadata(Model):
-    """Labels and annotations for the pods."""
+    """Labels and annotations for the pods; Muster's own win."""
 
     model_config = ConfigDict(json_schema_extra={**OPEN})
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class PodTemplate(Model):

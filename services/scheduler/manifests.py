@@ -105,7 +105,7 @@ def _pod(job: Custom, key: JobKey, slot: Slot, cluster_domain: str) -> Document:
     theirs = template.get("metadata") or {}
     name = pod_name(key.name, slot)
     metadata = child_metadata(TRAININGJOBS, key, name)
-    metadata["labels"] = (theirs.get("labels") or {}) | slot_labels(key, slot)
+    metadata["labels"] = (theirs.get("labels") or {}) | slot_labels(TRAININGJOBS, key, slot)
     annotations = {name: value for name, value in (theirs.get("annotations") or {}).items() if name != HOSTS_VERSION}
     if annotations:
         metadata["annotations"] = annotations

@@ -5,7 +5,7 @@ Each tells of one log event and is named after it, so none speaks of what did no
 
 from services.status.effects import Announce
 from shared.job.naming import Uid
-from shared.job.state import Condition, Job, Request
+from shared.job.state import At, Condition, Failure, Job, Request
 from shared.job.steps import Step
 
 _OF_JOB = {
@@ -31,19 +31,27 @@ def owed(job: Job) -> list[Step]:
         elif not condition.status and condition.type in ("Created", "WorkersCreated", "LauncherCreated"):
             steps.append(_tell(job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True))
     steps += [
-        Announce(
-            job.kind,
-            job.key.name,
-            job.key.uid,
-            failure.at.sequence,
-            failure.at.time,
-            "TrainingJobWorkerFailed",
-            f"{failure.pod}: {failure.reason}" + (f" (exit code {failure.code})" if failure.code is not None else ""),
-            warning=True,
-        )
-        for failure in job.failures
+        _of_failures(job, at, [failure for failure in job.failures if failure.at == at])
+        for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
     return [*steps, *(step for request in job.requests.values() if not request.gone for step in _of_request(request))]
+
+
+def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:
+    first = failures[0]
+    how = f" (exit code {first.code})" if first.code is not None else ""
+    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+    message = f"{first.pod}: {first.reason}{how}{more}"
+    return Announce(
+        job.kind,
+        job.key.name,
+        job.key.uid,
+        at.sequence,
+        at.time,
+        "TrainingJobWorkerFailed",
+        message,
+        warning=True,
+    )
 
 
 def _of_request(request: Request) -> list[Step]:

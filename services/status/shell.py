@@ -27,6 +27,9 @@ EVENTS_LIVE = timedelta(hours=1)
 LONGEST_NOTE = 1024
 """Bytes an Event's note may have (Kubernetes API, events.k8s.io/v1)."""
 
+LONGEST_STEM = 120
+"""Characters of an object's name in that of its Event, which may have 253 with all that follows."""
+
 _RESOURCES: dict[str, Resource[Custom]] = {known.kind: known for known in (TRAININGJOBS, SCALEINS, SCALEOUTS)}
 
 
@@ -113,7 +116,7 @@ class Status:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {
-                "name": f"{effect.name}.{effect.uid[:8]}.{effect.sequence}.{effect.reason.lower()}",
+                "name": event_name(effect),
                 "namespace": namespace,
             },
             "eventTime": moment,
@@ -136,6 +139,11 @@ class Status:
         except Refused as refusal:
             if refusal.reason not in ("AlreadyExists", "NotFound", "NamespaceTerminating"):
                 raise
+
+
+def event_name(effect: Announce) -> str:
+    """The same for the same log event, and a Kubernetes name however long the object's own is."""
+    return f"{effect.name[:LONGEST_STEM].rstrip('-.')}.{effect.uid[:8]}.{effect.sequence}.{effect.reason.lower()}"
 
 
 def build(parts: Parts) -> Status:

@@ -3,7 +3,9 @@
 Older versions of an object are ignored; changes that no decision needs are not recorded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from services.watcher.sights import RequestSight
 from services.watcher.world import World
@@ -20,27 +22,34 @@ from shared.job.events import (
     ScaleRequested,
     ScaleRequestGone,
 )
-from shared.job.naming import NO_UID
+from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import PodView
 
-PODS_PER_EVENT = 400
-"""So that an event stays under a quarter of a mebibyte: a view takes about 400 bytes."""
+BYTES_PER_EVENT = 200_000
+"""Of pod views in one event, which stays under the log's limit with all that is around them."""
+
+UIDS_PER_EVENT = 4_000
+"""So that their 40 bytes each stay under the same limit."""
 
 
-def observe(job: Job, world: World, waiting: Job | None = None) -> list[Fact]:
+def observe(job: Job, world: World, folded: Callable[[JobKey], Job | None] = lambda _: None) -> list[Fact]:
     """The facts about `job` that the world shows and the log lacks, most important first.
 
-    `waiting` is the job's namesake without a uid: requests that waited there keep their order.
+    `folded` gives other histories: a request that waited under the job's name keeps its turn, and leaves there once
+    the job's own history has it.
     """
     if job.key.uid == NO_UID:
-        return [*_requests(job, world, waiting)]
+        return [*_requests(job, world, folded)]
+    if world.epoch < job.epoch:
+        # Someone saw a newer store than we did: until we list again, nothing that we see is news.
+        return []
     events = [*_resource(job, world)]
     if events or not job.generation:
         # Pods and requests mean something once the log knows the job.
         return events
-    return [*_pods(job, world), *_children(job, world), *_requests(job, world, waiting)]
+    return [*_pods(job, world), *_children(job, world), *_requests(job, world, folded)]
 
 
 def _resource(job: Job, world: World) -> Iterator[Fact]:
@@ -64,7 +73,7 @@ def _resource(job: Job, world: World) -> Iterator[Fact]:
             spec=seen.spec,
             problems=seen.problems,
         )
-    if sight.deleting and not (job.deleting and job.orphan == sight.orphan):
+    if sight.deleting and (not job.deleting or (sight.orphan and not job.orphan)):
         yield JobDeleting(version=seen.version, orphan=sight.orphan)
 
 
@@ -84,13 +93,22 @@ def _pods(job: Job, world: World) -> Iterator[Fact]:
         if pod.role == LAUNCHER and pod.slot in job.slots:
             yield LauncherLost(uid=pod.uid)
     others = tuple(pod.uid for pod in gone if not (pod.role == LAUNCHER and pod.slot in job.slots))
-    if others:
-        yield PodsGone(uids=others)
+    for start in range(0, len(others), UIDS_PER_EVENT):
+        yield PodsGone(uids=others[start : start + UIDS_PER_EVENT])
 
 
 def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:
-    for start in range(0, len(pods), PODS_PER_EVENT):
-        yield tuple(pods[start : start + PODS_PER_EVENT])
+    some: list[PodView] = []
+    size = 0
+    for pod in pods:
+        weight = len(msgspec.json.encode(pod)) + 1
+        if some and size + weight > BYTES_PER_EVENT:
+            yield tuple(some)
+            some, size = [], 0
+        some.append(pod)
+        size += weight
+    if some:
+        yield tuple(some)
 
 
 def _news(job: Job, world: World, pod: PodView) -> bool:
@@ -121,10 +139,11 @@ def _children(job: Job, world: World) -> Iterator[Fact]:
             yield ChildGone(kind=kind, name=name, uid=child.uid)
 
 
-def _requests(job: Job, world: World, waiting: Job | None) -> Iterator[Fact]:
+def _requests(job: Job, world: World, folded: Callable[[JobKey], Job | None]) -> Iterator[Fact]:
     if not (world.jobs.listed and all(level.listed for level in world.requests.values())):
         return
     now = world.requests_of(job.key)
+    waiting = folded(waiting_room(job.key))
     order = {uid: place for place, uid in enumerate(waiting.requests)} if waiting is not None else {}
     last = len(order)
 
@@ -136,7 +155,7 @@ def _requests(job: Job, world: World, waiting: Job | None) -> Iterator[Fact]:
         if (
             known is None
             or known.gone
-            or known.owner != request.owner
+            or (request.owner and known.owner != request.owner)
             or (known.phase == "Pending" and (known.spec, known.problems) != (request.spec, request.problems))
         ):
             yield ScaleRequested(
@@ -149,5 +168,15 @@ def _requests(job: Job, world: World, waiting: Job | None) -> Iterator[Fact]:
                 problems=request.problems,
             )
     for known in job.requests.values():
-        if not known.gone and known.uid not in now:
-            yield ScaleRequestGone(uid=known.uid, reason="Bound" if world.has_request(known.uid) else "Deleted")
+        if known.gone or known.uid in now:
+            continue
+        moved = world.request(known.uid)
+        if moved is None:
+            yield ScaleRequestGone(uid=known.uid)
+        elif (home := folded(world.place(moved))) is not None and known.uid in home.requests:
+            yield ScaleRequestGone(uid=known.uid, reason="Bound")
+
+
+def waiting_room(key: JobKey) -> JobKey:
+    """Where requests wait for a job of this name."""
+    return JobKey(key.namespace, key.name, NO_UID)

@@ -9,7 +9,7 @@ import structlog
 
 from services.watcher.clock import Clock
 from services.watcher.heads import accepted, judge
-from services.watcher.observe import observe
+from services.watcher.observe import observe, waiting_room
 from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
 from services.watcher.world import Level, World
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
@@ -21,8 +21,9 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events import Author, HeadForged, HistoryBroken, TimePassed
 from shared.job.fold import History
-from shared.job.naming import JOB_UID, NO_UID, JobKey
+from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
+from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.job.timing import next_due
 from shared.service.parts import Parts
@@ -94,13 +95,25 @@ class Watcher:
             return [Record(event) for event in accepted(job, sight.accept if sight else "", pods)]
         if self._may_be_gone(history):
             self._check(key, self._confirm(key))
-        waiting = self._machine.histories.get(JobKey(key.namespace, key.name, NO_UID))
-        facts = observe(job, self._world, waiting.job if waiting is not None else None)
+        facts = observe(job, self._world, self._folded)
+        self._see_off(job)
         return [*map(Record, facts), *map(Record, self._timers(history))]
+
+    def _folded(self, key: JobKey) -> Job | None:
+        history = self._machine.histories.get(key)
+        return history.job if history is not None else None
+
+    def _see_off(self, job: Job) -> None:
+        """Requests that this history has by now may leave the one where they were before."""
+        waiting = self._folded(waiting_room(job.key))
+        if waiting is not None and waiting is not job and waiting.requests.keys() & job.requests.keys():
+            self._machine.wake_later(waiting.key, 0.0)
 
     async def attend(self, machine: Machine) -> None:
         """Watch every resource; each change wakes the jobs it concerns."""
         self._machine = machine
+        # A LIST is compared with what the log knew before it was asked for.
+        await machine.folded.wait()
         self._identity = await self._log.identity()
         world, selector = self._world, JOB_UID
         async with self._tasks as tasks:
@@ -179,9 +192,17 @@ class Watcher:
 
     def _raise_epoch(self, level: Level[Any], version: int) -> None:
         # Versions are the store's revision: a complete LIST that is older than what was seen is another store.
-        known = max((history.job.version for history in self._machine.histories), default=0)
+        jobs = [history.job for history in self._machine.histories]
+        self._world.epoch = max([self._world.epoch, *(job.epoch for job in jobs)])
+        newest = [job for job in jobs if job.epoch == self._world.epoch]
+        known = 0
+        # Only with what came from this very watch: another one may be ahead of this LIST.
+        if level is self._world.jobs:
+            known = max((job.version for job in newest), default=0)
+        elif level is self._world.pods:
+            known = max((pod.version for job in newest for pod in job.pods.values()), default=0)
         if version < max(level.version, known):
-            self._world.epoch = 1 + max(self._world.epoch, *(history.job.epoch for history in self._machine.histories))
+            self._world.epoch += 1
             log.warning("resource versions went back", to=version, known=known, epoch=self._world.epoch)
 
     def _wake_all(self) -> None:

@@ -22,6 +22,9 @@ from shared.job.naming import (
 from shared.job.spec import JobSpec, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
 
+MOST_PROBLEMS = 100
+"""A thousand nonsense containers are a thousand problems; an event has an end, and so has a reader's patience."""
+
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -39,7 +42,7 @@ def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:
             generation=meta.generation,
             version=meta.version,
             spec=valid,
-            problems=() if isinstance(answer, JobSpec) else answer,
+            problems=() if isinstance(answer, JobSpec) else answer[:MOST_PROBLEMS],
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),
@@ -66,7 +69,7 @@ def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
         job=named if isinstance(named, str) and _NAME.fullmatch(named) else meta.name,
         owner=Uid(owner.uid) if owner is not None else Uid(""),
         spec=answer if isinstance(answer, ScaleSpec) else None,
-        problems=() if isinstance(answer, ScaleSpec) else answer,
+        problems=() if isinstance(answer, ScaleSpec) else answer[:MOST_PROBLEMS],
     )
 
 

@@ -85,8 +85,8 @@ class World:
                 self._placed.setdefault(self.place(request), {})[request.uid] = request
         return self._placed.get(key, {})
 
-    def has_request(self, uid: Uid) -> bool:
-        return any(request.uid == uid for request in self.all_requests())
+    def request(self, uid: Uid) -> RequestSight | None:
+        return next((request for request in self.all_requests() if request.uid == uid), None)
 
     def place(self, request: RequestSight) -> JobKey:
         """The history a request belongs to: its owner's, else that of the job it names, else the waiting room."""

@@ -29,6 +29,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     plural: str
     kind: str
     type: type[T]
+    """Every field has a default: an object that does not fit is read by its metadata alone."""
 
     @property
     def api_version(self) -> str:

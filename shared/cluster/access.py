@@ -22,6 +22,9 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 PLUGIN_CHECK_SECONDS = 60.0
 """How often a credential plugin's token is looked at; the client runs the plugin again 5 minutes before it expires."""
 
+RENEWAL_PAUSE_SECONDS = 1.0
+"""Credentials that are not accepted are not read again sooner than this."""
+
 MISSING = "no Kubernetes cluster is configured: give a kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
 
 
@@ -109,6 +112,7 @@ class _KubeconfigAccess(_Access):
         self._paths = paths
         self._run_plugin = run_plugin
         self._looked_at = time.monotonic()
+        self._renewed_at = -RENEWAL_PAUSE_SECONDS
         self._renewing = asyncio.Lock()
 
     @classmethod
@@ -134,17 +138,18 @@ class _KubeconfigAccess(_Access):
         return await super().headers()
 
     async def renew(self) -> None:
-        before = dict(self._configuration.api_key)
         async with self._renewing:
-            if self._configuration.api_key != before:
-                # Another call had the same trouble and has read them again meanwhile.
+            # Many calls are refused together; the first one reads for all, and a plugin is not run for each.
+            if time.monotonic() - self._renewed_at < RENEWAL_PAUSE_SECONDS:
                 return
+            self._renewed_at = time.monotonic()
             try:
                 fresh, self._run_plugin = await _load(self._paths)
             except Refused as refusal:
                 # Whoever renews credentials may be writing the file at this moment.
                 raise Transient(str(refusal)) from refusal
-            _forget_files()
+            finally:
+                _forget_files()
             self._configuration.api_key = fresh.api_key
             self._looked_at = time.monotonic()
 

@@ -68,6 +68,8 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     code, causes = status.code, status.causes
     reason = status.reason or _reason(code)
     message = f"{what}: {code} {reason}: {status.message[:LONGEST_MESSAGE]}".removesuffix(": ")
+    if code == 410 or reason in (EXPIRED, "Gone"):
+        return Refused(message, reason=EXPIRED)
     if any(cause.reason == AHEAD for cause in causes):
         return Refused(message, reason=AHEAD)
     if code in (401, 408, 429) or (code >= 500 and code != 501):
@@ -79,8 +81,6 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
         return Conflict(message)
     if code == 403:
         reason = _forbidden(status)
-    if code == 410 or reason in (EXPIRED, "Gone"):
-        reason = EXPIRED
     return Refused(message, reason=reason, field=next((cause.field for cause in causes if cause.field), ""))
 
 

@@ -4,7 +4,7 @@ Configuration, TLS, credentials and the session are the official client's; reque
 The client is imported when it is needed: it takes about 20 MiB.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -39,7 +39,7 @@ class KubeCluster:
         """
         return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace)
 
-    def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncIterator[Seen[T]]:
+    def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
         return Reflector(self._caller, resource, namespace, selector, self._pace).run()
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:

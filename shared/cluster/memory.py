@@ -8,7 +8,7 @@ and a `Weather` for one client, which may delay, fail before or fail after each 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from shared.cluster import Alive, Applied, Blind, Deleted, Manifest, Resource, S
 from shared.cluster.history import Change, View
 from shared.cluster.objects import Object
 from shared.cluster.store import MemoryStore
-from shared.errors import Refused
+from shared.errors import Refused, Transient
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
@@ -36,10 +36,16 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Weather(Protocol):
-    """What happens on the way to the cluster and back; both may wait, and raise what the caller shall get."""
+    """What happens on the way to the cluster and back; both may wait, and raise what the caller shall get.
+
+    A watch that gets a `Transient` is blind until it gets none.
+    """
 
     async def before(self, call: Call) -> None:
-        """Before the cluster hears of it: an error here means that nothing was done."""
+        """Before the cluster hears of it: an error here means that nothing was done.
+
+        Lets others run at least once: a watch that is blind asks again at once.
+        """
 
     async def after(self, call: Call) -> None:
         """After it was done: an error here is an answer that was lost.  Not called for watches."""
@@ -63,7 +69,9 @@ class MemoryCluster:
         self._weather = weather or Calm()
         self._closed = False
 
-    async def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncIterator[Seen[T]]:
+    async def watch(
+        self, resource: Resource[T], *, namespace: str = "", selector: str = ""
+    ) -> AsyncGenerator[Seen[T], None]:
         call = Call("watch", resource.plural, namespace)
         kind, outage, view = self._store.kind(resource), self._store.outage, View(namespace, selector)
         position = -1
@@ -77,7 +85,13 @@ class MemoryCluster:
                 if outage.reason:
                     await kind.news()
                     continue
-            await self._weather.before(call)
+            try:
+                await self._weather.before(call)
+            except Transient as error:
+                if not blind:
+                    yield Blind(str(error))
+                blind = True
+                continue
             if self._closed:
                 return
             if position < kind.dropped:

@@ -7,7 +7,7 @@ Of each object only uid and version are kept, to tell replays and lives of the s
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -75,7 +75,7 @@ class Reflector(Generic[T]):
         self._blind = ""
         self._short_watches = 0
 
-    async def run(self) -> AsyncIterator[Seen[T]]:
+    async def run(self) -> AsyncGenerator[Seen[T], None]:
         while not self._caller.closed:
             try:
                 if not self._version:
@@ -170,15 +170,16 @@ class Reflector(Generic[T]):
             log.warning("watch event is passed over", why=str(refusal))
             return
         if isinstance(found, msgspec.Raw):
-            raise FailedRequest(read_status(found))
+            raise FailedRequest(read_status(found, 500))
         version = found.metadata.version
         if kind == BOOKMARK:
             yield Alive(), version
             return
         at, uid = _at(found.metadata), found.metadata.uid
         known_uid, known_version = self._known.get(at, ("", 0))
-        if known_uid and 0 < version <= known_version:
-            # A replay, or the news of an earlier life.
+        if 0 < version <= (known_version if known_uid else self._version):
+            # A replay, or the news of an earlier life.  What has ended has no version left to compare with, but a
+            # stream is in order: what is new lies beyond the point that was reached.
             return
         if known_uid not in ("", uid):
             # Its end was not told: a watch may leave out what was overtaken.

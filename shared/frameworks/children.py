@@ -7,7 +7,6 @@ from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.training import GROUP
 from shared.job.naming import ATTEMPT, GROUP_NAME, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX, JobKey, Slot
 
 Document = dict[str, Any]
@@ -18,7 +17,7 @@ def child_metadata(kind: Resource[Custom], key: JobKey, name: str) -> Document:
     return {
         "name": name,
         "namespace": key.namespace,
-        "labels": job_labels(key),
+        "labels": job_labels(kind, key),
         "ownerReferences": [owner_reference(kind, key)],
     }
 
@@ -35,10 +34,10 @@ def owner_reference(kind: Resource[Custom], key: JobKey) -> Document:
     }
 
 
-def job_labels(key: JobKey) -> dict[str, str]:
-    return {GROUP_NAME: GROUP, JOB_NAME: key.name, JOB_UID: key.uid}
+def job_labels(kind: Resource[Custom], key: JobKey) -> dict[str, str]:
+    return {GROUP_NAME: kind.group, JOB_NAME: key.name, JOB_UID: key.uid}
 
 
-def slot_labels(key: JobKey, slot: Slot) -> dict[str, str]:
+def slot_labels(kind: Resource[Custom], key: JobKey, slot: Slot) -> dict[str, str]:
     """The launcher has an index too: without one, a template's own label of that name would be believed."""
-    return job_labels(key) | {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}
+    return job_labels(kind, key) | {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}

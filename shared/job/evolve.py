@@ -50,7 +50,7 @@ from shared.job.events import (
     TimePassed,
     WorkersReleased,
 )
-from shared.job.evolve_pods import enough, pods_gone, pods_observed
+from shared.job.evolve_pods import enough, in_epoch, pods_gone, pods_observed
 from shared.job.evolve_requests import (
     accepted,
     hosts_published,
@@ -87,12 +87,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             lost = event.uid in job.pods and not job.over
             return replace(pods_gone(job, (event.uid,), at), launcher_lost=job.launcher_lost or lost)
         case ChildrenObserved():
-            children = dict(job.children)
-            for child in event.children:
-                known = children.get((child.kind, child.name))
-                if known is None or known.uid != child.uid or known.version < child.version or event.epoch > job.epoch:
-                    children[child.kind, child.name] = child
-            return seen(replace(job, children=children, epoch=max(job.epoch, event.epoch)), at)
+            return _children_observed(job, event, at)
         case ChildGone():
             held = job.children.get((event.kind, event.name))
             if held is None or held.uid != event.uid:
@@ -193,6 +188,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
 def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
     if event.epoch < job.epoch or (event.epoch == job.epoch and event.version < job.version):
         return job
+    # What came back, or stands in a store that went back, may no longer be on its way out.
+    deleting = job.deleting and not job.gone and event.epoch == job.epoch
+    job = in_epoch(job, event.epoch)
     conditions = job.conditions
     if event.problems:
         first = event.problems[0]
@@ -205,19 +203,41 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         api_version=event.api_version,
         generation=event.generation,
         version=event.version,
-        epoch=event.epoch,
         # On a job that runs the last valid spec holds.
         spec=event.spec if event.spec is not None else job.spec,
         problems=event.problems,
         conditions=conditions,
+        deleting=deleting,
+        orphan=job.orphan and deleting,
         gone=False,
     )
+
+
+def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
+    if event.epoch < job.epoch:
+        return job
+    job = in_epoch(job, event.epoch)
+    children = dict(job.children)
+    for child in event.children:
+        known = children.get((child.kind, child.name))
+        if known is None or known.uid != child.uid or known.version < child.version:
+            children[child.kind, child.name] = child
+    return seen(replace(job, children=children), at)
 
 
 def _sentence(event: JobObserved | ScaleRequested) -> str:
     first = event.problems[0]
     more = f" (and {len(event.problems) - 1} more)" if len(event.problems) > 1 else ""
     return (f"{first.field}: {first.message}" if first.field else first.message) + more
+
+
+_MILESTONES = {
+    "CreatePod": "WorkersCreated",
+    "CreateService": "WorkersCreated",
+    "WriteHosts": "LauncherCreated",
+    "NudgeLauncher": "LauncherCreated",
+}
+"""The milestone that a refused effect stands in the way of."""
 
 
 def _refused(job: Job, event: EffectRefused, at: At) -> Job:
@@ -230,18 +250,15 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
         at=at,
     )
     job = replace(job, refusals={**job.refusals, event.effect: refusal})
-    if job.phase != "Created":
+    if job.phase != "Created" or event.effect not in _MILESTONES:
         return job
-    concerned = any(slot.role == LAUNCHER for slot in each(event.slots)) or event.effect in (
-        "WriteHosts",
-        "NudgeLauncher",
-    )
+    launcher = any(slot.role == LAUNCHER for slot in each(event.slots))
     where = f" ({event.field})" if event.field else ""
     return replace(
         job,
         conditions=with_condition(
             job.conditions,
-            "LauncherCreated" if concerned else "WorkersCreated",
+            "LauncherCreated" if launcher else _MILESTONES[event.effect],
             at,
             status=False,
             reason=event.reason,

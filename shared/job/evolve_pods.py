@@ -15,15 +15,29 @@ from shared.job.views import PodView
 replace = msgspec.structs.replace
 
 
+def in_epoch(job: Job, epoch: int) -> Job:
+    """The job without the versions of another store: whatever the one of a newer epoch shows is news."""
+    if epoch <= job.epoch:
+        return job
+    return replace(
+        job,
+        epoch=epoch,
+        version=0,
+        pods={uid: replace(pod, version=0) for uid, pod in job.pods.items()},
+        children={at: replace(child, version=0) for at, child in job.children.items()},
+    )
+
+
 def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     if event.epoch < job.epoch:
         return job
+    job = in_epoch(job, event.epoch)
     pods = dict(job.pods)
     slots, spent, tallies, failures = job.slots, job.spent, dict(job.tallies), job.failures
     fresh = 0
     for pod in event.pods:
         known = pods.get(pod.uid)
-        if known is not None and known.version >= pod.version and event.epoch == job.epoch:
+        if known is not None and known.version >= pod.version:
             continue
         pods[pod.uid] = pod
         fresh += known is None and pod.slot in slots
@@ -36,7 +50,6 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     job = replace(
         job,
         pods=pods,
-        epoch=event.epoch,
         slots=slots,
         spent=spent,
         tallies=tallies,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shared.job.conditions import with_condition
+from shared.job.conditions import holds, with_condition
 from shared.job.events import HostsPublished, ScaleAccepted, ScaleRequested, ScaleRequestGone
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER
@@ -50,8 +50,14 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         drain=event.drain,
         conditions=with_condition(request.conditions, "Scaling", at, reason="ScalingStart"),
     )
+    conditions = job.conditions
+    for kind in ("ScaleSucceeded", "ScaleFailed"):
+        # How the last one ended is over, so that the end of this one is a change again, with a time of its own.
+        if holds(conditions, kind):
+            conditions = with_condition(conditions, kind, at, status=False, reason="ScalingStart")
     return replace(
         job,
+        conditions=conditions,
         requests={**job.requests, event.request: request},
         scaling=event.request,
         slots=job.slots | added,
@@ -105,8 +111,15 @@ def seen(job: Job, at: At) -> Job:
 
 
 def released(job: Job, groups: tuple[Slots, ...]) -> Job:
+    """The job without these slots."""
     slots = each(groups)
-    return replace(job, slots=job.slots - slots, spent=job.spent - slots) if slots else job
+    if not slots:
+        return job
+    job = replace(job, slots=job.slots - slots, spent=job.spent - slots)
+    if job.slots <= {pod.slot for pod in job.pods.values()}:
+        # No pod is missing any more: the next one that is asked for waits for no back-off of those before.
+        job = replace(job, refusals=without(job.refusals, "CreatePod"))
+    return job
 
 
 def next_index(job: Job, slots: Iterable[Slot]) -> int:

@@ -8,11 +8,15 @@ from collections.abc import Iterator
 
 from shared.eventlog import Stored
 from shared.job.chain import START, Head, basis, link
-from shared.job.events import AUTHORS
+from shared.job.events import AUTHORS, FACTS
 from shared.job.evolve import evolve
 from shared.job.naming import JobKey, key_of
 from shared.job.state import At, Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
+
+
+LONGEST_SEQUENCE = 20
+"""Digits: a sequence is an unsigned 64-bit number."""
 
 
 class History:
@@ -71,16 +75,22 @@ class History:
         if author not in AUTHORS[type(event)]:
             self.hold(f"{author} may not write {tag}, and did at {sequence}")
             return
+        if (subject[0] == "j") == (type(event) in FACTS):
+            # Under the other family it would have passed another guard than its own.
+            self.hold(f"{tag} does not belong under {subject.partition('.')[0]}, and stands there at {sequence}")
+            return
         self.job = evolve(self.job, event, At(sequence, stored.time))
 
     def _confirm(self, sequence: int, named: str) -> None:
         stated, _, digest = named.partition(":")
-        known = self._since_decision.get(int(stated)) if stated.isdigit() else None
+        # A header can say anything: only what could be one of our sequences is read as a number.
+        at = int(stated) if stated.isdecimal() and len(stated) < LONGEST_SEQUENCE else -1
+        known = self._since_decision.get(at)
         if known is None or known.hex() != digest:
             self.hold(f"the decision at {sequence} was taken on {named or 'nothing'}, which is not in this history")
             return
         # A later decision's basis lies at or after this one's: older hashes are not asked for again.
-        for older in [kept for kept in self._since_decision if kept < int(stated)]:
+        for older in [kept for kept in self._since_decision if kept < at]:
             del self._since_decision[older]
 
     def hold(self, why: str) -> None:

@@ -27,7 +27,7 @@ def read_event(body: bytes, tag: str) -> AnyEvent:
     """
     try:
         event: AnyEvent = _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if tag not in _KNOWN:
             raise UnknownEvent(tag) from error
         raise Malformed(f"{tag}: {error}") from error

@@ -21,6 +21,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
 SUCCEEDED = Verdict(True, "TrainingJobSucceeded")
 
+_NEEDED_TO_START = ("CreatePod", "CreateService", "WriteHosts")
+"""Effects without which no launcher comes; a status that cannot be written ends no job."""
+
 
 def verdict(job: Job) -> Verdict | None:
     """The end that the job reached, or None while it goes on."""
@@ -71,8 +74,9 @@ def _of_size(job: Job) -> Verdict | None:
 def _of_start(job: Job) -> Verdict | None:
     """Before there is a launcher: a pod that can never be made, or too few workers to begin with."""
     assert job.spec is not None
-    for effect, refusal in sorted(job.refusals.items()):
-        if refusal.permanent:
+    for effect in _NEEDED_TO_START:
+        refusal = job.refusals.get(effect)
+        if refusal is not None and refusal.permanent:
             where = f" ({refusal.field})" if refusal.field else ""
             return Verdict(False, refusal.reason, f"{effect} was refused for good{where}")
     minimum = job.spec.role(WORKER).min_replicas

@@ -6,6 +6,7 @@ Forgetting it costs calls, never correctness: effects are safe to repeat.
 import msgspec
 
 from shared.job.steps import Effect
+from shared.job.timing import back_off
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 30.0
@@ -22,6 +23,8 @@ class Wish(msgspec.Struct):
     """The sequence that has to be folded before it is carried out again: that of its recorded refusal."""
     tries: int = 0
     """Transient failures in a row."""
+    refusals: int = 0
+    """Refusals in a row."""
 
 
 class Wishes:
@@ -47,7 +50,9 @@ class Wishes:
             # After a transient failure any wish on that target waits; after success only the same one.
             if now < known.not_before and (known.tries or known.effect == effect):
                 return None
-        wish = Wish(effect, tries=known.tries if known is not None else 0)
+        wish = Wish(effect)
+        if known is not None:
+            wish.tries, wish.refusals = known.tries, known.refusals
         self._by_target[effect.target] = wish
         return wish
 
@@ -57,7 +62,7 @@ class Wishes:
 
 def succeeded(wish: Wish, now: float) -> None:
     """It is done; the same wish is not repeated until its outcome had time to be seen."""
-    wish.running, wish.tries, wish.not_before = False, 0, now + wish.effect.settle
+    wish.running, wish.tries, wish.refusals, wish.not_before = False, 0, 0, now + wish.effect.settle
 
 
 def failed(wish: Wish, now: float, jitter: float, retry_after: float | None) -> float:
@@ -68,6 +73,13 @@ def failed(wish: Wish, now: float, jitter: float, retry_after: float | None) -> 
     return delay
 
 
-def refused(wish: Wish, sequence: int) -> None:
-    """It was refused, and the log says so at `sequence`: the decider's turn."""
+def refused(wish: Wish, now: float, sequence: int) -> float:
+    """It was refused, and the log says so at `sequence`: the decider's turn.
+
+    Return the seconds until the same wish is carried out again, should the decider insist.
+    """
     wish.running, wish.tries, wish.not_below = False, 0, sequence
+    wish.refusals += 1
+    delay = float(back_off(wish.refusals))
+    wish.not_before = now + delay
+    return delay

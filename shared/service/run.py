@@ -97,6 +97,8 @@ class Machine:
         self.histories = Histories()
         self.current = False
         """The fold reached the log's end as it was when acting began."""
+        self.folded = asyncio.Event()
+        """Set once `current` was true for the first time."""
         self.trouble = ""
         """What keeps this machine from appending; empty when all is well."""
         self._log = eventlog
@@ -184,6 +186,7 @@ class Machine:
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:
             self.current = True
+            self.folded.set()
             for key in {*(history.job.key for history in self.histories), *self.service.known()}:
                 self._turn(self.histories[key])
 
@@ -240,8 +243,8 @@ class Machine:
             self._tell(event, key, lane.awaited)
         finally:
             lane.appending = False
-        if history.sequence >= lane.awaited > expect:
-            # Read back before the acknowledgement came: nothing else will wake us.
+        if self._expected(history, event) > expect:
+            # It, or what it conflicted with, was read before the answer came: nothing else will wake us soon.
             self.wake(key)
 
     async def _append_fact(self, history: History, event: AnyEvent) -> int:
@@ -280,7 +283,7 @@ class Machine:
                 log.error("append refused", job=str(history.job.key), event="EffectRefused", why=str(refusal))
                 sequence = 0
             for wish in group:
-                refused(wish, sequence)
+                self.wake_later(history.job.key, refused(wish, self._time(), sequence) + 0.001)
         self.wake(history.job.key)
 
     async def _carry_out(self, history: History, wish: Wish, standing: Standing) -> Refused | None:

@@ -202,13 +202,18 @@ class TestFinding:
         assert refusal.value.reason == "BadKubeconfig"
         assert "\n" not in str(refusal.value)
 
-    async def test_a_certificate_that_is_none_is_refused(self, tmp_path: Path) -> None:
+    async def test_a_certificate_that_is_none_is_refused_and_leaves_no_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "temporary").mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
         kubeconfig = write_kubeconfig(
             tmp_path / "kubeconfig", "https://127.0.0.1:1", {}, **{"certificate-authority-data": "bm9uZQ=="}
         )
         with pytest.raises(Refused) as refusal:
             await KubeCluster.connect(kubeconfig)
         assert refusal.value.reason == "BadKubeconfig"
+        assert list((tmp_path / "temporary").iterdir()) == []
 
     async def test_the_order_is_kubectls(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def a_config(name: str) -> Path:

@@ -115,6 +115,15 @@ async def test_half_a_line_is_thrown_away_and_asked_for_again(cluster: KubeClust
     assert [asked.query["resourceVersion"] for asked in server.of_kind("watch")] == ["1", "10"]
 
 
+async def test_a_stream_that_ends_well_with_half_a_line_was_cut(
+    cluster: KubeCluster, server: ScriptedApiServer
+) -> None:
+    whole, half = event("ADDED", a_pod("a", 10)), event("ADDED", a_pod("b", 11))
+    server.watches += [stream(whole, half[:40]), silence()]
+    async with watching(cluster) as watch:
+        assert await told(watch, 4) == [("snapshot", [], 1), ("applied", "a", 10), "blind", "alive"]
+
+
 @pytest.mark.parametrize(
     "gone",
     [
@@ -163,6 +172,7 @@ async def test_a_server_that_is_behind_our_version_is_listed_again(
         pytest.param(stream(b"<html>\n", hang=True), id="a stream of something else"),
         pytest.param(status(500, "InternalError"), id="a server error"),
         pytest.param(stream(event("ERROR", a_status(500, "InternalError"))), id="a server error in the stream"),
+        pytest.param(stream(event("ERROR", {"kind": "Status"})), id="an error in the stream that says nothing"),
     ],
 )
 async def test_trouble_is_told_once_and_the_watch_goes_on_where_it_was(
@@ -257,11 +267,19 @@ async def test_what_was_seen_already_is_not_told_again(cluster: KubeCluster, ser
             event("DELETED", a_pod("a", 3, uid="earlier-life")),
             event("DELETED", a_pod("never-seen", 10)),
             event("MODIFIED", a_pod("a", 11)),
+            event("DELETED", a_pod("a", 12)),
+            event("MODIFIED", a_pod("a", 11)),
+            event("ADDED", a_pod("b", 13)),
             hang=True,
         )
     )
     async with watching(cluster) as watch:
-        assert await told(watch, 2) == [("snapshot", ["a"], 9), ("applied", "a", 11)]
+        assert await told(watch, 4) == [
+            ("snapshot", ["a"], 9),
+            ("applied", "a", 11),
+            ("deleted", "a", 12),
+            ("applied", "b", 13),
+        ]
 
 
 async def test_a_new_life_under_an_old_name_ends_the_old_one(cluster: KubeCluster, server: ScriptedApiServer) -> None:
@@ -292,9 +310,15 @@ async def test_a_bookmark_is_a_sign_of_life_and_moves_the_start_of_the_next_watc
     async with watching(cluster) as watch:
         assert await told(watch, 2) == [("snapshot", [], 1), "alive"]
     next_one = event("ADDED", a_pod("b", 70))
-    server.watches += [stream(event("ADDED", a_pod("a", 10)), bookmark(60)), stream(next_one, hang=True)]
+    server.watches += [stream(event("ADDED", a_pod("a", 10)), bookmark(60), bookmark(55)), stream(next_one, hang=True)]
     async with watching(cluster) as watch:
-        assert await told(watch, 4) == [("snapshot", [], 1), ("applied", "a", 10), "alive", ("applied", "b", 70)]
+        assert await told(watch, 5) == [
+            ("snapshot", [], 1),
+            ("applied", "a", 10),
+            "alive",
+            "alive",
+            ("applied", "b", 70),
+        ]
     assert server.of_kind("watch")[-1].query["resourceVersion"] == "60"
 
 

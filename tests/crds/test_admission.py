@@ -53,6 +53,7 @@ def test_no_field_of_a_pod_template_is_pruned() -> None:
         pytest.param(f"{WORKER}.template", ABSENT, "template", id="no template"),
         pytest.param(f"{WORKER}.template", {}, "spec", id="an empty template"),
         pytest.param(f"{WORKER}.template.spec.containers", [], "at least 1 items", id="no containers"),
+        pytest.param(f"{WORKER}.template.metadata", {"labels": {"team": 7}}, "string", id="a label that is a number"),
         pytest.param(f"{CONTAINER}.name", "Main", "should match", id="a capital letter in a container's name"),
         pytest.param(f"{CONTAINER}.image", ABSENT, "image", id="a container without an image"),
         pytest.param("spec.launcherAttachMode", "kubexec", "not supported", id="kubexec"),

@@ -6,10 +6,10 @@ from shared.frameworks.training import parse_job, parse_scale
 from shared.job.spec import JobSpec, ScaleSpec
 from tests.crds.admission import refusals
 from tests.frameworks.documents import Document, custom, scale_in, scale_out
-from tests.frameworks.strategies import FULL_IN, FULL_JOB, FULL_OUT, spoilt
+from tests.frameworks.strategies import FULL_IN, FULL_JOB, FULL_OUT, KEPT_JSON, spoilt
 
 
-@given(spoilt(FULL_JOB))
+@given(spoilt(FULL_JOB, KEPT_JSON))
 @settings(max_examples=400, deadline=None)
 def test_an_admitted_job_is_refused_for_its_pod_templates_alone(document: Document) -> None:
     if refusals(document) == []:
@@ -18,14 +18,14 @@ def test_an_admitted_job_is_refused_for_its_pod_templates_alone(document: Docume
         assert isinstance(answer, JobSpec) or all(".template." in problem.field for problem in answer)
 
 
-@given(spoilt(FULL_IN))
+@given(spoilt(FULL_IN, KEPT_JSON))
 @settings(max_examples=400, deadline=None)
 def test_an_admitted_scale_in_is_accepted(document: Document) -> None:
     if refusals(document) == []:
         assert isinstance(parse_scale("ScaleIn", custom(document)), ScaleSpec)
 
 
-@given(spoilt(FULL_OUT))
+@given(spoilt(FULL_OUT, KEPT_JSON))
 @settings(max_examples=400, deadline=None)
 def test_an_admitted_scale_out_is_accepted(document: Document) -> None:
     if refusals(document) == []:

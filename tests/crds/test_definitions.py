@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from muster.crds import manifests, render
+from tests.crds.admission import Document
 from tests.crds.structural_rules import faults
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -23,7 +24,7 @@ def test_the_files_hold_the_definitions() -> None:
 
 
 @pytest.mark.parametrize("crd", manifests(), ids=lambda crd: crd["spec"]["names"]["kind"])
-def test_schemas_are_structural(crd: dict) -> None:
+def test_schemas_are_structural(crd: Document) -> None:
     (version,) = crd["spec"]["versions"]
     assert list(faults(version["schema"]["openAPIV3Schema"])) == []
 
@@ -68,5 +69,5 @@ def test_status_is_a_subresource_of_all() -> None:
         pytest.param({"type": "array"}, id="a list of anything"),
     ],
 )
-def test_the_lint_sees(schema: dict) -> None:
+def test_the_lint_sees(schema: Document) -> None:
     assert list(faults({"type": "object", "properties": {"field": schema}}))

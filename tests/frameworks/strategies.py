@@ -11,16 +11,26 @@ SECRET = "s3cr3t"
 
 TEXTS = st.one_of(st.text(max_size=8), st.just(SECRET), st.text(max_size=4).map(lambda text: SECRET + text))
 LEAVES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.just(10**4000), st.floats(), TEXTS, st.sampled_from(["", "1" * 5000])
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), TEXTS, st.sampled_from(["", "1" * 5000])
 )
+HUGE = st.one_of(st.integers(), st.just(10**4000))
+"""Numbers that JSON can hold and an API server never keeps as integers."""
 NAMES = st.one_of(
     TEXTS, st.sampled_from(["spec", "template", "containers", "name", "image", "count", "limits", "volumeMounts"])
 )
-JSON = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
-    max_leaves=9,
-)
+
+
+def json(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+        max_leaves=9,
+    )
+
+
+KEPT_JSON = json(LEAVES)
+"""What an API server may keep."""
+JSON = json(st.one_of(LEAVES, HUGE))
 DEPTHS: st.SearchStrategy[object] = st.just({"a": [[[[[[[[[[]]]]]]]]]]})
 
 FULL_JOB = changed(
@@ -56,7 +66,7 @@ def paths(value: Any, path: str) -> Iterator[str]:
         yield from paths(inner, f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}")
 
 
-def spoilt(document: Document) -> st.SearchStrategy[Document]:
+def spoilt(document: Document, values: st.SearchStrategy[Any] = JSON) -> st.SearchStrategy[Document]:
     """The document with some of its parts replaced or taken away."""
     # GPU's name has a dot, which separates the steps of a path here.
     places = [path for path in paths(document["spec"], "spec") if "nvidia" not in path]
@@ -70,8 +80,8 @@ def spoilt(document: Document) -> st.SearchStrategy[Document]:
                 continue
         return spoiled
 
-    values = st.one_of(JSON, DEPTHS, st.just(ABSENT), st.integers(-1, 12))
-    return st.lists(st.tuples(st.sampled_from(places), values), min_size=1, max_size=3).map(spoil)
+    others = st.one_of(values, DEPTHS, st.just(ABSENT), st.integers(-1, 12))
+    return st.lists(st.tuples(st.sampled_from(places), others), min_size=1, max_size=3).map(spoil)
 
 
 REQUEST_SPECS = st.one_of(

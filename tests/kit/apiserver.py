@@ -1,6 +1,7 @@
 """An API server that answers from a script, to play faults that a well-behaved one does not have.
 
-Lists and watches have a queue each; an empty queue means an empty list, and a watch that stays open and silent.
+Lists and watches have a queue each; when it is empty, `every_list` and `every_watch` answer: at first with an empty
+list, and with a watch that stays open and silent.
 Everything else is answered from `answers`, in order.
 """
 
@@ -34,6 +35,8 @@ class ScriptedApiServer:
         self.lists: deque[Answer] = deque()
         self.watches: deque[Answer] = deque()
         self.answers: deque[Answer] = deque()
+        self.every_list: Answer = page([])
+        self.every_watch: Answer = silence()
         self.asked: list[Asked] = []
         self.url = ""
         app = web.Application(client_max_size=2**24)
@@ -68,8 +71,8 @@ class ScriptedApiServer:
         if self.answers:
             return await self.answers.popleft()(request)
         if query.get("watch"):
-            return await (self.watches.popleft() if self.watches else silence())(request)
-        return await (self.lists.popleft() if self.lists else page([]))(request)
+            return await (self.watches.popleft() if self.watches else self.every_watch)(request)
+        return await (self.lists.popleft() if self.lists else self.every_list)(request)
 
 
 def write_kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> Path:

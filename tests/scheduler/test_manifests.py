@@ -35,7 +35,7 @@ def with_template(role: str, path: str, value: object) -> Document:
     return changed(training_job(), f"{TEMPLATE.format(role=role)}.{path}", value)
 
 
-RICH_TEMPLATE = {
+RICH_TEMPLATE: dict[str, Any] = {
     "metadata": {
         "labels": {"team": "vision", "muster.dev/job-uid": "another"},
         "annotations": {"example.com/note": "kept"},

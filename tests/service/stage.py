@@ -1,0 +1,133 @@
+"""A world that a test can direct: pods that hang, a garbage collector that waits, events that trigger something.
+
+It also holds status writes to the rule of the CRD (a head only grows), and remembers what was written.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shared.cluster import Manifest, Resource
+from shared.cluster.history import At, Held
+from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.errors import Refused
+from shared.eventlog import Entry, Stored
+from shared.eventlog.memory import MemoryJournal
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.world import NAMESPACE, World
+
+Document = dict[str, Any]
+Listener = Callable[[Stored], None]
+
+
+class ToldJournal(MemoryJournal):
+    """A journal that tells of each event at the very moment of its append."""
+
+    def __init__(self, *, identity: str = "memory") -> None:
+        self.listeners: list[Listener] = []
+        super().__init__(identity=identity)
+
+    def append(self, entry: Entry, *, expect: int) -> int:
+        before = len(self.events)
+        sequence = super().append(entry, expect=expect)
+        if len(self.events) > before:
+            for listener in self.listeners:
+                listener(self.events[-1])
+        return sequence
+
+
+class Stage(World):
+    """One cluster and one log; `of` brings the cluster of another stage and begins a new log."""
+
+    def __init__(self, *, drain_seconds: int = 0, of: "Stage | None" = None, log: str = "memory") -> None:
+        super().__init__(drain_seconds=drain_seconds)
+        self.journal: ToldJournal = ToldJournal(identity=log)
+        if of is not None:
+            self.store = of.store
+        self.stuck: set[str] = set()
+        """Pods, by name, that are placed and do not start."""
+        self.collecting = True
+        """The garbage collector works."""
+        self.statuses: defaultdict[tuple[str, str, str], list[Document]] = defaultdict(list)
+        """Every status that was written, by (kind, namespace, name)."""
+        self.hosts_files: defaultdict[At, list[Document]] = defaultdict(list)
+        """Every content of a ConfigMap that was written."""
+        for resource in (TRAININGJOBS, SCALEINS, SCALEOUTS):
+            self.store.admit(resource, self._admit_status)
+        self.store.admit(CONFIGMAPS, self._note_hosts)
+
+    def delete(self, resource: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
+        self.store.delete(resource, namespace, name)
+
+    def annotate(self, name: str, annotations: Mapping[str, str], namespace: str = NAMESPACE) -> None:
+        self.store.patch(TRAININGJOBS, namespace, name, {"metadata": {"annotations": dict(annotations)}})
+
+    def condition(
+        self, resource: Resource[Any], name: str, kind: str, namespace: str = NAMESPACE
+    ) -> tuple[str, str] | None:
+        """(status, reason) of a condition, None without one."""
+        for known in self.status(resource, name, namespace).get("conditions", ()):
+            if known["type"] == kind:
+                return known["status"], known["reason"]
+        return None
+
+    def owned_by(self, uid: str) -> list[Held]:
+        """Pods, Services and ConfigMaps with this owner."""
+        return [
+            held
+            for resource in (PODS, SERVICES, CONFIGMAPS)
+            for held in self.store.find(resource)
+            if any(owner["uid"] == uid for owner in held.metadata.get("ownerReferences") or ())
+        ]
+
+    def count(self, kind: str) -> int:
+        return self.types().count(kind)
+
+    async def phase(
+        self, phase: str, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet", namespace: str = NAMESPACE
+    ) -> None:
+        await self.until(
+            lambda: self.status(resource, name, namespace).get("phase") == phase,
+            f"{resource.kind} {namespace}/{name} is {phase} and not {self.status(resource, name, namespace)}",
+        )
+
+    async def shows(self, kind: str, reason: str, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet") -> None:
+        """Wait for a condition with this reason."""
+        await self.until(
+            lambda: (self.condition(resource, name, kind) or ("", ""))[1] == reason, f"{name} shows {kind} {reason}"
+        )
+
+    async def pass_seconds(self, seconds: float) -> None:
+        """Let real time pass: what is tested is that nothing follows from it."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        await self.until(lambda: loop.time() >= end)
+
+    def _admit_status(self, before: Manifest | None, after: Manifest) -> None:
+        old, new = ((manifest or {}).get("status") or {} for manifest in (before, after))
+        was, now = old.get("history"), new.get("history")
+        if was and now and was["log"] == now["log"] and now["sequence"] < was["sequence"]:
+            raise Refused("a newer status was written already", reason="Invalid", field="status.history")
+        if old != new:
+            self.statuses[after["kind"], after["metadata"]["namespace"], after["metadata"]["name"]].append(new)
+
+    def _note_hosts(self, before: Manifest | None, after: Manifest) -> None:
+        if before is None or before["data"] != after["data"]:
+            self.hosts_files[after["metadata"]["namespace"], after["metadata"]["name"]].append(after["data"])
+
+    async def _obey(self) -> None:
+        while True:
+            for held in self.store.find(PODS):
+                self._care(held)
+            if self.collecting:
+                self.store.collect_garbage()
+            await asyncio.sleep(0.002)
+
+    def _care(self, held: Held) -> None:
+        (namespace, name), going = held.at, held.metadata.get("deletionTimestamp")
+        waits = name in self.stuck and not going and held.manifest["spec"].get("nodeName")
+        # Pods end by name in one namespace; their namesakes elsewhere go on.
+        spared = name in self.exit_codes and namespace != NAMESPACE and not going
+        if not waits and not spared:
+            super()._care(held)

@@ -1,0 +1,394 @@
+"""What must not happen to jobs: the lines of the contract's list that speak of them, their files and their counts."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.apiserver.schema import prune
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
+from tests.service.stage import Document, Stage
+
+OTHER = "team-b"
+CRDS = Path(__file__).parents[2] / "crds"
+LARGEST_ANNOTATION = 256 * 1024
+"""Bytes: `kubectl apply` keeps the whole object in one (Kubernetes API conventions)."""
+
+
+def without(job: Document, *paths: str) -> Document:
+    """`job` less these fields, dots between their names."""
+    job = copy.deepcopy(job)
+    for path in paths:
+        *way, last = path.split(".")
+        inner = job["spec"]
+        for step in way:
+            inner = inner[step]
+        inner.pop(last, None)
+    return job
+
+
+def with_field(job: Document, path: str, value: Any) -> Document:
+    job = copy.deepcopy(job)
+    *way, last = path.split(".")
+    inner = job["spec"]
+    for step in way:
+        inner = inner[step]
+    inner[last] = value
+    return job
+
+
+async def test_finishing_a_job_leaves_its_namesake_in_another_namespace_alone():
+    """Line 2."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        stage.apply(TRAININGJOBS, a_training_job(workers=2), OTHER)
+        for namespace in (NAMESPACE, OTHER):
+            await stage.phase("Running", namespace=namespace)
+        await stage.quiet()
+        kinds = (TRAININGJOBS, PODS, SERVICES, CONFIGMAPS, EVENTS)
+        before = {resource.kind: [held.manifest for held in stage.store.find(resource, OTHER)] for resource in kinds}
+        stage.apply(SCALEINS, a_scale_in(1))
+        await stage.phase("ScaleSucceeded", SCALEINS, "in")
+        stage.exit_codes["resnet-launcher"] = 0
+        await stage.phase("Succeeded")
+        # The pods of both have one name; only the one whose time had come was meant to end.
+        await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"])
+        stage.delete(TRAININGJOBS, "resnet")
+        await stage.until(lambda: not stage.pods() and not stage.hosts(), "the job is gone")
+        await stage.quiet()
+        after = {resource.kind: [held.manifest for held in stage.store.find(resource, OTHER)] for resource in kinds}
+        assert after == before
+        assert {name for name in stage.statuses if name[1] == OTHER} == {("TrainingJob", OTHER, "resnet")}
+
+
+async def test_a_request_finds_no_job_in_another_namespace():
+    """Line 2."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        stage.apply(SCALEOUTS, a_scale_out(1), OTHER)
+        await stage.running()
+        await stage.phase("Pending", SCALEOUTS, "out", OTHER)
+        await stage.quiet()
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        assert stage.pods(OTHER) == {}
+
+
+@pytest.mark.parametrize("end", [0, 1, 137])
+async def test_fields_of_younger_crds_may_be_absent(end: int):
+    """Line 5."""
+    async with Stage() as stage:
+        job = without(
+            a_training_job(workers=1), "etReplicaSpecs.worker.minReplicas", "etReplicaSpecs.worker.maxReplicas"
+        )
+        assert {*job["spec"]} == {"etReplicaSpecs"}
+        stage.apply(TRAININGJOBS, job)
+        await stage.running()
+        stage.exit_codes["resnet-launcher"] = end
+        await stage.phase("Failed" if end else "Succeeded")
+        await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"], "running pods are cleaned up")
+
+
+WORKER = "etReplicaSpecs.worker"
+LAUNCHER = "etReplicaSpecs.launcher"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        pytest.param(lambda job: without(job, f"{WORKER}.replicas"), "NoReplicas", id="no replicas"),
+        pytest.param(lambda job: with_field(job, f"{WORKER}.template", {}), "NoContainers", id="an empty template"),
+        pytest.param(lambda job: without(job, f"{WORKER}.template"), "NoTemplate", id="no template"),
+        pytest.param(
+            lambda job: with_field(job, f"{LAUNCHER}.template.spec.containers", []), "NoContainers", id="no containers"
+        ),
+        pytest.param(lambda job: without(job, WORKER), "NoWorker", id="no workers"),
+        pytest.param(lambda job: without(job, LAUNCHER), "NoLauncher", id="no launcher"),
+        pytest.param(lambda job: with_field(job, "etReplicaSpecs", "x"), "InvalidValue", id="text for an object"),
+        pytest.param(lambda job: with_field(job, f"{WORKER}.replicas", "many"), "InvalidValue", id="text for a number"),
+        pytest.param(lambda job: {**job, "spec": None}, "NoLauncher", id="no spec"),
+        pytest.param(lambda job: {**job, "spec": [1, {"a": None}]}, "InvalidValue", id="a list for a spec"),
+    ],
+)
+async def test_what_cannot_run_is_refused_with_a_reason_and_runs_when_corrected(
+    spoil: Callable[[Document], Document], reason: str
+):
+    """Line 6."""
+    async with Stage() as stage:
+        good = a_training_job(workers=1)
+        stage.apply(TRAININGJOBS, spoil(good))
+        stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await stage.shows("Created", reason)
+        await stage.running("other")
+        status = stage.status(TRAININGJOBS, "resnet")
+        assert (status["phase"], stage.condition(TRAININGJOBS, "resnet", "Created")) == ("", ("False", reason))
+        assert not any(name.startswith("resnet") for name in stage.pods())
+        stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"spec": good["spec"]})
+        await stage.running()
+
+
+async def test_unknown_fields_harm_nobody_and_those_of_templates_are_kept():
+    """Line 6."""
+    async with Stage() as stage:
+        job = with_field(a_training_job(workers=1), "tomorrow", {"a": [None, 1]})
+        job = with_field(job, f"{WORKER}.template.spec.tomorrow", {"b": [1.5]})
+        stage.apply(TRAININGJOBS, job)
+        await stage.running()
+        assert stage.pods()["resnet-worker-0"].manifest["spec"]["tomorrow"] == {"b": [1.5]}
+
+
+async def test_a_deleted_launcher_ends_the_job():
+    """Line 16."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        stage.delete(PODS, "resnet-launcher")
+        await stage.phase("Failed")
+        assert stage.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
+        assert stage.condition(TRAININGJOBS, "resnet", "Running") == ("False", "LauncherLost")
+        await stage.until(lambda: not stage.pods(), "the workers are cleaned up, and no second launcher is made")
+
+
+async def test_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
+    """Line 16."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.kill("watcher")
+        stage.delete(PODS, "resnet-launcher")
+        await stage.until(lambda: "resnet-launcher" not in stage.pods())
+        await stage.start("watcher")
+        await stage.phase("Failed")
+        assert stage.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
+
+
+async def test_a_launcher_deleted_during_a_scaling_ends_job_and_request():
+    """Line 16."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        stage.stuck.add("resnet-worker-1")
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("Scaling", SCALEOUTS, "out")
+        stage.delete(PODS, "resnet-launcher")
+        await stage.phase("Failed")
+        await stage.phase("ScaleFailed", SCALEOUTS, "out")
+        await stage.until(lambda: not stage.pods())
+
+
+async def test_all_hosts_files_follow_each_scaling_in_one_write():
+    """Line 20."""
+    async with Stage() as stage:
+        job = with_field(a_training_job(workers=2), "slotsPerWorker", 4)
+        stage.apply(TRAININGJOBS, job)
+        await stage.running()
+        stage.apply(SCALEOUTS, a_scale_out(2))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        stage.apply(SCALEINS, a_scale_in(1))
+        await stage.phase("ScaleSucceeded", SCALEINS, "in")
+        await stage.quiet()
+        written = stage.hosts_files[NAMESPACE, "resnet-config"]
+        names = [[f"resnet-worker-{index}" for index in range(size)] for size in (2, 4, 3)]
+        assert [data["hostfile"] for data in written] == ["".join(f"{n}:4\n" for n in members) for members in names]
+        assert [data["deepspeed-hostfile"] for data in written] == [
+            "".join(f"{name} slots=4\n" for name in members) for members in names
+        ]
+        # The script prints the hostfile, whatever is in it.
+        assert len({data["discover_hosts.sh"] for data in written}) == 1
+        launcher = stage.pods()["resnet-launcher"].manifest["spec"]
+        sources = {
+            (item["key"], item["path"], volume["configMap"]["name"])
+            for volume in launcher["volumes"]
+            for item in volume["configMap"]["items"]
+        }
+        assert sources == {
+            ("hostfile", "hostfile", "resnet-config"),
+            ("discover_hosts.sh", "discover_hosts.sh", "resnet-config"),
+            ("deepspeed-hostfile", "hostfile", "resnet-config"),
+            ("deepspeed-hostfile", "deepspeed-hostfile", "resnet-config"),
+        }
+
+
+def counted(stage: Stage) -> dict[str, dict[str, int]]:
+    """What the pods in the cluster say, while none was deleted that had ended."""
+    found = {role: {"active": 0, "succeeded": 0, "failed": 0} for role in ("Launcher", "Worker")}
+    named = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
+    for held in stage.pods().values():
+        phase = held.manifest["status"]["phase"]
+        if phase in named:
+            found[held.metadata["labels"]["training-job-role"].capitalize()][named[phase]] += 1
+    return found
+
+
+@pytest.mark.parametrize("policy", ["None", "Running", "All"])
+async def test_counts_are_right_at_every_stage_and_after_the_clean_up(policy: str):
+    """Line 24."""
+
+    def right() -> bool:
+        return bool(stage.status(TRAININGJOBS, "resnet").get("replicaStatuses") == counted(stage))
+
+    async with Stage() as stage:
+        stage.stuck.add("resnet-worker-2")
+        stage.apply(TRAININGJOBS, with_field(a_training_job(workers=3), "cleanPodPolicy", policy))
+        await stage.until(lambda: counted(stage)["Worker"]["active"] == 2 and right(), "two of three run")
+        stage.stuck.clear()
+        await stage.running()
+        await stage.until(right)
+        stage.apply(SCALEOUTS, a_scale_out(2))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await stage.until(right)
+        stage.exit_codes |= {"resnet-worker-1": 0, "resnet-worker-2": 9}
+        await stage.until(lambda: counted(stage)["Worker"] == {"active": 3, "succeeded": 1, "failed": 1} and right())
+        stage.apply(SCALEINS, a_scale_in(1))
+        await stage.phase("ScaleSucceeded", SCALEINS, "in")
+        await stage.until(right)
+        assert counted(stage)["Worker"]["active"] == 2
+        stage.exit_codes["resnet-launcher"] = 0
+        await stage.phase("Succeeded")
+        kept = {"None": 5, "Running": 3, "All": 0}[policy]
+        await stage.until(lambda: len(stage.pods()) == kept, "the pods are cleaned up")
+        await stage.quiet()
+        # What ended by itself stays counted when its pod is gone; what was cleaned up is not a failure.
+        assert stage.status(TRAININGJOBS, "resnet")["replicaStatuses"] == {
+            "Launcher": {"active": 0, "succeeded": 1, "failed": 0},
+            "Worker": {"active": 2 if policy == "None" else 0, "succeeded": 1, "failed": 1},
+        }
+
+
+async def test_no_kubernetes_event_speaks_of_what_did_not_happen():
+    """Line 26."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        stage.apply(TRAININGJOBS, a_training_job(workers=1), OTHER)
+        await stage.running()
+        stage.broken_images.add("resnet-worker-2")
+        stage.apply(SCALEOUTS, a_scale_out(1, name="breaks"))
+        await stage.phase("ScaleFailed", SCALEOUTS, "breaks")
+        stage.apply(SCALEOUTS, a_scale_out(99, name="too-many"))
+        await stage.phase("ScaleFailed", SCALEOUTS, "too-many")
+        stage.apply(SCALEINS, a_scale_in(1, name="works"))
+        await stage.phase("ScaleSucceeded", SCALEINS, "works")
+        stage.exit_codes["resnet-launcher"] = 2
+        await stage.phase("Failed")
+        await stage.phase("Running", namespace=OTHER)
+        await stage.quiet()
+        assert sorted(stage.kubernetes_events()) == sorted(
+            [
+                ("TrainingJobWorkerCreated", "resnet"),
+                ("TrainingJobRunning", "resnet"),
+                ("ScalingStart", "breaks"),
+                ("TrainingJobWorkerFailed", "resnet"),
+                ("WorkerFailed", "breaks"),
+                ("ScalingOutFailed", "resnet"),
+                ("AboveMaximum", "too-many"),
+                ("ScalingStart", "works"),
+                ("ScalingInSucceeded", "works"),
+                ("ScalingInSucceeded", "resnet"),
+                ("TrainingJobFailed", "resnet"),
+            ]
+        )
+        assert sorted(stage.kubernetes_events(OTHER)) == [
+            ("TrainingJobRunning", "resnet"),
+            ("TrainingJobWorkerCreated", "resnet"),
+        ]
+
+
+async def test_each_scaling_is_announced_once_for_the_job_too():
+    """Line 26."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        for name in ("one", "two", "three"):
+            stage.apply(SCALEOUTS, a_scale_out(1, name=name))
+            await stage.phase("ScaleSucceeded", SCALEOUTS, name)
+        await stage.running()
+        for author in ("status", "watcher"):
+            await stage.kill(author)
+            await stage.start(author)
+        await stage.quiet()
+        assert stage.kubernetes_events().count(("ScalingOutSucceeded", "resnet")) == 3
+        assert stage.kubernetes_events().count(("TrainingJobRunning", "resnet")) == 1
+
+
+def crds() -> dict[str, Document]:
+    documents = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+    return {document["spec"]["names"]["kind"]: document for document in documents}
+
+
+def test_crds_are_small_enough_for_kubectl_apply():
+    """Line 30."""
+    sizes = {path.name: path.stat().st_size for path in CRDS.glob("*.yaml")}
+    assert {*sizes} == {"trainingjobs.yaml", "scaleins.yaml", "scaleouts.yaml"}
+    assert all(size < LARGEST_ANNOTATION / 4 for size in sizes.values()), sizes
+
+
+@pytest.mark.parametrize("role", ["launcher", "worker"])
+def test_crds_never_prune_a_field_of_a_pod(role: str):
+    """Line 30."""
+    container: Document = {
+        "name": "main",
+        "image": "training",
+        "restartPolicy": "Always",
+        "startupProbe": {"grpc": {"port": 1, "service": None}},
+        "resources": {"claims": [{"name": "gpu", "request": "one"}], "limits": {"nvidia.com/gpu": 8}},
+        "aFieldOfTomorrow": {"deep": [{"x": None}, 1.5, "text"]},
+    }
+    template = {
+        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e/f"], "tomorrow": {"g": 1}},
+        "spec": {
+            "containers": [container],
+            "initContainers": [container],
+            "ephemeralContainers": [container],
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            "schedulingGates": [{"name": "queue"}],
+            "volumes": [{"name": "image", "image": {"reference": "data", "pullPolicy": "Always"}}],
+            "aFieldOfTomorrow": [{"deep": {"x": None}}],
+        },
+        "aFieldOfTomorrow": True,
+    }
+    (version,) = crds()["TrainingJob"]["spec"]["versions"]
+    job = with_field(a_training_job(), f"etReplicaSpecs.{role}.template", template)
+    pruned = copy.deepcopy(job)
+    dropped = prune(version["schema"]["openAPIV3Schema"], pruned)
+    assert (dropped, pruned) == ([], job)
+
+
+def test_crds_keep_every_status_that_is_written():
+    """Line 30."""
+    for document in crds().values():
+        (version,) = document["spec"]["versions"]
+        assert "status" in version["subresources"], document["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a" * 51, id="longer than its pods' names can be"),
+        pytest.param("2fast", id="begins with a digit"),
+        pytest.param("a.b", id="a dot is no part of a DNS label"),
+    ],
+)
+async def test_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name: str):
+    """Line 35."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(name, workers=1))
+        stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await stage.shows("Created", "InvalidName", name=name)
+        await stage.running("other")
+        await stage.quiet()
+        assert stage.status(TRAININGJOBS, name)["phase"] == ""
+        assert sorted(stage.pods()) == ["other-launcher", "other-worker-0"]
+        assert [held.at[1] for held in stage.store.find(SERVICES)] == ["other"]
+
+
+async def test_the_longest_name_that_may_be_runs():
+    """Line 35."""
+    async with Stage() as stage:
+        name = "a" * 50
+        stage.apply(TRAININGJOBS, a_training_job(name, workers=1))
+        await stage.running(name)
+        assert all(len(pod) <= 63 for pod in stage.pods())

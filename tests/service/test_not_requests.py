@@ -1,0 +1,345 @@
+"""What must not happen to scale requests: the lines of the contract's list that speak of them."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from shared.cluster import Cluster
+from shared.eventlog import Stored
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.events import (
+    EffectRefused,
+    JobRunning,
+    JobScaling,
+    ScaleAccepted,
+    ScaleFailed,
+)
+from shared.job.naming import Slot
+from shared.job.spec import WORKER
+from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, workers
+from tests.kit.stories import given, scheduler
+from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
+from tests.service.stage import Stage
+
+
+def a_scale_in_of(*names: str, name: str = "in") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"name": "resnet"}, "toDelete": {"podNames": [*names]}}}
+
+
+def with_timeout(request: dict[str, Any], seconds: int) -> dict[str, Any]:
+    return {**request, "spec": {**request["spec"], "timeout": seconds}}
+
+
+async def a_running_stage(stage: Stage, workers: int = 2) -> None:
+    stage.apply(TRAININGJOBS, a_training_job(workers=workers))
+    await stage.running()
+
+
+async def test_requests_run_oldest_first():
+    """Line 1."""
+    async with Stage() as stage:
+        # Younger ones have names that sort before, and wait in the same second.
+        names = ["zulu", "mike", "echo", "alpha"]
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        for name in names:
+            stage.apply(SCALEOUTS, a_scale_out(1, name=name))
+        for name in names:
+            await stage.phase("ScaleSucceeded", SCALEOUTS, name)
+        added = [stage.status(SCALEOUTS, name)["addPods"] for name in names]
+        assert added == [[f"resnet-worker-{index}"] for index in (2, 3, 4, 5)]
+
+
+async def test_older_requests_do_not_starve_when_new_ones_keep_coming():
+    """Line 1."""
+    async with Stage() as stage:
+        await a_running_stage(stage)
+        stage.stuck.add("resnet-worker-2")
+        stage.apply(SCALEOUTS, a_scale_out(1, name="first"))
+        await stage.phase("Scaling", SCALEOUTS, "first")
+        for name in ("second", "a-third"):
+            stage.apply(SCALEOUTS, a_scale_out(1, name=name))
+            await stage.phase("Pending", SCALEOUTS, name)
+        stage.stuck.clear()
+        for name in ("second", "a-third"):
+            await stage.phase("ScaleSucceeded", SCALEOUTS, name)
+        assert stage.status(SCALEOUTS, "second")["addPods"] == ["resnet-worker-3"]
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        pytest.param(("resnet-worker-7",), "NoSuchWorker", id="no such worker"),
+        pytest.param(("resnet-worker-0", "resnet-worker-7"), "NoSuchWorker", id="one of them does not exist"),
+        pytest.param(("resnet-launcher",), "NoSuchWorker", id="the launcher"),
+        pytest.param(("other-worker-0",), "NoSuchWorker", id="another job's worker"),
+        pytest.param((), "NothingToDelete", id="an empty list"),
+    ],
+)
+async def test_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple[str, ...], reason: str):
+    """Line 3."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await a_running_stage(stage)
+        await stage.running("other")
+        before = {name: held.metadata["uid"] for name, held in stage.pods().items()}
+        stage.apply(SCALEINS, a_scale_in_of(*names))
+        await stage.phase("ScaleFailed", SCALEINS, "in")
+        assert stage.condition(SCALEINS, "in", "ScaleFailed") == ("True", reason)
+        await stage.quiet()
+        assert {name: held.metadata["uid"] for name, held in stage.pods().items()} == before
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        assert stage.count("WorkersReleased") == 0
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"selector": {"name": "resnet"}}, id="no toDelete"),
+        pytest.param({"selector": {"name": "resnet"}, "toDelete": None}, id="null"),
+        pytest.param({"selector": {"name": "resnet"}, "toDelete": {}}, id="empty"),
+        pytest.param({"selector": {"name": "resnet"}, "toDelete": []}, id="a list"),
+    ],
+)
+async def test_a_scale_in_without_to_delete_fails_and_stops_nobody(spec: dict[str, Any]):
+    """Line 4."""
+    async with Stage() as stage:
+        await a_running_stage(stage)
+        stage.apply(SCALEINS, {"metadata": {"name": "bad"}, "spec": spec})
+        stage.apply(SCALEINS, a_scale_in(1, name="good"))
+        await stage.phase("ScaleFailed", SCALEINS, "bad")
+        await stage.phase("ScaleSucceeded", SCALEINS, "good")
+
+
+async def test_beyond_the_maximum_a_request_fails_with_a_reason():
+    """Line 7."""
+    async with Stage() as stage:
+        await a_running_stage(stage)
+        stage.apply(SCALEOUTS, a_scale_out(7, name="too-many"))
+        await stage.phase("ScaleFailed", SCALEOUTS, "too-many")
+        assert stage.condition(SCALEOUTS, "too-many", "ScaleFailed") == ("True", "AboveMaximum")
+        stage.apply(SCALEOUTS, a_scale_out(6, name="as-many-as-may-be"))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "as-many-as-may-be")
+        assert len(stage.hosts()) == 8
+
+
+async def test_below_the_minimum_a_request_fails_with_a_reason():
+    """Line 7."""
+    async with Stage() as stage:
+        await a_running_stage(stage, workers=3)
+        for name, request in {
+            "by-count": a_scale_in(3, name="by-count"),
+            "by-name": a_scale_in_of(*(f"resnet-worker-{index}" for index in range(3)), name="by-name"),
+        }.items():
+            stage.apply(SCALEINS, request)
+            await stage.phase("ScaleFailed", SCALEINS, name)
+            assert stage.condition(SCALEINS, name, "ScaleFailed") == ("True", "BelowMinimum")
+        assert len(stage.pods()) == 4
+        stage.apply(SCALEINS, a_scale_in(2, name="as-few-as-may-be"))
+        await stage.phase("ScaleSucceeded", SCALEINS, "as-few-as-may-be")
+        assert stage.hosts() == ["resnet-worker-0"]
+
+
+def test_no_scaling_asks_anything_of_the_launchers_image():
+    """Line 8.  There is no way into a container, so neither `ps` nor a shell can be missed."""
+    calls = {name for name, _ in inspect.getmembers(Cluster, inspect.isfunction) if not name.startswith("_")}
+    assert calls == {"watch", "get", "create", "patch", "delete", "close"}
+
+
+async def test_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_served():
+    """Line 8."""
+    async with Stage() as stage:
+        await a_running_stage(stage)
+        stage.stuck.add("resnet-worker-2")
+        stage.apply(SCALEOUTS, with_timeout(a_scale_out(1, name="hangs"), 1))
+        stage.apply(SCALEOUTS, a_scale_out(1, name="next"))
+        await stage.phase("ScaleFailed", SCALEOUTS, "hangs")
+        assert stage.condition(SCALEOUTS, "hangs", "ScaleFailed") == ("True", "DeadlineExceeded")
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "next")
+        await stage.until(lambda: "resnet-worker-2" not in stage.pods(), "what hangs is taken back")
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-3"]
+
+
+async def test_worker_names_are_compared_whole():
+    """Line 9."""
+    async with Stage() as stage:
+        job = a_training_job(workers=11)
+        job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 20
+        stage.apply(TRAININGJOBS, job)
+        await stage.running()
+        stage.apply(SCALEINS, a_scale_in_of("resnet-worker-1"))
+        await stage.phase("ScaleSucceeded", SCALEINS, "in")
+        left = [f"resnet-worker-{index}" for index in range(11) if index != 1]
+        assert stage.hosts() == left
+        assert sorted(stage.pods()) == sorted(["resnet-launcher", *left])
+
+
+async def test_a_count_takes_the_highest_numbers_and_not_the_last_names():
+    """Line 9."""
+    async with Stage() as stage:
+        job = a_training_job(workers=11)
+        job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 20
+        stage.apply(TRAININGJOBS, job)
+        await stage.running()
+        stage.apply(SCALEINS, a_scale_in(2))
+        await stage.phase("ScaleSucceeded", SCALEINS, "in")
+        assert stage.status(SCALEINS, "in")["toDeletePods"] == ["resnet-worker-10", "resnet-worker-9"]
+        assert stage.hosts() == [f"resnet-worker-{index}" for index in range(9)]
+
+
+@pytest.mark.parametrize(("code", "end"), [(0, "Succeeded"), (3, "Failed")])
+async def test_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code: int, end: str):
+    """Line 10."""
+    async with Stage() as stage:
+        await a_running_stage(stage)
+        stage.stuck.add("resnet-worker-3")
+        stage.apply(SCALEOUTS, a_scale_out(2))
+        await stage.phase("Scaling", SCALEOUTS, "out")
+        await stage.until(lambda: stage.status(TRAININGJOBS, "resnet").get("currentScaler") is not None)
+        stage.exit_codes["resnet-launcher"] = code
+        await stage.phase(end)
+        await stage.phase("ScaleFailed", SCALEOUTS, "out")
+        await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"], "no new worker stays")
+        await stage.quiet()
+        assert stage.status(TRAININGJOBS, "resnet").get("currentScaler") is None
+        assert stage.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobFinished")
+
+
+async def test_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
+    """Line 10."""
+    async with Stage(drain_seconds=20) as stage:
+        await a_running_stage(stage)
+        stage.apply(SCALEINS, a_scale_in(1))
+        await stage.until(lambda: stage.hosts() == ["resnet-worker-0"], "the worker drains")
+        stage.exit_codes["resnet-launcher"] = 0
+        await stage.phase("Succeeded")
+        await stage.phase("ScaleFailed", SCALEINS, "in")
+        await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"], "the workers are cleaned up")
+        await stage.quiet()
+        assert stage.status(TRAININGJOBS, "resnet").get("currentScaler") is None
+
+
+async def test_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
+    """Line 11."""
+    async with Stage() as stage:
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("Pending", SCALEOUTS, "out")
+        assert stage.condition(SCALEOUTS, "out", "Pending") == ("True", "JobNotFound")
+        job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        request = stage.store.get(SCALEOUTS, NAMESPACE, "out")
+        assert request is not None
+        assert request.metadata["ownerReferences"] == [
+            {
+                "apiVersion": "kai.alibabacloud.com/v1alpha1",
+                "kind": "TrainingJob",
+                "name": "resnet",
+                "uid": job.metadata["uid"],
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+
+
+async def test_a_second_scale_out_after_a_failed_one_works_at_once():
+    """Line 32."""
+    async with Stage() as stage:
+        await a_running_stage(stage)
+        stage.broken_images.add("resnet-worker-2")
+        stage.apply(SCALEOUTS, a_scale_out(1, name="first"))
+        await stage.phase("ScaleFailed", SCALEOUTS, "first")
+        stage.apply(SCALEOUTS, a_scale_out(1, name="second"))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "second")
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-3"]
+        assert stage.count("TimePassed") == 0, "nothing was waited for"
+
+
+def test_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():
+    """Line 32."""
+    first = [
+        *a_running_job(workers=2),
+        *scaling_out(2),
+        EffectRefused(effect="CreatePod", reason="QuotaExceeded", slots=(workers(2),)),
+        ScaleFailed(request=scale_out().uid, reason="QuotaExceeded", released=(workers(2),)),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+    second = [
+        scale_out(1, request=R2),
+        ScaleAccepted(request=R2, kind="ScaleOut", added=(workers(3),), deadline=60, drain=0),
+        JobScaling(reason="ScalingStart"),
+    ]
+    created = [getattr(step, "slot", None) for step in given(*first, *second).steps(scheduler)]
+    assert created == [Slot(0, WORKER, 3)]
+
+
+EARLY = 3
+"""Events of a scale-out that come before its workers can be Ready."""
+
+
+async def scalings_deleted_after_each_event(stage: Stage, jobs: int, kind: str, size: int) -> dict[str, str]:
+    """Jobs with one scaling each; job k's request is deleted with the k-th event after its acceptance.
+
+    Returns the type of the event at which each request was deleted, by job.
+    """
+    resource = SCALEOUTS if kind == "ScaleOut" else SCALEINS
+    names = [f"job-{index}" for index in range(jobs)]
+    events: dict[str, int] = {}
+    deleted: dict[str, str] = {}
+
+    def on_event(stored: Stored) -> None:
+        _, _, name, _, _, kind_of_event = stored.subject.split(".")
+        if kind_of_event == "ScaleAccepted":
+            events[name] = 0
+        if name in events and name not in deleted:
+            if events[name] == int(name.removeprefix("job-")):
+                deleted[name] = kind_of_event
+                stage.delete(resource, f"{name}-request")
+            events[name] += 1
+
+    for name in names:
+        stage.apply(TRAININGJOBS, a_training_job(name, workers=size))
+    for name in names:
+        await stage.running(name)
+    stage.journal.listeners.append(on_event)
+    for name in names:
+        make = a_scale_out if kind == "ScaleOut" else a_scale_in
+        stage.apply(resource, make(1, name=f"{name}-request", job=name))
+    await stage.until(
+        lambda: stage.count("ScaleSucceeded") + stage.count("ScaleCancelled") == jobs, "every scaling ends"
+    )
+    for name in names:
+        await stage.running(name)
+    await stage.quiet()
+    return deleted
+
+
+async def test_a_scale_out_deleted_midway_is_rolled_back_or_finished():
+    """Line 33."""
+    async with Stage() as stage:
+        # Where the request goes early the new worker hangs: its files cannot change before that is seen.
+        stage.stuck |= {f"job-{index}-worker-2" for index in range(EARLY)}
+        deleted = await scalings_deleted_after_each_event(stage, 12, "ScaleOut", 2)
+        grown = [name for name in deleted if len(stage.hosts(name)) == 3]
+        assert deleted["job-0"] == "ScaleAccepted"
+        assert "HostsPublished" in deleted.values(), "both sides of the point of no return were hit"
+        for name, event in deleted.items():
+            assert stage.status(TRAININGJOBS, name).get("currentScaler") is None
+            members = stage.hosts(name)
+            assert members == [f"{name}-worker-{index}" for index in range(3 if name in grown else 2)]
+            assert sorted(pod for pod in stage.pods() if pod.startswith(f"{name}-worker")) == members
+            assert event not in ("HostsPublished", "ScaleSucceeded") or name in grown
+        assert not {*grown} & {f"job-{index}" for index in range(EARLY)}
+
+
+async def test_a_scale_in_deleted_midway_is_rolled_back_or_finished():
+    """Line 33."""
+    async with Stage() as stage:
+        deleted = await scalings_deleted_after_each_event(stage, 14, "ScaleIn", 2)
+        shrunk = [name for name in deleted if len(stage.hosts(name)) == 1]
+        assert {"ScaleAccepted", "HostsPublished", "WorkersReleased"} <= {*deleted.values()}
+        for name, event in deleted.items():
+            assert stage.status(TRAININGJOBS, name).get("currentScaler") is None
+            members = stage.hosts(name)
+            assert members == [f"{name}-worker-{index}" for index in range(1 if name in shrunk else 2)]
+            assert sorted(pod for pod in stage.pods() if pod.startswith(f"{name}-worker")) == members
+            assert event not in ("HostsPublished", "WorkersReleased", "ScaleSucceeded") or name in shrunk
