@@ -22,7 +22,7 @@ from shared.job.events import (
     ScaleRequested,
     ScaleRequestGone,
 )
-from shared.job.naming import NO_UID, JobKey
+from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import PodView
@@ -173,8 +173,12 @@ def _requests(job: Job, world: World, folded: Callable[[JobKey], Job | None]) ->
         moved = world.request(known.uid)
         if moved is None:
             yield ScaleRequestGone(uid=known.uid)
-        elif (home := folded(world.place(moved))) is not None and known.uid in home.requests:
+        elif job.key.uid != NO_UID or _has(folded(world.place(moved)), known.uid):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")
+
+
+def _has(home: Job | None, request: Uid) -> bool:
+    return home is not None and request in home.requests
 
 
 def waiting_room(key: JobKey) -> JobKey:

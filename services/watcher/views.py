@@ -20,6 +20,7 @@ from shared.job.naming import (
     Uid,
 )
 from shared.job.spec import JobSpec, ScaleKind, ScaleSpec
+from shared.job.unsupported import unsupported
 from shared.job.views import ChildView, Exit, PodView
 
 MOST_PROBLEMS = 100
@@ -32,7 +33,8 @@ def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:
     """What the log should know of a job's resource."""
     meta = manifest.metadata
     answer = parse_job(manifest)
-    valid = answer if isinstance(answer, JobSpec) else None
+    spec = answer if isinstance(answer, JobSpec) else None
+    problems = unsupported(answer) if isinstance(answer, JobSpec) else answer
     log, head = _head(manifest.status)
     return JobSight(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
@@ -41,8 +43,8 @@ def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:
             api_version=api_version,
             generation=meta.generation,
             version=meta.version,
-            spec=valid,
-            problems=() if isinstance(answer, JobSpec) else answer[:MOST_PROBLEMS],
+            spec=spec if not problems else None,
+            problems=problems[:MOST_PROBLEMS],
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),

@@ -14,7 +14,6 @@ from shared.job.naming import JobKey, key_of
 from shared.job.state import At, Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 
-
 LONGEST_SEQUENCE = 20
 """Digits: a sequence is an unsigned 64-bit number."""
 

@@ -1,0 +1,136 @@
+"""Timers: which run, from when, and until what stops them."""
+
+import pytest
+
+from shared.job.events import (
+    AnyEvent,
+    EffectRefused,
+    HistoryBroken,
+    JobFailed,
+    JobGone,
+    PodsGone,
+    ScaleFailed,
+    ScaleSucceeded,
+    TimePassed,
+    WorkersReleased,
+)
+from shared.job.naming import Uid
+from shared.job.timing import BACK_OFF_CAP_SECONDS, SCHEDULING_TIMEOUT_SECONDS, Timer, back_off, next_due, passed
+from tests.kit.builders import (
+    R1,
+    a_created_job,
+    a_running_job,
+    a_spec,
+    hosts_file,
+    launcher,
+    observed,
+    pods,
+    published,
+    scale_in,
+    scaling_in,
+    scaling_out,
+    worker,
+    workers,
+)
+from tests.kit.stories import given
+
+SHORT: list[AnyEvent] = [*a_running_job(workers=2, least=2), PodsGone(uids=(Uid("pod-1"),))]
+
+
+def timers(*events: AnyEvent) -> tuple[Timer, ...]:
+    return next_due(given(*events).job)
+
+
+def names(*events: AnyEvent) -> list[str]:
+    return [timer.name for timer in timers(*events)]
+
+
+def test_a_quiet_job_waits_for_nothing():
+    assert timers() == ()
+    assert timers(observed(a_spec())) == ()
+    assert timers(*a_running_job()) == ()
+    assert timers(*a_running_job(), scale_in(1)) == (), "a request that waits has no deadline yet"
+
+
+def test_a_refusal_is_a_promise_counted_from_its_own_time():
+    story = [*a_created_job(), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
+    (timer,) = timers(*story)
+    assert (timer.anchor, timer.name, timer.seconds) == (len(story), "BackOff:CreatePod", 1)
+    assert timer.since.startswith("2030-01-01T"), "a promise goes on after a restart"
+
+
+def test_the_wait_doubles_with_each_refusal_in_a_row_and_has_an_end():
+    assert [back_off(count) for count in (1, 2, 3, 4, 9, 10, 1_000_000)] == [1, 2, 4, 8, 256, 300, 300]
+    assert back_off(10) == BACK_OFF_CAP_SECONDS
+
+
+def test_each_refused_effect_waits_for_itself():
+    refusals = [EffectRefused(effect=effect, reason="Forbidden") for effect in ("CreatePod", "CreatePod", "WriteHosts")]
+    found = {timer.name: timer.seconds for timer in timers(*a_created_job(), *refusals)}
+    assert found == {"BackOff:CreatePod": 2, "BackOff:WriteHosts": 1}
+
+
+def test_what_is_refused_for_good_is_not_waited_for():
+    assert timers(*a_created_job(), EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)) == ()
+
+
+def test_a_timer_that_ran_out_runs_no_more():
+    story = [*a_created_job(), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
+    anchor = len(story)
+    assert names(*story, TimePassed(anchor=anchor, timer="BackOff:CreatePod")) == []
+    assert names(*story, TimePassed(anchor=anchor - 1, timer="BackOff:CreatePod")) == ["BackOff:CreatePod"]
+    assert passed(given(*story, TimePassed(anchor=anchor, timer="X")).job, anchor, "X")
+
+
+def test_a_scaling_has_a_deadline_from_its_acceptance_and_as_a_judgement():
+    story = [*a_running_job(), *scaling_out(2)]
+    (timer,) = timers(*story)
+    assert timer == Timer(len(story) - 1, "ScalingDeadline", 60)
+    assert timer.since == "", "an operator that was blind starts afresh"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), id="success"),
+        pytest.param(ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2),)), id="failure"),
+    ],
+)
+def test_the_end_of_a_scaling_ends_its_deadline(end: AnyEvent):
+    assert names(*a_running_job(), *scaling_out(2), end) == []
+
+
+def test_leaving_workers_drain_from_when_the_file_was_seen_until_they_are_released():
+    leaving = [*a_running_job(workers=3), *scaling_in(2), published(2, 0, 1, request=R1)]
+    assert names(*leaving) == ["ScalingDeadline"]
+    seen = [*leaving, hosts_file(2), pods(launcher(version=90, hosts=2))]
+    assert timers(*seen)[1] == Timer(len(seen), "Drain", 10)
+    assert names(*seen, WorkersReleased(request=R1, slots=(workers(2),))) == ["ScalingDeadline"]
+
+
+def test_a_scale_out_drains_nothing():
+    story = [*a_running_job(), *scaling_out(2), pods(worker(2)), published(2, 0, 1, 2, request=R1)]
+    assert names(*story, hosts_file(2), pods(launcher(version=90, hosts=2))) == ["ScalingDeadline"]
+
+
+def test_below_its_minimum_a_running_job_is_given_time():
+    assert timers(*SHORT) == (Timer(len(SHORT), "BelowMinimum", SCHEDULING_TIMEOUT_SECONDS),)
+    assert timers(*SHORT, PodsGone(uids=(Uid("pod-0"),)))[0].anchor == len(SHORT), "since it fell, not since the last"
+
+
+def test_enough_workers_stop_that_clock():
+    story = [*a_running_job(workers=2, least=2), PodsGone(uids=(Uid("pod-1"),)), *scaling_out(2)]
+    more = PodsGone(uids=(Uid("nobody"),))
+    assert "BelowMinimum" not in names(*story, more)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(JobGone(), id="gone"),
+        pytest.param(JobFailed(reason="TrainingJobFailed"), id="over"),
+        pytest.param(HistoryBroken(log="other", sequence=9, hash="h", reason="OtherLog"), id="history broken"),
+    ],
+)
+def test_nothing_is_judged_any_more(end: AnyEvent):
+    assert names(*SHORT, end) == []
