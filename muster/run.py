@@ -28,9 +28,17 @@ log = structlog.get_logger()
 async def run_all(settings: Settings, embedded: Path | None) -> None:
     """Run until cancelled; `embedded` is the folder of a NATS server of our own."""
     configure("muster", style=settings.log_format, level=settings.log_level)
-    async with _users(settings, embedded) as settings_of, asyncio.TaskGroup() as services:
-        for author, build in SERVICES.items():
-            services.create_task(_one(author, build, settings_of[author]))
+    async with _users(settings, embedded) as settings_of:
+        services = [asyncio.create_task(_one(author, build, settings_of[author])) for author, build in SERVICES.items()]
+        try:
+            ended, _ = await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)
+            for service in ended:
+                service.result()
+        finally:
+            # The log's server goes last: the services still give up their leases.
+            for service in services:
+                service.cancel()
+            await asyncio.gather(*services, return_exceptions=True)
 
 
 async def _one(author: Author, build: Build, settings: Settings) -> None:

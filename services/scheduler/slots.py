@@ -13,15 +13,17 @@ from shared.job.views import Slots
 
 
 def assigned(job: Job) -> list[Step]:
-    """First the workers; the launcher once the hosts files with all of them are in the cluster."""
+    """First the workers; the launcher once their names resolve and the hosts files with all of them are there."""
     if job.phase != "Created" or job.spec is None:
         return []
     if not job.next_index:
         replicas = job.spec.role(WORKER).replicas
         workers = Slots(job.attempt, WORKER, ((0, replicas - 1),))
         return [Record(SlotsAssigned(slots=(workers,), reason="JobCreated"))]
+    if job.launched or not _served(job):
+        return []
     hosts = job.hosts
-    if job.hosts_version and hosts is not None and hosts.hosts >= job.hosts_version and not job.launched:
+    if job.hosts_version and hosts is not None and hosts.hosts >= job.hosts_version:
         return [Record(SlotsAssigned(slots=(Slots(job.attempt, LAUNCHER, ((0, 0),)),), reason="WorkersReady"))]
     return []
 
@@ -31,7 +33,7 @@ def missing(job: Job) -> list[Step]:
     if not job.slots:
         return []
     steps: list[Step] = []
-    if ("Service", service_name(job.key.name)) not in job.children and _may_try(job, "CreateService"):
+    if not _served(job) and _may_try(job, "CreateService"):
         steps.append(CreateService())
     if not _may_try(job, "CreatePod"):
         return steps
@@ -53,6 +55,11 @@ def surplus(job: Job) -> list[Step]:
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
         if pod.slot not in kept and not pod.deleting
     ]
+
+
+def _served(job: Job) -> bool:
+    """The Service behind the workers' names is there."""
+    return ("Service", service_name(job.key.name)) in job.children
 
 
 def _scaleout(request: Request | None, slot: Slot) -> str:

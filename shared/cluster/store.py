@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+import msgspec
+
 from shared.cluster import Manifest, Resource
+from shared.cluster.decoding import encode
 from shared.cluster.history import Change, Check, Held, Kind, View
 from shared.cluster.kinds import PODS
 from shared.cluster.merge import merged
@@ -70,7 +73,8 @@ class MemoryStore:
         return [held for held in self.kind(resource).objects.values() if view.shows(held)]
 
     def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> Held:
-        metadata = dict(manifest.get("metadata") or {})
+        manifest = _own(manifest)
+        metadata = manifest.get("metadata") or {}
         name = metadata.get("name")
         if not name or metadata.get("namespace", namespace) != namespace:
             raise Refused(
@@ -110,6 +114,7 @@ class MemoryStore:
         has_status = resource.plural not in WITHOUT_STATUS
         if held is None or (subresource and not (subresource == "status" and has_status)):
             raise Refused(f"{what} {subresource}".rstrip() + ": not found", reason="NotFound")
+        manifest = _own(manifest)
         wanted = manifest.get("metadata") or {}
         for field in ("uid", "resourceVersion"):
             if wanted.get(field) not in (None, held.metadata[field]):
@@ -249,6 +254,12 @@ class MemoryStore:
         active = [pod for pod in self.find(PODS, namespace) if not _is_over(pod.manifest)]
         if len(active) >= most:
             raise Refused(f"{what}: exceeded quota, {most} pods", reason="QuotaExceeded")
+
+
+def _own(manifest: Manifest) -> dict[str, Any]:
+    """A copy as it would come over the wire: what the caller does to its own later changes nothing here."""
+    copy: dict[str, Any] = msgspec.json.decode(encode(manifest))
+    return copy
 
 
 def _version_and_kind(manifest: Manifest, plural: str) -> tuple[str, str, str]:

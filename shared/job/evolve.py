@@ -233,7 +233,7 @@ def _sentence(event: JobObserved | ScaleRequested) -> str:
 
 _MILESTONES = {
     "CreatePod": "WorkersCreated",
-    "CreateService": "WorkersCreated",
+    "CreateService": "LauncherCreated",
     "WriteHosts": "LauncherCreated",
     "NudgeLauncher": "LauncherCreated",
 }

@@ -147,6 +147,14 @@ class TestControllers:
         store.patch(PODS, "ns", "a", {"status": {"phase": "Succeeded"}}, subresource="status")
         store.create(PODS, "ns", {"metadata": {"name": "b"}})
 
+    def test_what_was_handed_over_is_the_stores_own(self, store: MemoryStore) -> None:
+        manifest: dict[str, Any] = {"metadata": {"name": "c", "labels": {"a": "b"}}, "data": {"key": "value"}}
+        store.create(CONFIGMAPS, "ns", manifest)
+        manifest["metadata"]["labels"]["a"] = manifest["data"]["key"] = "changed"
+        held = store.get(CONFIGMAPS, "ns", "c")
+        assert held is not None
+        assert (held.metadata["labels"], held.manifest["data"]) == ({"a": "b"}, {"key": "value"})
+
     def test_uids_differ_in_their_first_letters(self, store: MemoryStore) -> None:
         uids = {
             store.create(PODS, "ns", {"metadata": {"name": f"p-{number}"}}).metadata["uid"] for number in range(300)
