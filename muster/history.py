@@ -4,12 +4,12 @@ import sys
 
 import msgspec
 import typer
-from shared.frameworks.training import TRAININGJOBS
 
 from muster.reading import everything, open_cluster, open_log
 from muster.targets import Target, fail, find
 from muster.words import one_line
 from shared.eventlog import Stored
+from shared.frameworks.training import TRAININGJOBS
 from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY
 from shared.service.settings import Settings

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import msgspec
 import typer
-from shared.cluster.kube import KubeCluster
-from shared.frameworks.training import TRAININGJOBS
 
 from muster.reading import everything, open_cluster, open_log
 from muster.targets import fail
 from muster.words import one_line
 from services.status.documents import canonical, with_head
 from services.status.documents import document_of as status_of
+from shared.cluster.kube import KubeCluster
 from shared.eventlog import Stored
+from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.fold import Histories, History
 from shared.service.settings import Settings

@@ -4,13 +4,13 @@ import asyncio
 from typing import Any
 
 import typer
-from shared.cluster.kube import KubeCluster
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 
 from muster.reading import open_cluster
 from muster.targets import Target, fail
+from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
 from shared.errors import Transient
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.service.settings import Settings
 
 LOOK_SECONDS = 0.5

@@ -17,19 +17,19 @@ from typing import Self
 
 import aiohttp
 import yaml
-from shared.cluster.kube import KubeCluster
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 
 from devcluster.child import Child
 from devcluster.start import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
 from muster.crds import manifests
 from shared.cluster import Resource
+from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 
 SERVICES = ("watcher", "scheduler", "scaler", "status")
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)

@@ -2,10 +2,10 @@
 
 import msgspec
 import typer
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID
 
