@@ -107,6 +107,7 @@ class Demo:
         self._teller = teller
         self._keep = keep
         self._epoch = 0
+        self._training_ended = False
 
     async def run(self) -> int:
         """All of it; 0 when everything happened, 1 with one line that says what did not."""
@@ -173,8 +174,8 @@ class Demo:
     async def _epochs(self, wanted: int) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._epoch < wanted:
-            if time.monotonic() > deadline:
-                raise DemoError(f"training did not reach epoch {wanted}")
+            if self._training_ended or time.monotonic() > deadline:
+                raise DemoError(f"training did not reach epoch {wanted}; see the launcher's lines above")
             await asyncio.sleep(0.05)
 
     async def _follow_training(self, stack: Stack) -> None:
@@ -183,6 +184,7 @@ class Demo:
             with suppress(Transient, OSError):
                 async for line in stack.logs(NAMESPACE, f"{JOB}-launcher", follow=True):
                     self._hear(line)
+                self._training_ended = True
                 return
             await asyncio.sleep(0.3)
 

@@ -3,7 +3,7 @@
 Older versions of an object are ignored; changes that no decision needs are not recorded.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -34,14 +34,20 @@ UIDS_PER_EVENT = 4_000
 """So that their 40 bytes each stay under the same limit."""
 
 
-def observe(job: Job, world: World, folded: Callable[[JobKey], Job | None] = lambda _: None) -> list[Fact]:
+def observe(
+    job: Job,
+    world: World,
+    folded: Callable[[JobKey], Job | None] = lambda _: None,
+    begun: Callable[[JobKey], Collection[Uid]] = lambda _: (),
+) -> list[Fact]:
     """The facts about `job` that the world shows and the log lacks, most important first.
 
     `folded` gives other histories: a request that waited under the job's name keeps its turn, and leaves there once
     the job's own history has it.
+    `begun` gives the requests that were acted upon under other lives of that name: none of them runs again.
     """
     if job.key.uid == NO_UID:
-        return [*_requests(job, world, folded)]
+        return [*_requests(job, world, folded, begun)]
     if world.epoch < job.epoch:
         # Someone saw a newer store than we did: until we list again, nothing that we see is news.
         return []
@@ -49,7 +55,7 @@ def observe(job: Job, world: World, folded: Callable[[JobKey], Job | None] = lam
     if events or not job.generation:
         # Pods and requests mean something once the log knows the job.
         return events
-    return [*_pods(job, world), *_children(job, world), *_requests(job, world, folded)]
+    return [*_pods(job, world), *_children(job, world), *_requests(job, world, folded, begun)]
 
 
 def _resource(job: Job, world: World) -> Iterator[Fact]:
@@ -139,19 +145,28 @@ def _children(job: Job, world: World) -> Iterator[Fact]:
             yield ChildGone(kind=kind, name=name, uid=child.uid)
 
 
-def _requests(job: Job, world: World, folded: Callable[[JobKey], Job | None]) -> Iterator[Fact]:
+def _requests(
+    job: Job,
+    world: World,
+    folded: Callable[[JobKey], Job | None],
+    begun: Callable[[JobKey], Collection[Uid]],
+) -> Iterator[Fact]:
     if not (world.jobs.listed and all(level.listed for level in world.requests.values())):
         return
     now = world.requests_of(job.key)
     waiting = folded(waiting_room(job.key))
     order = {uid: place for place, uid in enumerate(waiting.requests)} if waiting is not None else {}
     last = len(order)
+    # An orphaning delete takes the owner from a request; what is left to tell that it ran is the log.
+    elsewhere = begun(job.key) if now.keys() - job.requests.keys() else ()
 
     def turn(request: RequestSight) -> tuple[int, str, int]:
         return (order.get(request.uid, last), request.created, request.version)
 
     for request in sorted(now.values(), key=turn):
         known = job.requests.get(request.uid)
+        if known is None and request.uid in elsewhere:
+            continue
         if (
             known is None
             or known.gone

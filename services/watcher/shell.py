@@ -21,7 +21,7 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events import Author, HeadForged, HistoryBroken, TimePassed
 from shared.job.fold import History
-from shared.job.naming import JOB_UID, JobKey
+from shared.job.naming import JOB_UID, JobKey, Uid
 from shared.job.spec import ScaleKind
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
@@ -95,13 +95,17 @@ class Watcher:
             return [Record(event) for event in accepted(job, sight.accept if sight else "", pods)]
         if self._may_be_gone(history):
             self._check(key, self._confirm(key))
-        facts = observe(job, self._world, self._folded)
+        facts = observe(job, self._world, self._folded, self._begun)
         self._see_off(job)
         return [*map(Record, facts), *map(Record, self._timers(history))]
 
     def _folded(self, key: JobKey) -> Job | None:
         history = self._machine.histories.get(key)
         return history.job if history is not None else None
+
+    def _begun(self, key: JobKey) -> set[Uid]:
+        lives = [life.job for life in self._machine.histories.lives(key) if life.job.key != key]
+        return {uid for job in lives for uid, request in job.requests.items() if request.phase != "Pending"}
 
     def _see_off(self, job: Job) -> None:
         """Requests that this history has by now may leave the one where they were before."""

@@ -103,6 +103,7 @@ class Histories:
     def __init__(self) -> None:
         self._by_key: dict[JobKey, History] = {}
         self._by_prefix: dict[str, History] = {}
+        self._lives: dict[tuple[str, str], list[History]] = {}
         self.position = 0
         """The last sequence folded, of any job."""
 
@@ -126,10 +127,15 @@ class Histories:
         history = self._by_key.get(key)
         if history is None:
             history = self._by_key[key] = History(key)
+            self._lives.setdefault((key.namespace, key.name), []).append(history)
         return history
 
     def get(self, key: JobKey) -> History | None:
         return self._by_key.get(key)
+
+    def lives(self, key: JobKey) -> tuple[History, ...]:
+        """The histories of all jobs that ever had this namespace and name, and of the waiting room before them."""
+        return tuple(self._lives.get((key.namespace, key.name), ()))
 
     def __iter__(self) -> Iterator[History]:
         return iter(list(self._by_key.values()))

@@ -15,6 +15,8 @@ from shared.errors import Refused
 from shared.eventlog import Entry, Stored
 from shared.eventlog.memory import MemoryJournal
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.fold import Histories
+from shared.job.state import Job
 from tests.kit.world import NAMESPACE, World
 
 Document = dict[str, Any]
@@ -38,15 +40,24 @@ class ToldJournal(MemoryJournal):
 
 
 class Stage(World):
-    """One cluster and one log; `of` brings the cluster of another stage and begins a new log."""
+    """One cluster and one log; `of` brings the cluster of another stage, `journal` its log too."""
 
-    def __init__(self, *, drain_seconds: int = 0, of: "Stage | None" = None, log: str = "memory") -> None:
+    def __init__(
+        self,
+        *,
+        drain_seconds: int = 0,
+        of: "Stage | None" = None,
+        log: str = "memory",
+        journal: ToldJournal | None = None,
+    ) -> None:
         super().__init__(drain_seconds=drain_seconds)
-        self.journal: ToldJournal = ToldJournal(identity=log)
+        self.journal: ToldJournal = journal or ToldJournal(identity=log)
         if of is not None:
             self.store = of.store
         self.stuck: set[str] = set()
         """Pods, by name, that are placed and do not start."""
+        self.lingering: set[str] = set()
+        """Pods, by uid, that do not end when they are deleted."""
         self.collecting = True
         """The garbage collector works."""
         self.statuses: defaultdict[tuple[str, str, str], list[Document]] = defaultdict(list)
@@ -80,6 +91,15 @@ class Stage(World):
             for held in self.store.find(resource)
             if any(owner["uid"] == uid for owner in held.metadata.get("ownerReferences") or ())
         ]
+
+    def life(self, uid: str) -> Job:
+        """The job with this uid, from the log alone."""
+        histories = Histories()
+        for stored in self.journal.events:
+            histories.fold(stored)
+        (found,) = (history for history in histories if history.job.key.uid == uid)
+        assert not found.held, found.held
+        return found.job
 
     def count(self, kind: str) -> int:
         return self.types().count(kind)
@@ -129,5 +149,5 @@ class Stage(World):
         waits = name in self.stuck and not going and held.manifest["spec"].get("nodeName")
         # Pods end by name in one namespace; their namesakes elsewhere go on.
         spared = name in self.exit_codes and namespace != NAMESPACE and not going
-        if not waits and not spared:
+        if not waits and not spared and not (going and held.metadata["uid"] in self.lingering):
             super()._care(held)

@@ -1,0 +1,89 @@
+"""`python -m devcluster.node`: be a node until SIGTERM."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from devcluster.node.agent import Agent, Options
+from devcluster.node.network import NETWORKS, PODS
+from devcluster.node.runtime import RuntimeProblem
+
+
+def image(text: str) -> tuple[str, Path]:
+    name, equals, folder = text.partition("=")
+    if not name or not equals or not Path(folder).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FOLDER with a folder that exists")
+    return name, Path(folder).absolute()
+
+
+def arguments() -> Options:
+    parser = argparse.ArgumentParser(prog="python -m devcluster.node", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder of everything that pods leave")
+    parser.add_argument("--name", required=True, help="of the Node")
+    parser.add_argument(
+        "--image",
+        type=image,
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="containers of image NAME, whatever its tag, start in FOLDER; others in /",
+    )
+    parser.add_argument(
+        "--node-token",
+        default=os.environ.get("DEVCLUSTER_NODE_TOKEN", ""),
+        help="lets in callers of logs and exec; better given as DEVCLUSTER_NODE_TOKEN, which other users cannot see",
+    )
+    parser.add_argument("--client-ca", type=Path, help="lets in callers with a certificate of this authority")
+    parser.add_argument("--address", default="127.0.0.1", help="of the node, and of its logs and exec (%(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="of logs and exec; 0 for any free one")
+    networks = "; ".join(f"{name}: {meaning}" for name, meaning in NETWORKS.items())
+    parser.add_argument("--network", choices=NETWORKS, default=PODS, help=f"{networks} (%(default)s)")
+    parser.add_argument("--pod-network", default="10.88.0.0/16", help="addresses of pods (%(default)s)")
+    parser.add_argument("--max-pods", type=int, default=250)
+    parser.add_argument(
+        "--sync-period", type=float, default=5.0, help="seconds until a changed ConfigMap is seen (%(default)s)"
+    )
+    parser.add_argument(
+        "--restart-delay", type=float, default=10.0, help="seconds of the first CrashLoopBackOff (%(default)s)"
+    )
+    given = parser.parse_args()
+    return Options(
+        kubeconfig=given.kubeconfig,
+        data=given.data.absolute(),
+        name=given.name,
+        images=dict(given.image),
+        node_token=given.node_token,
+        network=given.network,
+        pod_network=given.pod_network,
+        address=given.address,
+        port=given.port,
+        client_authority=given.client_ca,
+        max_pods=given.max_pods,
+        sync_period=given.sync_period,
+        restart_delay=given.restart_delay,
+    )
+
+
+async def serve(options: Options) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    await Agent(options).run(stopping)
+
+
+def main() -> None:
+    options = arguments()
+    if sys.platform != "linux":
+        sys.exit("the node agent separates pods with namespaces, which only Linux has")
+    try:
+        asyncio.run(serve(options))
+    except RuntimeProblem as problem:
+        sys.exit(str(problem))
+
+
+if __name__ == "__main__":
+    main()

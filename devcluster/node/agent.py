@@ -1,0 +1,246 @@
+"""The agent: hears what the API server wants of this node, and leads the lives of its pods."""
+
+import asyncio
+import contextlib
+import shutil
+import ssl
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from devcluster.node.addresses import Addresses
+from devcluster.node.certificate import serving_context
+from devcluster.node.dns import DnsServer
+from devcluster.node.environment import Fetch
+from devcluster.node.images import Images
+from devcluster.node.kubelet_api import KubeletApi
+from devcluster.node.kubernetes import Json, Kubernetes, path_of, read_kubeconfig
+from devcluster.node.names import Names
+from devcluster.node.network import HOST, NONE
+from devcluster.node.pods import Machine, Pod
+from devcluster.node.recorder import Recorder
+from devcluster.node.reflector import Reflector
+from devcluster.node.registration import Registration
+from devcluster.node.runtime import Runtime, RuntimeProblem
+from shared.errors import Trouble
+
+DNS_PORT = 53
+
+SHUTDOWN_GRACE = 2.0
+"""Seconds that containers get when the agent is told to stop, however long they would like."""
+
+REPORT_TIMEOUT = 1.5
+"""Seconds for the last statuses to be written; the API server may be gone."""
+
+SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    kubeconfig: Path
+    data: Path
+    name: str
+    images: Mapping[str, Path]
+    node_token: str
+    network: str
+    pod_network: str
+    address: str
+    port: int
+    client_authority: Path | None
+    max_pods: int
+    sync_period: float
+    """Seconds at most until a changed ConfigMap or Secret is in the files of its pods."""
+    restart_delay: float
+
+
+class Agent:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._pods: dict[str, Pod] = {}
+        """By uid."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Has the exception of whatever must not end."""
+        self._stopping = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set, or something broke that the agent cannot live without."""
+        options = self._options
+        options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tls = await asyncio.to_thread(serving_context, options.name, options.address, options.client_authority)
+        async with contextlib.AsyncExitStack() as stack:
+            api = Kubernetes(read_kubeconfig(options.kubeconfig), f"devcluster-node/{options.name}")
+            stack.push_async_callback(api.close)
+            machine = await self._machine(api, stack)
+            stack.push_async_callback(self._end_background)
+            await self._serve(machine, tls, stack)
+            log.info("the node is ready", node=options.name)
+            stopped = asyncio.ensure_future(stop.wait())
+            ends: list[asyncio.Future[Any]] = [stopped, self._failed]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if self._failed.done():
+                self._failed.result()
+
+    async def _machine(self, api: Kubernetes, stack: contextlib.AsyncExitStack) -> Machine:
+        options = self._options
+        root = options.data / "root"
+        root.mkdir(exist_ok=True)
+        addresses = Addresses("127.88.0.0/16" if options.network == HOST else options.pod_network)
+        runtime = Runtime(root, options.network, addresses.gateway, self._lost_the_zygote)
+        try:
+            await runtime.launch()
+        except RuntimeProblem as problem:
+            raise RuntimeProblem(
+                f"this machine does not let us separate pods ({problem}); "
+                "it takes Linux 5.12 or newer, as root or with user namespaces permitted"
+            ) from problem
+        stack.push_async_callback(runtime.close)
+        return Machine(
+            folder=options.data,
+            api=api,
+            runtime=runtime,
+            addresses=addresses,
+            images=Images(options.images),
+            recorder=Recorder(api, options.name),
+            host_address=options.address,
+            resolver=addresses.gateway,
+            restart_delay=options.restart_delay,
+        )
+
+    async def _serve(self, machine: Machine, tls: ssl.SSLContext, stack: contextlib.AsyncExitStack) -> None:
+        options, api = self._options, machine.api
+        names = Names(self._pods.values)
+        await self._serve_names(machine.runtime, machine.resolver, names, stack)
+        kubelet = KubeletApi(self._pods.values, machine.runtime, options.node_token)
+        port = await stack.enter_async_context(kubelet.serving(options.address, options.port, tls))
+        registration = Registration(
+            api=api, name=options.name, address=options.address, port=port, max_pods=options.max_pods
+        )
+        services = Reflector(api, path_of("services"), names.service_changed, names.service_gone)
+        pods = Reflector(
+            api,
+            path_of("pods"),
+            lambda pod: self._pod_changed(pod, machine),
+            self._pod_gone,
+            fieldSelector=f"spec.nodeName={options.name}",
+        )
+        self._background(services.run())
+        self._background(pods.run())
+        self._background(machine.recorder.run())
+        await pods.synchronized.wait()
+        await services.synchronized.wait()
+        self._clean(options.data / "pods")
+        self._background(self._refresh_forever())
+        await registration.register()
+        self._background(registration.heartbeat())
+        stack.push_async_callback(self._shut_down, registration)
+
+    async def _serve_names(
+        self, runtime: Runtime, address: str, names: Names, stack: contextlib.AsyncExitStack
+    ) -> None:
+        if self._options.network == NONE:
+            return
+        try:
+            made = await runtime.socket("udp", (address, DNS_PORT))
+        except RuntimeProblem as problem:
+            log.warning("pods cannot resolve names", problem=str(problem))
+            return
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: DnsServer(names.resolve, names.reverse), sock=made)
+        stack.callback(transport.close)
+
+    def _pod_changed(self, obj: Json, machine: Machine) -> None:
+        uid = obj["metadata"]["uid"]
+        known = self._pods.get(uid)
+        if known:
+            known.update(obj)
+            return
+        pod = self._pods[uid] = Pod(obj, machine)
+        if sum(not one.over for one in self._pods.values()) > self._options.max_pods:
+            pod.fail("OutOfpods", "Pod was rejected: Node didn't have enough resource: pods")
+        elif obj["spec"].get("hostNetwork"):
+            pod.fail("HostNetworkNotOffered", "Pod was rejected: this node offers no hostNetwork")
+        elif self._stopping:
+            pod.fail("NodeShutdown", "Pod was rejected as the node is shutting down.")
+        self._background(self._lead(pod), vital=False)
+
+    async def _lead(self, pod: Pod) -> None:
+        await pod.run()
+        if pod.vanished_already:
+            self._pods.pop(pod.uid, None)
+
+    def _pod_gone(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod:
+            pod.vanished()
+            if pod.finished.is_set():
+                del self._pods[uid]
+
+    def _clean(self, folder: Path) -> None:
+        """What pods of an earlier agent left that the API server no longer knows."""
+        for left in folder.iterdir() if folder.exists() else ():
+            if left.name not in self._pods:
+                shutil.rmtree(left, ignore_errors=True)
+
+    async def _refresh_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.sync_period)
+            once = Once()
+            for pod in [pod for pod in self._pods.values() if pod.needs_refresh]:
+                await pod.refresh(once.of(pod))
+
+    async def _shut_down(self, registration: Registration) -> None:
+        self._stopping = True
+        pods = [*self._pods.values()]
+        for pod in pods:
+            pod.fail("Terminated", SHUTDOWN, SHUTDOWN_GRACE)
+        with contextlib.suppress(TimeoutError, Trouble):
+            async with asyncio.timeout(SHUTDOWN_GRACE + REPORT_TIMEOUT):
+                await registration.leave()
+                await asyncio.gather(*(pod.ended() for pod in pods))
+
+    def _lost_the_zygote(self) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(RuntimeProblem("the zygote died, and all containers with it"))
+
+    def _background(self, work: Coroutine[Any, Any, None], *, vital: bool = True) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, vital=vital))
+
+    def _ended(self, task: "asyncio.Task[None]", *, vital: bool) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or self._failed.done():
+            return
+        if error := task.exception():
+            self._failed.set_exception(error)
+        elif vital:
+            self._failed.set_exception(AssertionError("a task that must not end has ended"))
+
+    async def _end_background(self) -> None:
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Once:
+    """Reads every object at most once, however many pods use it."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str, str], Json | None] = {}
+
+    def of(self, pod: Pod) -> Fetch:
+        async def fetch(plural: str, name: str) -> Json | None:
+            key = pod.namespace, plural, name
+            if key not in self._read:
+                self._read[key] = await pod.fetch(plural, name)
+            return self._read[key]
+
+        return fetch

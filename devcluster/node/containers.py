@@ -1,0 +1,151 @@
+"""One container of a pod: its state as the API shows it, its runs, and when it may run again."""
+
+import asyncio
+import contextlib
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from devcluster.node.clock import NEVER, now, timestamp
+from devcluster.node.kubernetes import Json
+from devcluster.node.logs import Logs
+from devcluster.node.runtime import Launch, Process
+
+SCHEME = "process"
+"""Where a real node names its container runtime."""
+
+LONGEST_DELAY = 300.0
+FORGIVEN_AFTER = 600.0
+"""Seconds of running after which earlier crashes no longer count."""
+
+DRAIN_TIMEOUT = 1.0
+"""Seconds that the end of a log may come after the end of its container."""
+
+MESSAGE_LIMIT = 4096
+
+
+@dataclass
+class Container:
+    spec: Json
+    first_delay: float
+    """Seconds before the second restart; the first is at once, and each further one waits twice as long."""
+    logs: Logs
+    message_file: Path
+    """Becomes the termination message."""
+    probed: bool = False
+    """Whether it is ready only when a probe says so."""
+    state: Json = field(default_factory=lambda: {"waiting": {"reason": "ContainerCreating"}})
+    last_state: Json = field(default_factory=dict)
+    restarts: int = 0
+    ready: bool = False
+    process: Process | None = None
+    launch: Launch | None = None
+    """What the present run was started with; exec starts in the same way."""
+    _id: str = ""
+    _delay: float = 0.0
+    _started: float = 0.0
+    _run: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    @property
+    def exit_code(self) -> int | None:
+        """None unless it is over."""
+        terminated = self.state.get("terminated")
+        return int(terminated["exitCode"]) if terminated else None
+
+    @property
+    def running(self) -> bool:
+        return "running" in self.state
+
+    def wait(self, reason: str, message: str = "") -> bool:
+        """Say why it does not run; whether that is news."""
+        waiting = {"waiting": {"reason": reason} | ({"message": message} if message else {})}
+        if self.state == waiting:
+            return False
+        if "terminated" in self.state:
+            self.last_state = self.state
+        self.state = waiting
+        self.ready = False
+        return True
+
+    def recover(self, status: Json) -> None:
+        """Go on from what the API says of a life of which this agent has nothing left but the counts."""
+        self.restarts = int(status.get("restartCount", 0))
+        self.last_state = dict(status.get("lastState") or {})
+        self._id = str(status.get("containerID", "")).removeprefix(f"{SCHEME}://")
+        state: Json = status.get("state") or {}
+        if "terminated" in state:
+            self.state = state
+        elif "running" in state:
+            lost: dict[str, Any] = {"exitCode": 255, "reason": "Unknown", "containerID": status.get("containerID", "")}
+            self.state = {
+                "terminated": lost | {"startedAt": state["running"].get("startedAt"), "finishedAt": now()},
+            }
+        elif self.last_state:
+            self.state = {"waiting": state.get("waiting") or {"reason": "CrashLoopBackOff"}}
+        self._run = "terminated" in self.state or bool(self.last_state)
+
+    def began(self, process: Process, launch: Launch) -> None:
+        if "terminated" in self.state:
+            self.last_state = self.state
+        if self._run:
+            self.restarts += 1
+        self._run = True
+        self._id = secrets.token_hex(32)
+        self.process, self.launch = process, launch
+        self._started = process.started
+        if not process.problem:
+            self.state = {"running": {"startedAt": timestamp(process.started)}}
+            self.ready = not self.probed
+
+    async def ended(self, process: Process) -> None:
+        """Wait for the end and write it down."""
+        end = await process.exit
+        log = self.logs.present
+        if log:
+            # What it wrote last is in the log before anybody hears that it is over.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(log.ended.wait(), DRAIN_TIMEOUT)
+            log.close()
+        terminated: Json = {
+            "exitCode": end.code,
+            "reason": "StartError" if process.problem else "Completed" if end.code == 0 else "Error",
+            "startedAt": NEVER if process.problem else timestamp(process.started),
+            "finishedAt": timestamp(end.time),
+            "containerID": f"{SCHEME}://{self._id}",
+        }
+        if message := process.problem or self._message():
+            terminated["message"] = message
+        self.state = {"terminated": terminated}
+        self.ready = False
+        self.process = None
+        if end.time - self._started > FORGIVEN_AFTER:
+            self._delay = 0.0
+
+    def _message(self) -> str:
+        with contextlib.suppress(OSError), self.message_file.open("rb") as file:
+            return file.read(MESSAGE_LIMIT).decode(errors="replace")
+        return ""
+
+    def next_delay(self) -> float:
+        """Seconds to wait before the next run, longer each time it is asked."""
+        delay = self._delay
+        self._delay = min(2 * delay or self.first_delay, LONGEST_DELAY)
+        return delay
+
+    def status(self, *, init: bool = False) -> Json:
+        return {
+            "name": self.name,
+            "image": self.spec.get("image", ""),
+            "imageID": f"{SCHEME}://{self.spec.get('image', '')}" if self._id else "",
+            **({"containerID": f"{SCHEME}://{self._id}"} if self._id else {}),
+            "restartCount": self.restarts,
+            "ready": self.exit_code == 0 if init else self.ready,
+            "started": self.running,
+            "state": self.state,
+            "lastState": self.last_state,
+        }

@@ -1,0 +1,89 @@
+"""A container's environment and its command with the variables put in."""
+
+import base64
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from devcluster.node.fields import UnknownField, field
+from devcluster.node.kubernetes import Json
+
+STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+Fetch = Callable[[str, str], Awaitable[Json | None]]
+"""The ConfigMap or Secret (`configmaps`, `secrets`) of a name in the pod's namespace; None when there is none."""
+
+_REFERENCE = re.compile(r"\$\$|\$\(([^()$]+)\)")
+_KINDS = {"configMap": "configmaps", "secret": "secrets"}
+
+
+class BadConfiguration(Exception):  # noqa: N818 - the kubelet's word for it is CreateContainerConfigError
+    """The container cannot be made as its objects are now; the message is what `kubectl describe` shows."""
+
+
+def image_environment() -> dict[str, str]:
+    """What an image would bring: here, the Python that runs the agent comes first."""
+    # Not resolved: in a virtual environment the link is what knows the packages.
+    python = os.path.dirname(os.path.abspath(sys.executable))  # noqa: PTH100, PTH120
+    home = "/root" if os.getuid() == 0 else str(Path.home())
+    return {"PATH": f"{python}:{STANDARD_PATH}", "HOME": home}
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """`$(NAME)` becomes its value and `$$` a dollar; what is not known stays as it is."""
+
+    def replacement(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else variables.get(match[1], match[0])
+
+    return _REFERENCE.sub(replacement, text)
+
+
+async def environment(pod: Json, container: Json, status: Mapping[str, str], fetch: Fetch) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for source in container.get("envFrom") or ():
+        for kind, plural in _KINDS.items():
+            if reference := source.get(f"{kind}Ref"):
+                for name, value in (await _all(reference, plural, fetch)).items():
+                    variables[source.get("prefix", "") + name] = value
+    for entry in container.get("env") or ():
+        found = await _value(pod, entry, status, fetch, variables)
+        if found is not None:
+            variables[entry["name"]] = found
+    return image_environment() | {"HOSTNAME": status["hostname"]} | variables
+
+
+async def _value(
+    pod: Json, entry: Json, status: Mapping[str, str], fetch: Fetch, variables: Mapping[str, str]
+) -> str | None:
+    source = entry.get("valueFrom")
+    if not source:
+        return expand(entry.get("value") or "", variables)
+    if reference := source.get("fieldRef"):
+        try:
+            return field(pod, status, reference["fieldPath"])
+        except UnknownField as error:
+            raise BadConfiguration(str(error)) from error
+    for kind, plural in _KINDS.items():
+        if reference := source.get(f"{kind}KeyRef"):
+            values = await _all(reference, plural, fetch)
+            if reference["key"] in values:
+                return values[reference["key"]]
+            if reference.get("optional"):
+                return None
+            place = f"{kind[:1].upper()}{kind[1:]} {pod['metadata']['namespace']}/{reference['name']}"
+            raise BadConfiguration(f"couldn't find key {reference['key']} in {place}")
+    raise BadConfiguration(f"variable {entry['name']}: {', '.join(source)} is not offered by this node")
+
+
+async def _all(reference: Json, plural: str, fetch: Fetch) -> dict[str, str]:
+    found = await fetch(plural, reference["name"])
+    if found is None:
+        if reference.get("optional"):
+            return {}
+        raise BadConfiguration(f'{plural.removesuffix("s")} "{reference["name"]}" not found')
+    data = found.get("data") or {}
+    if plural == "configmaps":
+        return dict(data)
+    return {name: base64.b64decode(value).decode(errors="surrogateescape") for name, value in data.items()}

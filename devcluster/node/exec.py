@@ -1,0 +1,193 @@
+"""Exec over a WebSocket: a process in a container, its streams as channels, its end as a status.
+
+Each message begins with the number of its channel; `v5.channel.k8s.io` adds a message that closes one.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import termios
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from devcluster.node.containers import Container
+from devcluster.node.kubernetes import Json
+from devcluster.node.runtime import Process, Runtime, RuntimeProblem
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+CHUNK = 65536
+TRUE = ("1", "true")
+
+
+class Streams:
+    """The agent's ends of a process's stdin, stdout and stderr."""
+
+    def __init__(self, *, terminal: bool, stdin: bool) -> None:
+        self.terminal = terminal
+        self._open: set[int] = set()
+        if terminal:
+            ours, theirs = pty.openpty()
+            self.standard = [theirs] * 3
+            self.outputs = {STDOUT: ours}
+            self.stdin: int | None = os.dup(ours) if stdin else None
+        else:
+            theirs_in, self.stdin = os.pipe2(os.O_CLOEXEC)
+            out, theirs_out = os.pipe2(os.O_CLOEXEC)
+            err, theirs_err = os.pipe2(os.O_CLOEXEC)
+            self.standard = [theirs_in, theirs_out, theirs_err]
+            self.outputs = {STDOUT: out, STDERR: err}
+            if not stdin:
+                self.close_stdin()
+        for descriptor in [*self.outputs.values(), *([self.stdin] if self.stdin is not None else [])]:
+            os.set_blocking(descriptor, False)
+
+    def close_theirs(self) -> None:
+        for descriptor in {*self.standard}:
+            os.close(descriptor)
+
+    def close_stdin(self) -> None:
+        if self.stdin is not None:
+            os.close(self.stdin)
+            self.stdin = None
+
+    def close(self) -> None:
+        self.close_stdin()
+        for descriptor in self.outputs.values():
+            os.close(descriptor)
+
+    def resize(self, size: Json) -> None:
+        if self.terminal:
+            packed = struct.pack("HHHH", int(size["Height"]), int(size["Width"]), 0, 0)
+            fcntl.ioctl(self.outputs[STDOUT], termios.TIOCSWINSZ, packed)
+
+
+async def serve_exec(request: web.Request, runtime: Runtime, container: Container) -> web.StreamResponse:
+    process, launch = container.process, container.launch
+    if process is None or launch is None or not container.running:
+        raise web.HTTPBadRequest(text=f'container "{container.name}" is not running')
+    query = request.query
+    if "command" not in query:
+        raise web.HTTPBadRequest(text="you must specify at least one command for the container")
+    terminal = query.get("tty") in TRUE
+    socket = web.WebSocketResponse(protocols=PROTOCOLS, max_msg_size=0)
+    await socket.prepare(request)
+    streams = Streams(terminal=terminal, stdin=query.get("input") in TRUE)
+    variables = {**launch.environment, **({"TERM": "xterm"} if terminal else {})}
+    asked = replace(launch, command=query.getall("command"), environment=variables)
+    try:
+        try:
+            inside = await runtime.exec(process, asked, streams.standard, terminal=terminal)
+        finally:
+            streams.close_theirs()
+        await _attend(socket, streams, inside)
+    except RuntimeProblem as problem:
+        await _say(socket, ERROR, json.dumps(_failure(str(problem))).encode())
+    finally:
+        streams.close()
+        await socket.close()
+    return socket
+
+
+async def _attend(socket: web.WebSocketResponse, streams: Streams, process: Process) -> None:
+    if process.problem:
+        await _say(socket, ERROR, json.dumps(_failure(process.problem)).encode())
+        return
+    listening = asyncio.ensure_future(_listen(socket, streams))
+    pumps = [asyncio.ensure_future(_pump(socket, channel, pipe)) for channel, pipe in streams.outputs.items()]
+    everything = asyncio.gather(asyncio.shield(process.exit), *pumps)
+    ends: list[asyncio.Future[Any]] = [everything, listening]
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if everything.done():
+            await _say(socket, ERROR, json.dumps(_end(process.exit.result().code)).encode())
+        else:
+            # The client has left, and nobody reads what the process writes.
+            process.signal(signal.SIGKILL)
+    finally:
+        for task in ends:
+            task.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+
+
+async def _pump(socket: web.WebSocketResponse, channel: int, pipe: int) -> None:
+    while data := await _read(pipe):
+        await _say(socket, channel, data)
+
+
+async def _listen(socket: web.WebSocketResponse, streams: Streams) -> None:
+    async for message in socket:
+        if message.type != aiohttp.WSMsgType.BINARY or not message.data:
+            continue
+        channel, data = message.data[0], message.data[1:]
+        if channel == STDIN and streams.stdin is not None:
+            await _write(streams, data)
+        elif channel == RESIZE:
+            with contextlib.suppress(ValueError, KeyError, OSError):
+                streams.resize(json.loads(data))
+        elif channel == CLOSE and data == bytes([STDIN]) and not streams.terminal:
+            streams.close_stdin()
+
+
+async def _say(socket: web.WebSocketResponse, channel: int, data: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        await socket.send_bytes(bytes([channel]) + data)
+
+
+async def _read(descriptor: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            readable = asyncio.Event()
+            loop.add_reader(descriptor, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(descriptor)
+        except OSError:
+            # So ends a terminal whose other side nobody has open any more.
+            return b""
+
+
+async def _write(streams: Streams, data: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    while data and streams.stdin is not None:
+        try:
+            data = data[os.write(streams.stdin, data) :]
+        except BlockingIOError:
+            writable = asyncio.Event()
+            loop.add_writer(streams.stdin, writable.set)
+            try:
+                await writable.wait()
+            finally:
+                loop.remove_writer(streams.stdin)
+        except OSError:
+            # The process reads no more.
+            streams.close_stdin()
+
+
+def _end(code: int) -> Json:
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "reason": "NonZeroExitCode",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+def _failure(message: str) -> Json:
+    text = f"error executing command in container: {message}"
+    return {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": text, "code": 500}

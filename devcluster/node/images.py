@@ -1,0 +1,34 @@
+"""What an image name means here: no file system, only the folder in which its containers start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MISSING = "missing/"
+"""Images whose names begin so cannot be pulled, which is what tests of that trouble need."""
+
+
+@dataclass(frozen=True)
+class Images:
+    folders: Mapping[str, Path]
+    """By name without tag."""
+
+    def folder(self, image: str) -> str:
+        found = self.folders.get(without_tag(image))
+        return str(found) if found else "/"
+
+    def visible(self, image: str) -> list[str]:
+        """The folders that containers of the image must see, wherever on the host they are."""
+        found = self.folders.get(without_tag(image))
+        return [str(found)] if found else []
+
+    @staticmethod
+    def missing(image: str) -> bool:
+        return image.startswith(MISSING)
+
+
+def without_tag(image: str) -> str:
+    name = image.partition("@")[0]
+    folder, slash, last = name.rpartition("/")
+    # Only after the last slash is a colon a tag; before it, it is a registry's port.
+    return folder + slash + last.partition(":")[0]

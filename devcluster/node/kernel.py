@@ -1,0 +1,84 @@
+"""The system calls that Python does not offer: namespaces, mounts, capabilities.
+
+Imported by the zygote, so nothing here may import anything heavy.
+"""
+
+import ctypes
+import os
+import struct
+
+NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
+
+_MNT_DETACH = 2
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_ATTR_RDONLY = 1
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP = 1, 24
+_LAST_CAPABILITY = 40
+_MOUNT_SETATTR = 442
+"""The same number on every architecture, as for all calls newer than Linux 5.1."""
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    _checked(_libc.unshare(flags), "unshare")
+
+
+def setns(descriptor: int, kind: int = 0) -> None:
+    _checked(_libc.setns(descriptor, kind), "setns")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    arguments = (source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
+    _checked(_libc.mount(*arguments), f"mount {source or kind} on {target}")
+
+
+def bind(source: str, target: str) -> None:
+    """Also what is mounted below, without which a user namespace may not bind at all."""
+    mount(source, target, flags=MS_BIND | MS_REC)
+
+
+def set_read_only(target: str, *, value: bool = True, recursive: bool = False) -> None:
+    """Needs Linux 5.12; the older way cannot reach the mounts below."""
+    attributes = struct.pack("QQQQ", _ATTR_RDONLY if value else 0, 0 if value else _ATTR_RDONLY, 0, 0)
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    flags = _AT_RECURSIVE if recursive else 0
+    number = ctypes.c_long(_MOUNT_SETATTR)
+    size = ctypes.c_size_t(len(attributes))
+    _checked(_libc.syscall(number, _AT_FDCWD, target.encode(), flags, buffer, size), f"mount_setattr {target}")
+
+
+def pivot_root(folder: str) -> None:
+    """Make `folder`, a mount, the root; nothing of the old one stays reachable."""
+    os.chdir(folder)
+    # The old root goes on top of the new one and is taken off again, so no folder is needed for it.
+    _checked(_libc.syscall(ctypes.c_long(_PIVOT_ROOT[os.uname().machine]), b".", b"."), "pivot_root")
+    _checked(_libc.umount2(b".", _MNT_DETACH), "umount of the old root")
+    os.chdir("/")
+
+
+def set_hostname(name: str) -> None:
+    _checked(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name.encode()))), "sethostname")
+
+
+def die_with_parent(number: int) -> None:
+    """The kernel sends `number` to this process when the thread that made it ends."""
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, number), "prctl")
+
+
+def keep_capabilities(kept: frozenset[int]) -> None:
+    """What is started from now on never has others, even as root."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        if capability not in kept:
+            # An older kernel does not know the newest ones, which is as good as not having them.
+            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)

@@ -1,0 +1,166 @@
+"""Logs of containers: files in the format of the container runtimes, and the reading that `kubectl logs` wants.
+
+A line is `<time> <stdout|stderr> <F|P> <text>`; P marks a part, whose newline is not the container's own.
+Only the present and the previous run of a container are kept.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+LONGEST_LINE = 16384
+CHUNK = 65536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What part of a log is asked for, and how."""
+
+    follow: bool = False
+    tail: int | None = None
+    since: datetime | None = None
+    timestamps: bool = False
+    limit: int | None = None
+    """Bytes."""
+
+
+class Log:
+    """The log of one run of a container, while it is written and after."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        self._open: dict[int, tuple[str, bytes]] = {}
+        """By the descriptor of a pipe: its name and a line that has not ended."""
+        self._changed = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    def pipe(self, name: str) -> int:
+        """The writable end of a new pipe whose content becomes this log; the caller closes it."""
+        readable, writable = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(readable, False)
+        self._open[readable] = name, b""
+        asyncio.get_running_loop().add_reader(readable, self._read, readable)
+        return writable
+
+    def _read(self, pipe: int) -> None:
+        try:
+            data = os.read(pipe, CHUNK)
+        except BlockingIOError:
+            return
+        name, rest = self._open[pipe]
+        *lines, rest = (rest + data).split(b"\n")
+        if not data or len(rest) > LONGEST_LINE:
+            self._write(name, lines, rest)
+            rest = b""
+        elif lines:
+            self._write(name, lines, b"")
+        self._open[pipe] = name, rest
+        if not data:
+            self._close(pipe)
+
+    def _write(self, name: str, lines: list[bytes], part: bytes) -> None:
+        begin = f"{datetime.now(UTC).isoformat(timespec='microseconds').replace('+00:00', 'Z')} {name}".encode()
+        whole = [b"%s F %s\n" % (begin, line) for line in lines]
+        if part:
+            whole.append(b"%s P %s\n" % (begin, part))
+        os.write(self._file, b"".join(whole))
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _close(self, pipe: int) -> None:
+        asyncio.get_running_loop().remove_reader(pipe)
+        os.close(pipe)
+        del self._open[pipe]
+        if not self._open and not self.ended.is_set():
+            os.close(self._file)
+            self.ended.set()
+            self._wake()
+
+    def close(self) -> None:
+        """Stop listening, also to a container that still holds its end."""
+        for pipe in [*self._open]:
+            self._close(pipe)
+
+    async def read(self, wanted: Wanted) -> AsyncIterator[bytes]:
+        sent = 0
+        with self.path.open("rb") as file:
+            chosen = list(_chosen(file.read().splitlines(keepends=True), wanted))
+            while True:
+                for line in chosen:
+                    text = line[: None if wanted.limit is None else wanted.limit - sent]
+                    sent += len(text)
+                    if text:
+                        yield text
+                    if wanted.limit is not None and sent >= wanted.limit:
+                        return
+                changed, ended = self._changed, self.ended.is_set()
+                new = file.read().splitlines(keepends=True)
+                if not new and (ended or not wanted.follow):
+                    return
+                if not new:
+                    await changed.wait()
+                chosen = [_shown(line, wanted) for line in new]
+
+
+def _chosen(lines: list[bytes], wanted: Wanted) -> Iterator[bytes]:
+    if wanted.tail is not None:
+        lines = lines[len(lines) - _last(lines, wanted.tail) :]
+    for line in lines:
+        if wanted.since is None or _time(line) >= wanted.since:
+            yield _shown(line, wanted)
+
+
+def _last(lines: list[bytes], tail: int) -> int:
+    """How many stored lines make the last `tail` lines of the container."""
+    count, whole = 0, 0
+    for line in reversed(lines):
+        whole += _kind(line) == b"F" or count == 0
+        if whole > tail:
+            break
+        count += 1
+    return count
+
+
+def _kind(line: bytes) -> bytes:
+    return line.split(b" ", 3)[2]
+
+
+def _time(line: bytes) -> datetime:
+    return datetime.fromisoformat(line.split(b" ", 1)[0].decode())
+
+
+def _shown(line: bytes, wanted: Wanted) -> bytes:
+    time, _, kind, text = line.split(b" ", 3)
+    text = text if kind == b"F" else text[:-1]
+    return b"%s %s" % (time, text) if wanted.timestamps else text
+
+
+class Logs:
+    """The logs of one container: of its present run and of the one before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.present: Log | None = None
+        self.previous: Log | None = None
+
+    def begin(self, run: int) -> Log:
+        if self.previous:
+            with contextlib.suppress(FileNotFoundError):
+                self.previous.path.unlink()
+        self.previous = self.present
+        self.present = Log(self._folder / f"{run}.log")
+        return self.present
+
+    def close(self) -> None:
+        for log in (self.present, self.previous):
+            if log:
+                log.close()

@@ -1,0 +1,84 @@
+"""The few requests of rtnetlink that a bridge with pods on it needs; `ip` would cost a process per request.
+
+A socket belongs for ever to the network namespace in which it was made, which is how one process configures many.
+"""
+
+import os
+import socket
+import struct
+
+_ERROR, _NEW_LINK, _SET_LINK, _DELETE_LINK, _NEW_ADDRESS = 2, 16, 19, 17, 20
+_REQUEST, _ACK, _CREATE, _EXCLUSIVE = 0x1, 0x4, 0x400, 0x200
+_LINK_ADDRESS, _LINK_NAME, _LINK_MASTER, _LINK_INFO, _LINK_NAMESPACE = 1, 3, 10, 18, 28
+_INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
+_ADDRESS_ADDRESS, _ADDRESS_LOCAL = 1, 2
+_UP = 1
+
+Attribute = tuple[int, bytes]
+
+
+class Netlink:
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._socket.bind((0, 0))
+
+    def __enter__(self) -> "Netlink":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def add_bridge(self, name: str) -> None:
+        info = _attributes((_INFO_KIND, b"bridge"))
+        self._link(_NEW_LINK, _CREATE | _EXCLUSIVE, attributes=[_name(name), (_LINK_INFO, info)])
+
+    def add_pair(self, name: str, hardware: bytes, *, peer: str, peer_namespace: int) -> None:
+        """A cable: `name` here, with the given hardware address, and `peer` in the namespace of a descriptor."""
+        other = _link_header() + _attributes(_name(peer), (_LINK_NAMESPACE, struct.pack("I", peer_namespace)))
+        data = _attributes((_VETH_PEER, other))
+        info = _attributes((_INFO_KIND, b"veth"), (_INFO_DATA, data))
+        attributes = [_name(name), (_LINK_ADDRESS, hardware), (_LINK_INFO, info)]
+        self._link(_NEW_LINK, _CREATE | _EXCLUSIVE, attributes=attributes)
+
+    def set_up(self, index: int, *, master: int = 0) -> None:
+        attributes = [(_LINK_MASTER, struct.pack("I", master))] if master else []
+        self._link(_SET_LINK, 0, index, _UP, attributes)
+
+    def delete(self, index: int) -> None:
+        self._link(_DELETE_LINK, 0, index)
+
+    def add_address(self, index: int, address: str, prefix: int) -> None:
+        packed = socket.inet_aton(address)
+        header = struct.pack("BBBBI", socket.AF_INET, prefix, 0, 0, index)
+        body = header + _attributes((_ADDRESS_LOCAL, packed), (_ADDRESS_ADDRESS, packed))
+        self._call(_NEW_ADDRESS, _CREATE | _EXCLUSIVE, body)
+
+    def _link(
+        self, kind: int, flags: int, index: int = 0, up: int = 0, attributes: "list[Attribute] | None" = None
+    ) -> None:
+        self._call(kind, flags, _link_header(index, up) + _attributes(*attributes or ()))
+
+    def _call(self, kind: int, flags: int, body: bytes) -> None:
+        header = struct.pack("IHHII", 16 + len(body), kind, _REQUEST | _ACK | flags, 1, 0)
+        self._socket.send(header + body)
+        reply = self._socket.recv(65536)
+        (answer,) = struct.unpack_from("H", reply, 4)
+        assert answer == _ERROR, f"rtnetlink answered a request of kind {kind} with {answer}"
+        (number,) = struct.unpack_from("i", reply, 16)
+        if number:
+            raise OSError(-number, f"rtnetlink request {kind}: {os.strerror(-number)}")
+
+
+def _link_header(index: int = 0, up: int = 0) -> bytes:
+    return struct.pack("BxHiII", socket.AF_UNSPEC, 0, index, up, up)
+
+
+def _name(name: str) -> Attribute:
+    return _LINK_NAME, name.encode() + b"\0"
+
+
+def _attributes(*attributes: Attribute) -> bytes:
+    packed = b""
+    for kind, value in attributes:
+        packed += struct.pack("HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+    return packed

@@ -1,0 +1,106 @@
+"""The networks of the pods, as the zygote makes them: a namespace each, on one bridge in the zygote's own namespace.
+
+Nothing of it is visible in the host's network, and all of it is gone with the zygote.
+There is no route out of the bridge, on purpose: a connection to elsewhere fails at once instead of hanging.
+"""
+
+import contextlib
+import os
+import socket
+
+from devcluster.node import kernel
+from devcluster.node.netlink import Netlink
+
+PODS, HOST, NONE = "pods", "host", "none"
+"""A bridge for all pods; the network of the host for all of them; only a loopback interface for each."""
+
+NETWORKS = {
+    PODS: "every pod has an address and all ports of its own",
+    HOST: "pods share the host's network: two pods cannot listen on the same port of 0.0.0.0, and names need port 53",
+    NONE: "pods reach nobody, not even each other: no names, and no probes over the network",
+}
+
+BRIDGE = "pods0"
+PREFIX = 16
+
+
+class PodNetworks:
+    """Namespaces by pod; an open descriptor keeps each alive also while no process is in it."""
+
+    def __init__(self, kind: str, gateway: str) -> None:
+        self._kind = kind
+        self._namespaces: dict[str, int] = {}
+        self._own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._links = 0
+        if kind == HOST:
+            return
+        with Netlink() as netlink:
+            netlink.set_up(socket.if_nametoindex("lo"))
+            if kind == PODS:
+                netlink.add_bridge(BRIDGE)
+                self._bridge = socket.if_nametoindex(BRIDGE)
+                netlink.add_address(self._bridge, gateway, PREFIX)
+                netlink.set_up(self._bridge)
+
+    def add(self, pod: str, address: str) -> None:
+        if self._kind == HOST or pod in self._namespaces:
+            return
+        kernel.unshare(kernel.NEWNET)
+        try:
+            namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._connect(address)
+            except OSError:
+                os.close(namespace)
+                raise
+        finally:
+            kernel.setns(self._own, kernel.NEWNET)
+        self._namespaces[pod] = namespace
+
+    def _connect(self, address: str) -> None:
+        """From inside the pod's namespace: the loopback interface, and a cable to the bridge."""
+        with Netlink() as inside:
+            inside.set_up(socket.if_nametoindex("lo"))
+            if self._kind == NONE:
+                return
+            namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            self._links += 1
+            cable = f"pod{self._links}"
+            # From the address, so that a neighbour's memory of an earlier pod is right for the next one, too.
+            hardware = b"\x0a\x58" + socket.inet_aton(address)
+            inside.add_pair("eth0", hardware, peer=cable, peer_namespace=self._own)
+            kernel.setns(self._own, kernel.NEWNET)
+            try:
+                with Netlink() as outside:
+                    outside.set_up(socket.if_nametoindex(cable), master=self._bridge)
+            finally:
+                kernel.setns(namespace, kernel.NEWNET)
+                os.close(namespace)
+            index = socket.if_nametoindex("eth0")
+            inside.add_address(index, address, PREFIX)
+            inside.set_up(index)
+
+    def remove(self, pod: str) -> None:
+        """The kernel takes the namespace away, and the cable with it, when the last process in it is gone."""
+        namespace = self._namespaces.pop(pod, None)
+        if namespace is not None:
+            os.close(namespace)
+
+    def enter(self, pod: str) -> None:
+        """For a process that is about to become a container."""
+        namespace = self._namespaces.get(pod)
+        if namespace is not None:
+            kernel.setns(namespace, kernel.NEWNET)
+
+    def socket(self, kind: str, bound: tuple[str, int] | None) -> socket.socket:
+        """A socket in the network of the bridge, from which all pods are reached."""
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
+        try:
+            if bound:
+                with contextlib.suppress(OSError):
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                made.bind(bound)
+        except OSError:
+            made.close()
+            raise
+        return made

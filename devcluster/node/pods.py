@@ -1,0 +1,440 @@
+"""The life of one pod on this node, from its binding to its end, as the kubelet leads it."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from devcluster.node import status as statuses
+from devcluster.node.addresses import Addresses
+from devcluster.node.clock import now
+from devcluster.node.containers import Container
+from devcluster.node.environment import BadConfiguration, Fetch
+from devcluster.node.images import Images
+from devcluster.node.kubernetes import Json, Kubernetes, path_of
+from devcluster.node.launching import CannotStart, prepare
+from devcluster.node.logs import Logs
+from devcluster.node.names import hosts_file, resolver_file
+from devcluster.node.probes import watch_readiness
+from devcluster.node.recorder import Recorder
+from devcluster.node.reporter import Reporter
+from devcluster.node.runtime import Process, Runtime, RuntimeProblem
+from devcluster.node.volumes import MountFailed, Volumes
+from shared.errors import Refused, Trouble
+
+FIRST_RETRY, LAST_RETRY = 0.2, 5.0
+"""Seconds between two attempts at what the pod waits for, such as a ConfigMap."""
+
+FIRST_PULL, LAST_PULL = 10.0, 300.0
+"""Seconds between two attempts at an image."""
+
+SHORTEST_GRACE = 1.0
+"""Seconds; the kubelet leaves no container without a chance."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What pods need of their node."""
+
+    folder: Path
+    api: Kubernetes
+    runtime: Runtime
+    addresses: Addresses
+    images: Images
+    recorder: Recorder
+    host_address: str
+    resolver: str
+    """The address of the name server."""
+    restart_delay: float
+
+
+class Pod:
+    def __init__(self, obj: Json, machine: Machine) -> None:
+        self.object = obj
+        metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+        self.uid = str(metadata["uid"])
+        self.name = str(metadata["name"])
+        self.namespace = str(metadata["namespace"])
+        self.hostname = str(spec.get("hostname") or "")
+        self.subdomain = str(spec.get("subdomain") or "")
+        self.init = [self._container(one, machine) for one in spec.get("initContainers") or ()]
+        self.main = [self._container(one, machine) for one in spec["containers"]]
+        self.finished = asyncio.Event()
+        """Nothing of it is left on this node."""
+        self._machine = machine
+        self._policy = str(spec.get("restartPolicy") or statuses.ALWAYS)
+        self._address = ""
+        self._start_time = status.get("startTime") or now()
+        self._field_values: dict[str, str] = {
+            "hostname": (self.hostname or self.name)[:63],
+            "hostIP": machine.host_address,
+            "podIP": "",
+        }
+        self._volumes = Volumes(lambda: self.object, self._folder / "volumes", self._field_values)
+        self._mounted = False
+        self._refreshing = asyncio.Lock()
+        self._refreshes: set[asyncio.Task[None]] = set()
+        self._over = status.get("phase") in ("Succeeded", "Failed")
+        self._verdict: Json = {}
+        """Reason and message, when the pod fails for something else than its containers."""
+        self._grace: float | None = None
+        """Seconds, when the node and not the API sets it."""
+        self._gone = False
+        self._stopping = asyncio.Event()
+        self._leaving = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._news = asyncio.Event()
+        self._reporter = Reporter(machine.api, obj, self._status)
+        if not self._over:
+            self._recover(status)
+        self.update(obj)
+
+    # What names are made of.
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.object["metadata"].get("labels") or {}
+
+    @property
+    def address(self) -> str:
+        return "" if self._over else self._address
+
+    @property
+    def serving(self) -> bool:
+        return not self._leaving.is_set() and all(container.ready for container in self.main)
+
+    # What the agent tells.
+
+    @property
+    def over(self) -> bool:
+        """Succeeded or failed; only its logs are left."""
+        return self._over
+
+    def update(self, obj: Json) -> None:
+        before, self.object = self.object, obj
+        if obj["metadata"].get("deletionTimestamp"):
+            self._stopping.set()
+            self._leaving.set()
+        if any(before["metadata"].get(part) != obj["metadata"].get(part) for part in ("annotations", "labels")):
+            task = asyncio.ensure_future(self.refresh(self.fetch))
+            self._refreshes.add(task)
+            task.add_done_callback(self._refreshes.discard)
+        self._wake()
+
+    def vanished(self) -> None:
+        """The API server does not know it any more."""
+        self._gone = True
+        self._stopping.set()
+        self._leaving.set()
+        self._wake()
+
+    def fail(self, reason: str, message: str, grace: float | None = None) -> None:
+        """End it, for a reason that is not its containers'; it stays in the API."""
+        if not self._over:
+            self._verdict = {"reason": reason, "message": message}
+            self._grace = grace
+            self._stopping.set()
+            self._wake()
+
+    @property
+    def vanished_already(self) -> bool:
+        return self._gone
+
+    async def ended(self) -> None:
+        """Wait until nothing of it runs and that was reported."""
+        await self._ended.wait()
+        await self._reporter.flush()
+
+    async def refresh(self, fetch: Fetch) -> None:
+        """Bring the files of its volumes up to date."""
+        async with self._refreshing:
+            if self._mounted and not self._over:
+                await self._volumes.refresh(fetch)
+
+    @property
+    def needs_refresh(self) -> bool:
+        return self._mounted and not self._over and self._volumes.refreshable
+
+    async def fetch(self, plural: str, name: str) -> Json | None:
+        """A ConfigMap or Secret of its namespace."""
+        try:
+            return await self._machine.api.call("GET", path_of(plural, self.namespace, name))
+        except Refused as refusal:
+            if refusal.reason == "NotFound":
+                return None
+            raise BadConfiguration(str(refusal)) from refusal
+        except Trouble as trouble:
+            raise BadConfiguration(str(trouble)) from trouble
+
+    def find(self, name: str) -> Container | None:
+        return next((one for one in [*self.init, *self.main] if one.name == name), None)
+
+    # Its life.
+
+    async def run(self) -> None:
+        reporting = asyncio.ensure_future(self._reporter.run())
+        try:
+            if not self._over:
+                await self._live()
+            self._ended.set()
+            await self._leaving.wait()
+            await self._leave(reporting)
+        finally:
+            reporting.cancel()
+            for container in [*self.init, *self.main]:
+                container.logs.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self.finished.set()
+
+    async def _live(self) -> None:
+        work = asyncio.ensure_future(self._work())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        deadline = self.object["spec"].get("activeDeadlineSeconds")
+        ends: list[asyncio.Future[Any]] = [work, stopping]
+        await asyncio.wait(ends, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and not self._stopping.is_set():
+            self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+        stopping.cancel()
+        await self._terminate(work)
+        await work
+        self._over = True
+        self._machine.runtime.remove_network(self.uid)
+        if self._address:
+            self._machine.addresses.give_back(self._address)
+        shutil.rmtree(self._folder / "volumes", ignore_errors=True)
+        self._changed()
+
+    async def _leave(self, reporting: "asyncio.Future[None]") -> None:
+        if self._gone:
+            return
+        await self._reporter.flush()
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
+        # Gone already, or another pod has its name now: both are as wanted.
+        with contextlib.suppress(Trouble):
+            await self._machine.api.insist("DELETE", path_of("pods", self.namespace, self.name), body)
+
+    async def _terminate(self, work: "asyncio.Future[None]") -> None:
+        """SIGTERM to what runs, SIGKILL when the grace is over, which a second deletion may shorten."""
+        loop = asyncio.get_running_loop()
+        begun, told = loop.time(), set[tuple[int, int]]()
+        while not work.done():
+            left = begun + self._grace_period() - loop.time()
+            number = signal.SIGTERM if left > 0 else signal.SIGKILL
+            for container in [*self.init, *self.main]:
+                process = container.process
+                if process and (process.number, number) not in told:
+                    told.add((process.number, number))
+                    process.signal(number)
+            self._news.clear()
+            news = asyncio.ensure_future(self._news.wait())
+            ends: list[asyncio.Future[Any]] = [work, news]
+            await asyncio.wait(ends, timeout=max(left, 0.0) or None, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+
+    def _grace_period(self) -> float:
+        metadata, spec = self.object["metadata"], self.object["spec"]
+        grace = metadata.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30))
+        if self._gone and "deletionGracePeriodSeconds" not in metadata:
+            grace = 0
+        if self._grace is not None:
+            grace = min(grace, self._grace)
+        return max(float(grace), SHORTEST_GRACE)
+
+    async def _work(self) -> None:
+        """All of its containers, until none will run again."""
+        self._changed()
+        if not await self._set_up():
+            return
+        for container in self.init:
+            policy = statuses.NEVER if self._policy == statuses.NEVER else statuses.ON_FAILURE
+            await self._keep(container, policy)
+            if container.exit_code != 0:
+                return
+        await asyncio.gather(*(self._keep(container, self._policy) for container in self.main))
+
+    async def _set_up(self) -> bool:
+        """Address, network and volumes, tried until they are there; False when the pod ends before."""
+        self._address = self._machine.addresses.take()
+        self._field_values["podIP"] = self._address
+        delay = FIRST_RETRY
+        while not self._stopping.is_set():
+            try:
+                await self._machine.runtime.add_network(self.uid, self._address)
+                await self._volumes.set_up(self.fetch)
+            except RuntimeProblem as problem:
+                self._warn("FailedCreatePodSandBox", str(problem))
+            except MountFailed as problem:
+                self._warn("FailedMount", str(problem))
+            else:
+                self._mounted = True
+                self._changed()
+                return True
+            await self._pause(delay)
+            delay = min(2 * delay, LAST_RETRY)
+        return False
+
+    async def _keep(self, container: Container, policy: str) -> None:
+        """Run a container as often as the policy wants."""
+        while not self._stopping.is_set():
+            if container.exit_code is not None:
+                if policy == statuses.NEVER or (policy == statuses.ON_FAILURE and container.exit_code == 0):
+                    return
+                await self._back_off(container)
+            process = await self._start(container)
+            if process is None:
+                return
+            self._changed()
+            await self._attend(container, process)
+            self._changed()
+
+    async def _back_off(self, container: Container) -> None:
+        delay = container.next_delay()
+        if delay:
+            whose = f"container={container.name} pod={self.name}_{self.namespace}({self.uid})"
+            container.wait("CrashLoopBackOff", f"back-off {delay:g}s restarting failed {whose}")
+            self._changed()
+            self._warn("BackOff", f"Back-off restarting failed {whose}")
+        await self._pause(delay)
+
+    async def _start(self, container: Container) -> Process | None:
+        """One run, tried until it begins; None when the pod ends before."""
+        delay, pull_delay = FIRST_RETRY, FIRST_PULL
+        while not self._stopping.is_set():
+            image = container.spec["image"]
+            if self._machine.images.missing(image):
+                self._waits(container, "ErrImagePull", f'failed to pull image "{image}": not found')
+                await self._pause(FIRST_RETRY)
+                self._waits(container, "ImagePullBackOff", f'Back-off pulling image "{image}"')
+                await self._pause(pull_delay)
+                pull_delay = min(2 * pull_delay, LAST_PULL)
+                continue
+            try:
+                return await self._begin(container)
+            except BadConfiguration as problem:
+                self._waits(container, "CreateContainerConfigError", str(problem))
+            except (CannotStart, RuntimeProblem, OSError) as problem:
+                self._waits(container, "CreateContainerError", str(problem))
+            await self._pause(delay)
+            delay = min(2 * delay, LAST_RETRY)
+        return None
+
+    async def _begin(self, container: Container) -> Process:
+        spec = self.object["spec"]
+        launch, isolation = await prepare(
+            self.object,
+            container.spec,
+            images=self._machine.images,
+            volumes=self._volumes,
+            status=self._field_values,
+            fetch=self.fetch,
+            files={
+                "/etc/hosts": hosts_file(self, self._field_values["hostname"], spec.get("hostAliases") or ()),
+                "/etc/resolv.conf": resolver_file(spec, self.namespace, self._machine.resolver),
+            },
+            message_file=container.message_file,
+        )
+        container.message_file.parent.mkdir(parents=True, exist_ok=True)
+        container.message_file.write_bytes(b"")
+        run = container.logs.begin(container.restarts + 1)
+        with contextlib.ExitStack() as outputs:
+            pipes = [run.pipe("stdout"), run.pipe("stderr")]
+            for pipe in pipes:
+                outputs.callback(os.close, pipe)
+            process = await self._machine.runtime.start(launch, isolation, pipes)
+        container.began(process, launch)
+        return process
+
+    async def _attend(self, container: Container, process: Process) -> None:
+        """Until the run is over."""
+        if not container.probed or process.problem:
+            await container.ended(process)
+            return
+        probing = asyncio.ensure_future(
+            watch_readiness(self._machine.runtime, container, process, self._address, self._changed)
+        )
+        await container.ended(process)
+        probing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await probing
+
+    async def _pause(self, seconds: float) -> None:
+        """Shorter when the pod is to end."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    def _waits(self, container: Container, reason: str, message: str) -> None:
+        if container.wait(reason, message):
+            self._warn("Failed", f"Error: {message}")
+            self._changed()
+
+    def _warn(self, reason: str, message: str) -> None:
+        self._machine.recorder.warn(self.object, reason, message)
+
+    def _changed(self) -> None:
+        self._reporter.changed()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+
+    # What it is made of, and how it looks.
+
+    @property
+    def _folder(self) -> Path:
+        return self._machine.folder / "pods" / self.uid
+
+    def _container(self, spec: Json, machine: Machine) -> Container:
+        folder = machine.folder / "pods" / self.uid
+        container = Container(
+            spec,
+            machine.restart_delay,
+            Logs(folder / "logs" / spec["name"]),
+            folder / "messages" / spec["name"],
+            probed="readinessProbe" in spec,
+        )
+        if self._is_main(spec):
+            container.wait("PodInitializing")
+        return container
+
+    def _is_main(self, spec: Json) -> bool:
+        """Of a pod that has init containers."""
+        return bool(self.object["spec"].get("initContainers")) and spec in self.object["spec"]["containers"]
+
+    def _recover(self, status: Json) -> None:
+        """Take over from an earlier agent, with whom all containers died."""
+        old = {one["name"]: one for field in _STATUS_FIELDS for one in status.get(field) or ()}
+        for container in [*self.init, *self.main]:
+            if container.name in old:
+                container.recover(old[container.name])
+
+    def _status(self) -> Json:
+        init = [container.status(init=True) for container in self.init]
+        main = [container.status() for container in self.main]
+        phase = "Failed" if self._over and self._verdict else ""
+        phase = phase or statuses.phase(self._policy, init, main, ended=self._over and self._stopping.is_set())
+        addresses: Mapping[str, object] = {}
+        if self._address:
+            addresses = {"podIP": self._address, "podIPs": [{"ip": self._address}]}
+        return {
+            "phase": phase,
+            "conditions": statuses.conditions(phase, init, main),
+            "hostIP": self._machine.host_address,
+            "hostIPs": [{"ip": self._machine.host_address}],
+            **addresses,
+            "startTime": self._start_time,
+            **({"initContainerStatuses": init} if init else {}),
+            "containerStatuses": main,
+            **(self._verdict if self._over else {}),
+        }
+
+
+_STATUS_FIELDS = ("initContainerStatuses", "containerStatuses")

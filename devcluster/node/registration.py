@@ -1,0 +1,138 @@
+"""The Node object: made at the start, kept alive by a Lease, which costs its watchers nothing."""
+
+import asyncio
+import os
+import platform
+from dataclasses import dataclass, field
+
+import structlog
+
+from devcluster.node.clock import now
+from devcluster.node.kubernetes import MERGE, STRATEGIC_MERGE, Json, Kubernetes, path_of
+from shared.errors import Conflict, Refused, Transient
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASES = "apis/coordination.k8s.io/v1"
+LEASE_SECONDS = 40
+RENEWAL = 10.0
+STATUS_EVERY = 300.0
+"""Seconds between two writes of an unchanged status, as the kubelet does."""
+
+log = structlog.get_logger()
+
+
+@dataclass(kw_only=True)
+class Registration:
+    api: Kubernetes
+    name: str
+    address: str
+    port: int
+    """Of the kubelet API."""
+    max_pods: int
+    _ready_since: str = field(default_factory=now)
+
+    async def register(self) -> None:
+        labels = {
+            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": _architecture(),
+        }
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": labels}, "spec": {}}
+        try:
+            await self.api.insist("POST", path_of("nodes"), node)
+        except Refused as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise
+        await self._write_status(ready=True)
+
+    async def leave(self) -> None:
+        """Take no further pods; the object stays, as that of a machine that was shut down."""
+        await self._write_status(ready=False)
+
+    async def heartbeat(self) -> None:
+        loop = asyncio.get_running_loop()
+        written = loop.time()
+        while True:
+            try:
+                await self._renew()
+                if loop.time() - written >= STATUS_EVERY:
+                    await self._write_status(ready=True)
+                    written = loop.time()
+            except Refused as refusal:
+                # Somebody deleted the node, or the store began anew.
+                log.info("registering again", problem=str(refusal))
+                await self.register()
+            except (Transient, Conflict) as problem:
+                log.debug("no heartbeat", problem=str(problem))
+            await asyncio.sleep(RENEWAL)
+
+    async def _renew(self) -> None:
+        await self.api.call("GET", path_of("nodes", name=self.name))
+        spec = {
+            "holderIdentity": self.name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": now().replace("Z", ".000000Z"),
+        }
+        path = path_of("leases", LEASE_NAMESPACE, self.name, group=LEASES)
+        try:
+            await self.api.call("PATCH", path, {"spec": spec}, media=MERGE)
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+            await self._make_lease(spec)
+
+    async def _make_lease(self, spec: Json) -> None:
+        metadata = {"name": self.name, "namespace": LEASE_NAMESPACE}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        path = path_of("leases", LEASE_NAMESPACE, group=LEASES)
+        try:
+            await self.api.call("POST", path, lease)
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+            # A whole cluster has this namespace from its beginning.
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
+            await self.api.call("POST", path_of("namespaces"), namespace)
+            await self.api.call("POST", path, lease)
+
+    async def _write_status(self, *, ready: bool) -> None:
+        path = path_of("nodes", "", self.name, "status")
+        await self.api.insist("PATCH", path, {"status": self._status(ready=ready)}, media=STRATEGIC_MERGE)
+
+    def _status(self, *, ready: bool) -> Json:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
+        room = {"cpu": str(os.cpu_count() or 1), "memory": f"{memory}Ki", "pods": str(self.max_pods)}
+        condition = {
+            "type": "Ready",
+            "status": "True" if ready else "False",
+            "reason": "KubeletReady" if ready else "KubeletNotReady",
+            "message": "the node agent runs" if ready else "the node agent was stopped",
+            "lastHeartbeatTime": now(),
+            "lastTransitionTime": self._ready_since if ready else now(),
+        }
+        return {
+            "addresses": [
+                {"type": "InternalIP", "address": self.address},
+                {"type": "Hostname", "address": self.name},
+            ],
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [condition],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
+            "nodeInfo": {
+                "architecture": _architecture(),
+                "bootID": "",
+                "containerRuntimeVersion": "process://1",
+                "kernelVersion": platform.release(),
+                "kubeProxyVersion": "",
+                "kubeletVersion": "v1.32.0+muster",
+                "machineID": "",
+                "operatingSystem": "linux",
+                "osImage": "processes of the host",
+                "systemUUID": "",
+            },
+        }
+
+
+def _architecture() -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())

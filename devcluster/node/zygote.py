@@ -1,0 +1,282 @@
+"""The process that forks containers into namespaces: small, single-threaded, and the ancestor of all of them.
+
+It is the init of a pid namespace of its own, so that the kernel ends every container with it, whatever the containers
+did to escape; and it dies with the agent.  Requests come as JSON in a sealed-off memory file over a socket, with the
+descriptors that they need; answers and exits go back as JSON.  `runtime.py` is the agent's side of it.
+"""
+
+# The zygote imports as little as it can.
+# ruff: noqa: PTH103, PTH112, PTH115, PTH123
+
+import fcntl
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import termios
+import time
+from typing import Any, NamedTuple
+
+from devcluster.node import kernel, rootfs
+from devcluster.node.network import HOST, PodNetworks
+
+MAX_MESSAGE = 65536
+"""Bytes of a header or an answer; requests of any size come in memory files."""
+
+CANNOT_START = 128
+"""The exit code of a container whose command never ran, as runc's callers report it."""
+
+DEFAULT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31})
+"""What container runtimes leave to root by default (chown, kill, bind to low ports, ...)."""
+
+
+class Start(NamedTuple):
+    """A process between fork and exec; its pipe ends empty when the exec succeeded, and else says why not."""
+
+    request: int
+    pipe: int
+
+
+class Zygote:
+    def __init__(self, agent: socket.socket, base: str, network: str, gateway: str) -> None:
+        self._agent = agent
+        self._base = base
+        self._networks = PodNetworks(network, gateway)
+        self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._processes: dict[int, int] = {}
+        """Requests by the pid that came of them."""
+        self._starts: dict[int, Start] = {}
+        """By pid."""
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writable)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._selector.register(self._agent, selectors.EVENT_READ, self._serve)
+        self._selector.register(readable, selectors.EVENT_READ, lambda: self._reap(readable))
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
+
+    def _send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        socket.send_fds(self._agent, [json.dumps(message).encode()], descriptors)
+
+    def _serve(self) -> None:
+        header, descriptors, _, _ = socket.recv_fds(self._agent, 1, 8, socket.MSG_CMSG_CLOEXEC)
+        if not header:
+            # The agent is gone, and with this process everything else goes.
+            os._exit(0)
+        memory, *passed = descriptors
+        with open(memory, "rb") as file:
+            request = json.loads(file.read())
+        try:
+            self._handle(request, passed)
+        except OSError as error:
+            self._send({"id": request["id"], "error": str(error)})
+        for descriptor in passed:
+            os.close(descriptor)
+
+    def _handle(self, request: dict[str, Any], passed: list[int]) -> None:
+        match request["op"]:
+            case "start":
+                self._start(request, passed)
+            case "exec":
+                self._exec(request, passed)
+            case "signal":
+                for pid, process in self._processes.items():
+                    if process == request["process"]:
+                        os.kill(pid, request["signal"])
+            case "add network":
+                self._networks.add(request["pod"], request["address"])
+                self._send({"id": request["id"]})
+            case "remove network":
+                self._networks.remove(request["pod"])
+            case "socket":
+                bound = tuple(request["bound"]) if request["bound"] else None
+                with self._networks.socket(request["kind"], bound) as made:
+                    self._send({"id": request["id"]}, (made.fileno(),))
+            case other:
+                raise OSError(f"no such request: {other}")
+
+    def _start(self, request: dict[str, Any], passed: list[int]) -> None:
+        readable, writable = os.pipe2(os.O_CLOEXEC)
+        kernel.unshare(kernel.NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            self._become_container(request, passed, writable)
+        os.close(writable)
+        # Only the first process goes into the new pid namespace; the next fork needs this one again.
+        kernel.setns(self._pid_namespace, kernel.NEWPID)
+        self._await_start(request["id"], pid, readable)
+
+    def _become_container(self, request: dict[str, Any], passed: list[int], problems: int) -> None:
+        try:
+            _forget_the_zygote()
+            os.setsid()
+            self._networks.enter(request["pod"])
+            kernel.unshare(kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC)
+            kernel.set_hostname(request["hostname"])
+            rootfs.enter(self._base, request["mounts"], request["files"])
+            _change_folder(request["folder"])
+            if not request["privileged"]:
+                kernel.keep_capabilities(DEFAULT_CAPABILITIES)
+            _become(request, [os.open("/dev/null", os.O_RDONLY), *passed], problems)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, this process may not go on as a zygote
+            os.write(problems, str(error).encode())
+        finally:
+            os._exit(CANNOT_START)
+
+    def _exec(self, request: dict[str, Any], passed: list[int]) -> None:
+        """A further process in a running container; the one in between tells its exit code."""
+        container = next((pid for pid, process in self._processes.items() if process == request["process"]), None)
+        if container is None:
+            raise ProcessLookupError("the container is not running")
+        readable, writable = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _forget_the_zygote()
+                kernel.die_with_parent(signal.SIGKILL)
+                _enter_namespaces(container)
+                inner = os.fork()
+                if inner:
+                    os.close(writable)
+                    for descriptor in passed:
+                        os.close(descriptor)
+                    code = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])
+                    os._exit(code if code >= 0 else 128 - code)
+                kernel.die_with_parent(signal.SIGKILL)
+                os.setsid()
+                if not request["privileged"]:
+                    kernel.keep_capabilities(DEFAULT_CAPABILITIES)
+                _change_folder(request["folder"])
+                _become(request, passed, writable)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, this process may not go on as a zygote
+                os.write(writable, str(error).encode())
+            finally:
+                os._exit(CANNOT_START)
+        os.close(writable)
+        self._await_start(request["id"], pid, readable)
+
+    def _await_start(self, request: int, pid: int, pipe: int) -> None:
+        self._processes[pid] = request
+        self._starts[pid] = Start(request, pipe)
+        self._selector.register(pipe, selectors.EVENT_READ, lambda: self._started(pid))
+
+    def _started(self, pid: int) -> None:
+        start = self._starts.pop(pid, None)
+        if start is None:
+            # It was finished by the exit of its process, in this very round of the loop.
+            return
+        problem = os.read(start.pipe, MAX_MESSAGE // 2).decode(errors="replace")
+        self._selector.unregister(start.pipe)
+        os.close(start.pipe)
+        self._send({"id": start.request, "problem": problem, "time": time.time()})
+
+    def _reap(self, wakeups: int) -> None:
+        os.read(wakeups, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            self._started(pid)
+            # Others are orphans that the kernel gave to this init.
+            if pid in self._processes:
+                code = os.waitstatus_to_exitcode(status)
+                code = code if code >= 0 else 128 - code
+                self._send({"exit": self._processes.pop(pid), "code": code, "time": time.time()})
+
+
+def _forget_the_zygote() -> None:
+    signal.set_wakeup_fd(-1)
+    # Python ignores SIGPIPE and SIGXFSZ, and what is ignored stays so across an exec.
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _change_folder(folder: str) -> None:
+    # As runc does: a working folder that is missing is made, where that is possible.
+    if not os.path.isdir(folder):
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"the working folder {folder} does not exist and cannot be made: {error.strerror}") from error
+    os.chdir(folder)
+
+
+def _enter_namespaces(container: int) -> None:
+    descriptors = []
+    for name in ("pid", "net", "uts", "ipc", "mnt"):
+        theirs = f"/proc/{container}/ns/{name}"
+        # Entering a namespace in which one already is would be refused.
+        if os.readlink(theirs) != os.readlink(f"/proc/self/ns/{name}"):
+            descriptors.append(os.open(theirs, os.O_RDONLY | os.O_CLOEXEC))
+    for descriptor in descriptors:
+        kernel.setns(descriptor)
+
+
+def _become(request: dict[str, Any], standard: list[int], problems: int) -> None:
+    """Replace this process; `problems` closes itself when that succeeds."""
+    # First away from 0 to 2, where a descriptor in the wrong order would be overwritten before its turn.
+    high = [os.dup(descriptor) for descriptor in standard]
+    for number, descriptor in enumerate(high):
+        os.dup2(descriptor, number)
+    os.closerange(3, problems)
+    os.closerange(problems + 1, 65536)
+    if request["terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    command = request["command"]
+    try:
+        os.execvpe(command[0], command, request["environment"])  # noqa: S606 - there is no shell in between
+    except FileNotFoundError:
+        raise OSError(f'exec: "{command[0]}": executable file not found in $PATH') from None
+    except OSError as error:
+        raise OSError(f'exec: "{command[0]}": {error.strerror}') from None
+
+
+def become_zygote(agent: socket.socket, settings: dict[str, Any]) -> None:
+    """Separate this process from the host, and serve until the agent is gone; never returns."""
+    kernel.die_with_parent(signal.SIGKILL)
+    if os.getppid() != settings["agent"]:
+        os._exit(1)
+    try:
+        _separate(settings["network"])
+        zygote = Zygote(agent, settings["base"], settings["network"], settings["gateway"])
+    except OSError as error:
+        agent.send(json.dumps({"id": 0, "error": str(error)}).encode())
+        os._exit(1)
+    agent.send(json.dumps({"id": 0}).encode())
+    zygote.run()
+
+
+def _separate(network: str) -> None:
+    user, group = os.getuid(), os.getgid()
+    apart = kernel.NEWNS | kernel.NEWPID | (0 if network == HOST else kernel.NEWNET)
+    if user:
+        kernel.unshare(kernel.NEWUSER | apart)
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+        # The change of credentials has taken it away.
+        kernel.die_with_parent(signal.SIGKILL)
+    else:
+        kernel.unshare(apart)
+    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    init = os.fork()
+    if init:
+        # Only waits: the namespaces are those of its child, the init.
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(init, 0)[1]) & 255)
+    kernel.die_with_parent(signal.SIGKILL)
+    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+
+
+def main() -> None:
+    agent = socket.socket(fileno=int(sys.argv[1]))
+    agent.set_inheritable(False)
+    become_zygote(agent, json.loads(sys.argv[2]))

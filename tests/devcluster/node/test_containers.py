@@ -1,0 +1,199 @@
+"""Containers as real processes: how they start, end and start again, and what the status says of it."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.devcluster.apiserver.client import BOUND
+from tests.devcluster.node.kit import FOREVER, TERMINATES, condition, state
+
+
+async def test_a_pod_that_ends_well_succeeded(space):
+    await space.run("p", "cat greeting; exit 0")
+    pod = await space.over("p")
+    assert pod["status"]["phase"] == "Succeeded"
+    terminated = state(pod)["terminated"]
+    assert (terminated["exitCode"], terminated["reason"]) == (0, "Completed")
+    assert condition(pod, "Ready")["reason"] == "PodCompleted"
+    assert condition(pod, "PodScheduled")["status"] == "True"
+    assert pod["status"]["containerStatuses"][0]["containerID"].startswith("process://")
+    assert await space.logs("p") == "hello from the image\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        pytest.param("exit 3", 3, id="its own code"),
+        pytest.param("sh -c 'kill -9 $$$$'; exit $?", 137, id="that of a shell whose child was killed"),
+        pytest.param("python -c 'import os; os.abort()'; exit $?", 134, id="that of a child that aborted"),
+    ],
+)
+async def test_a_failed_pod_keeps_its_exit_code(space, command, code):
+    await space.run("p", command)
+    pod = await space.over("p")
+    assert pod["status"]["phase"] == "Failed"
+    assert (state(pod)["terminated"]["exitCode"], state(pod)["terminated"]["reason"]) == (code, "Error")
+
+
+async def test_a_command_that_cannot_start_is_a_start_error(space):
+    await space.run("p", container={"command": ["no-such-program"]})
+    terminated = state(await space.over("p"))["terminated"]
+    assert (terminated["exitCode"], terminated["reason"]) == (128, "StartError")
+    assert "no-such-program" in terminated["message"]
+
+
+async def test_what_a_container_says_at_its_end_is_in_the_status(space):
+    await space.run("p", "echo -n because > /dev/termination-log; exit 1")
+    assert state(await space.over("p"))["terminated"]["message"] == "because"
+
+
+async def test_a_running_pod_is_ready_and_has_an_address(space):
+    begun = time.monotonic()
+    await space.run("p")
+    pod = await space.ready("p")
+    assert time.monotonic() - begun < BOUND / 2
+    status = pod["status"]
+    assert status["phase"] == "Running"
+    assert status["podIPs"] == [{"ip": status["podIP"]}]
+    assert status["hostIP"] == "127.0.0.1"
+    assert "startedAt" in state(pod)["running"]
+    assert status["containerStatuses"][0]["ready"] is True
+
+
+async def test_the_grace_period_belongs_to_the_container(space):
+    await space.run("p", "trap 'echo asked; sleep 0.3; echo done; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+    await space.logged("p", "up")
+    log = asyncio.ensure_future(space.logs("p", "follow=true"))
+    await space.api.delete(space.path("pods", "p"), {"gracePeriodSeconds": 20})
+    assert await asyncio.wait_for(log, BOUND) == "up\nasked\ndone\n"
+    await space.gone("p")
+
+
+async def test_a_container_that_does_not_listen_is_killed_after_its_grace_period(space):
+    await space.run("p", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    await space.logged("p", "up")
+    begun = time.monotonic()
+    await space.api.delete(space.path("pods", "p"), {"gracePeriodSeconds": 1})
+    await space.gone("p")
+    assert time.monotonic() - begun >= 1
+
+
+async def test_a_second_deletion_shortens_the_grace_period(space):
+    await space.run("p", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    await space.logged("p", "up")
+    await space.api.delete(space.path("pods", "p"), {"gracePeriodSeconds": 600})
+    await space.api.delete(space.path("pods", "p"), {"gracePeriodSeconds": 1})
+    await space.gone("p")
+
+
+async def test_the_last_status_of_a_deleted_pod_has_its_exit_code(space):
+    await space.run("p", TERMINATES.replace("exit 0", "exit 7") + FOREVER.removeprefix(TERMINATES))
+    await space.logged("p", "up")
+    version = (await space.api.get(space.path("pods"))).body["metadata"]["resourceVersion"]
+    await space.api.delete(space.path("pods", "p"))
+    codes = []
+    async with asyncio.timeout(BOUND):
+        async for kind, pod in space.api.watch(f"{space.path('pods')}?watch=1&resourceVersion={version}"):
+            codes += [state(pod)["terminated"]["exitCode"]] if "terminated" in state(pod) else []
+            if kind == "DELETED":
+                break
+    assert set(codes) == {7}
+
+
+async def test_init_containers_run_in_order_before_the_others(space):
+    add = [{"name": "d", "mountPath": "/d"}]
+    init = [
+        {
+            "name": name,
+            "image": "i",
+            "command": ["sh", "-c", f"sleep 0.1; echo {name} >> /d/order"],
+            "volumeMounts": add,
+        }
+        for name in ("one", "two")
+    ]
+    volumes = [{"name": "d", "emptyDir": {}}]
+    await space.run("p", "cat /d/order", initContainers=init, volumes=volumes, container={"volumeMounts": add})
+    pod = await space.over("p")
+    assert await space.logs("p") == "one\ntwo\n"
+    assert [one["ready"] for one in pod["status"]["initContainerStatuses"]] == [True, True]
+
+
+async def test_a_failed_init_container_fails_the_pod(space):
+    init = [{"name": "one", "image": "i", "command": ["sh", "-c", "exit 4"]}]
+    await space.run("p", initContainers=init)
+    pod = await space.over("p")
+    assert pod["status"]["phase"] == "Failed"
+    assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    assert state(pod) == {"waiting": {"reason": "PodInitializing"}}
+    assert condition(pod, "Initialized")["status"] == "False"
+
+
+async def test_on_failure_runs_again_until_it_succeeds(space):
+    command = "test -e /d/x && exit 0; touch /d/x; exit 5"
+    volumes = {"volumes": [{"name": "d", "emptyDir": {}}]}
+    mounts = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    await space.run("p", command, restartPolicy="OnFailure", container=mounts, **volumes)
+    pod = await space.over("p")
+    status = pod["status"]["containerStatuses"][0]
+    assert (pod["status"]["phase"], status["restartCount"]) == ("Succeeded", 1)
+    assert status["lastState"]["terminated"]["exitCode"] == 5
+
+
+async def test_a_container_that_always_crashes_backs_off(space):
+    await space.run("p", "echo run; exit 1", restartPolicy="Always")
+    pod = await space.pod("p", lambda pod: state(pod).get("waiting", {}).get("reason") == "CrashLoopBackOff")
+    status = pod["status"]["containerStatuses"][0]
+    assert (pod["status"]["phase"], status["restartCount"]) == ("Running", 1)
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    await space.pod("p", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] >= 2)
+    assert await space.logs("p", "previous=true") == "run\n"
+
+
+async def test_several_containers_share_network_and_volumes_but_no_processes(space):
+    other = {
+        "name": "other",
+        "image": "i",
+        "command": ["python", "-m", "http.server", "8080", "--directory", "/d"],
+        "volumeMounts": [{"name": "d", "mountPath": "/d", "readOnly": True}],
+    }
+    main = {
+        "name": "main",
+        "image": "i",
+        "command": ["sh", "-c", "echo shared > /d/f; " + FOREVER],
+        "volumeMounts": [{"name": "d", "mountPath": "/d"}],
+    }
+    await space.run("p", containers=[main, other], volumes=[{"name": "d", "emptyDir": {}}])
+    await space.ready("p")
+    fetch = (
+        "until python -c \"import urllib.request as u; print(u.urlopen('http://localhost:8080/f').read())\"; do :; done"
+    )
+    answer = await space.exec("p", "sh", "-c", fetch + " 2>/dev/null; ps ax | grep -c [h]ttp.server")
+    assert answer.out == "b'shared\\n'\n0\n"
+
+
+async def test_an_image_that_is_missing_waits(space):
+    await space.run("p", container={"image": "missing/thing:2"})
+    await space.pod("p", lambda pod: state(pod)["waiting"]["reason"] == "ErrImagePull")
+    pod = await space.pod("p", lambda pod: state(pod)["waiting"]["reason"] == "ImagePullBackOff")
+    assert pod["status"]["phase"] == "Pending"
+    assert condition(pod, "Ready")["status"] == "False"
+
+
+async def test_a_pod_that_is_too_old_fails(space):
+    await space.run("p", activeDeadlineSeconds=1)
+    pod = await space.over("p")
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+async def test_the_host_is_read_only_and_the_container_has_places_of_its_own(space):
+    script = (
+        "touch /etc/passwd /usr/x 2>/dev/null && echo wrote; touch /tmp/a /run/b /dev/shm/c && ls /tmp; id -u; echo $$$$"
+    )
+    assert await space.output("p", script) == "a\n0\n1\n"
+
+
+async def test_the_command_runs_where_it_should(space):
+    assert await space.output("image", "pwd") == f"{(await space.output('pwd', 'pwd')).strip()}\n"
+    assert await space.output("own", "pwd", container={"workingDir": "/usr"}) == "/usr\n"
+    assert await space.output("unknown", "pwd", container={"image": "who/knows"}) == "/\n"

@@ -1,0 +1,264 @@
+"""The fold of a log: what it confirms, what it holds a job for, and what it goes on with all the same."""
+
+import msgspec
+import pytest
+
+from shared.eventlog import Stored
+from shared.job.events import (
+    AnyEvent,
+    EffectRefused,
+    JobCreated,
+    JobGone,
+    JobRunning,
+    JobSucceeded,
+    LogCreated,
+    PodsGone,
+)
+from shared.job.fold import Histories, History
+from shared.job.naming import JobKey, Uid
+from tests.kit.builders import R1, a_created_job, a_running_job, a_spec, observed, pods, scale_out, worker
+from tests.kit.histories import KEY, a_history, stored
+
+replace = msgspec.structs.replace
+
+OTHER = JobKey("team-b", "bert.large", Uid("uid-2"))
+
+
+def a_log(*events: AnyEvent) -> list[Stored]:
+    """The lines of one history, as the log would hold them."""
+    history = History(KEY)
+    found = []
+    for event in events:
+        found.append(stored(history, event))
+        history.fold(found[-1])
+    return found
+
+
+def read(lines: list[Stored]) -> History:
+    history = History(KEY)
+    for line in lines:
+        history.fold(line)
+    return history
+
+
+LOG = a_log(*a_running_job(), pods(worker(0, version=50, ready=False)), JobSucceeded(reason="TrainingJobSucceeded"))
+FACT = len(LOG) - 2
+"""The place of the last fact before the last decision."""
+
+
+def test_a_whole_log_is_confirmed():
+    history = read(LOG)
+    assert not history.held
+    assert history.sequence == len(LOG)
+    assert history.time == LOG[-1].time
+    assert history.basis == str(history.head)
+
+
+def test_facts_and_decisions_are_guarded_apart():
+    history = read(LOG)
+    assert history.last_decision == LOG[-1].sequence
+    assert history.facts == {"watcher": LOG[FACT].sequence}
+    refused = stored(history, EffectRefused(effect="CreatePod", reason="Forbidden"))
+    history.fold(refused)
+    assert history.facts == {"watcher": LOG[FACT].sequence, "scheduler": refused.sequence}
+    assert history.last_decision == LOG[-1].sequence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"body": LOG[FACT].body.replace(b"pod-0", b"pod-9")}, id="body"),
+        pytest.param({"body": LOG[FACT].body + b" "}, id="one byte of white space"),
+        pytest.param({"time": "2030-01-01T00:00:00.000Z"}, id="time"),
+        pytest.param({"event_id": "another"}, id="id"),
+    ],
+)
+def test_a_changed_event_is_noticed_at_the_next_decision(change: dict[str, object]):
+    changed = [*LOG]
+    changed[FACT] = replace(LOG[FACT], **change)
+    assert not read(changed[:-1]).held
+    assert "not in this history" in read(changed).held
+
+
+def test_a_lost_event_is_noticed_at_the_next_decision():
+    assert read([*LOG[:FACT], LOG[-1]]).held
+
+
+def test_two_events_in_each_others_place_are_noticed():
+    log = a_log(observed(a_spec()), pods(worker(0)), pods(worker(1)), JobCreated(reason="TrainingJobCreated"))
+    one, two = log[1], log[2]
+    swapped = [replace(two, sequence=one.sequence), replace(one, sequence=two.sequence)]
+    assert not read(log).held
+    assert read([log[0], *swapped, log[3]]).held
+
+
+def test_an_event_that_came_in_between_is_noticed():
+    history = read(LOG[:FACT])
+    inserted = stored(history, pods(worker(1, version=60)))
+    later = [replace(line, sequence=line.sequence + 1) for line in LOG[FACT:]]
+    assert read([*LOG[:FACT], inserted, *later]).held
+
+
+@pytest.mark.parametrize(
+    "basis",
+    [
+        pytest.param("", id="none"),
+        pytest.param("12", id="no hash"),
+        pytest.param("12:", id="an empty hash"),
+        pytest.param(":abc", id="no sequence"),
+        pytest.param("-1:abc", id="negative"),
+        pytest.param("\u00b2:abc", id="a digit that is no number"),
+        pytest.param("9" * 5_000 + ":abc", id="a number without end"),
+        pytest.param("999:" + "0" * 64, id="beyond the end"),
+    ],
+)
+def test_a_decision_on_a_foreign_basis_holds_the_job(basis: str):
+    history = read([*LOG[:-1], replace(LOG[-1], basis=basis)])
+    assert history.held
+    assert history.job.phase == "Succeeded", "the fold goes on"
+
+
+def test_a_decision_may_be_taken_on_any_event_since_the_last_one():
+    history = a_history([*a_running_job()])
+    early = stored(history, JobSucceeded(reason="TrainingJobSucceeded"))
+    for version in (50, 51):
+        history.fold(stored(history, pods(worker(0, version=version))))
+    history.fold(replace(early, sequence=history.sequence + 1))
+    assert not history.held, "facts never stand in a decision's way"
+
+
+def test_a_basis_before_that_of_the_last_decision_is_forgotten():
+    history = a_history([*a_created_job()])
+    old = history.basis
+    for event in (pods(worker(0)), JobRunning(reason="TrainingJobRunning"), pods(worker(1))):
+        history.fold(stored(history, event))
+    history.fold(replace(stored(history, JobSucceeded(reason="TrainingJobSucceeded")), basis=old))
+    assert history.held
+
+
+def test_hashes_are_kept_since_the_last_basis_only():
+    history = a_history([observed(a_spec()), *(pods(worker(0, version=version)) for version in range(10, 60))])
+    assert history.hash_at(5) is not None
+    history.fold(stored(history, JobCreated(reason="TrainingJobCreated")))
+    assert history.hash_at(5) is None
+    assert history.hash_at(history.sequence) == history.head.hash
+
+
+@pytest.mark.parametrize("author", ["status", "scaler", "scheduler", "setup", "nobody"])
+def test_a_wrong_author_holds_the_job_and_changes_nothing(author: str):
+    history = a_history(a_running_job())
+    before = history.job
+    history.fold(stored(history, PodsGone(uids=(Uid("pod-0"),)), author=author))
+    assert "may not write PodsGone" in history.held
+    assert history.job == before
+
+
+def test_a_decision_among_the_facts_holds_the_job():
+    # There it would have passed another guard, and named no basis.
+    history = a_history(a_running_job())
+    line = stored(history, JobSucceeded(reason="TrainingJobSucceeded"))
+    history.fold(replace(line, subject=line.subject.replace("jobs.", "facts."), basis=""))
+    assert "does not belong under facts" in history.held
+    assert history.job.phase == "Running"
+
+
+def test_a_fact_among_the_decisions_holds_the_job():
+    history = a_history(a_running_job())
+    line = stored(history, JobGone())
+    history.fold(replace(line, subject=line.subject.replace("facts.", "jobs."), basis=history.basis))
+    assert "does not belong under jobs" in history.held
+    assert not history.job.gone
+
+
+def unknown(history: History, *, optional: bool) -> Stored:
+    line = stored(history, JobGone())
+    subject = line.subject.replace("JobGone", "JobTeleported")
+    return replace(line, subject=subject, body=b'{"type":"JobTeleported"}', optional=optional)
+
+
+def test_an_unknown_type_holds_the_job_until_this_service_is_upgraded():
+    history = a_history(a_running_job())
+    history.fold(unknown(history, optional=False))
+    assert "upgrade" in history.held
+
+
+def test_an_unknown_type_that_says_so_is_skipped_and_is_part_of_the_chain():
+    history = a_history(a_running_job())
+    before = history.job
+    history.fold(unknown(history, optional=True))
+    assert history.job == before
+    history.fold(stored(history, JobSucceeded(reason="TrainingJobSucceeded")))
+    assert not history.held
+    assert history.job.phase == "Succeeded"
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b'{"type":"JobGone","reason":"\xff"}', b'{"type":"JobGone","version":[]}'])
+def test_a_malformed_event_holds_its_job_while_others_go_on(body: bytes):
+    histories = Histories()
+    here, there = History(KEY), History(OTHER)
+    bad = replace(stored(here, JobGone(), sequence=1), body=body)
+    good = stored(there, observed(a_spec()), sequence=2)
+    assert histories.fold(bad) is histories[KEY]
+    histories.fold(good)
+    assert "malformed" in histories[KEY].held
+    assert not histories[OTHER].held
+    assert histories[OTHER].job.generation == 1
+    assert histories.position == 2
+
+
+def test_the_first_reason_to_hold_a_job_stays():
+    history = a_history(a_running_job())
+    history.hold("first")
+    history.hold("second")
+    assert history.held == "first"
+
+
+def test_a_held_job_is_folded_on():
+    history = a_history(a_running_job())
+    history.hold("something")
+    history.fold(stored(history, JobSucceeded(reason="TrainingJobSucceeded")))
+    assert history.job.phase == "Succeeded"
+
+
+def test_an_event_that_comes_again_is_ignored():
+    histories = Histories()
+    for line in LOG:
+        histories.fold(line)
+    head, job = histories[KEY].head, histories[KEY].job
+    for line in (LOG[-1], LOG[0], LOG[3]):
+        assert histories.fold(line) is None
+    assert (histories[KEY].head, histories[KEY].job) == (head, job)
+
+
+def test_each_job_has_a_history_of_its_own_whatever_its_name():
+    histories = Histories()
+    waiting = JobKey(KEY.namespace, KEY.name, Uid("none"))
+    for sequence, (key, event) in enumerate(
+        [(KEY, observed(a_spec())), (OTHER, observed(a_spec(5))), (waiting, scale_out(request=R1, owned=False))], 1
+    ):
+        histories.fold(stored(histories[key], event, sequence=sequence))
+    assert len(histories) == 3
+    assert {history.job.key for history in histories} == {KEY, OTHER, waiting}
+    assert histories.get(JobKey("team-b", "nobody", Uid("uid-3"))) is None
+    assert R1 in histories[waiting].job.requests
+    assert not histories[KEY].job.requests
+
+
+def test_the_genesis_event_is_folded_like_any_other():
+    histories = Histories()
+    genesis = Stored(1, "facts.none.none.none.setup.LogCreated", "log-1", "", msgspec.json.encode(LogCreated()))
+    history = histories.fold(genesis)
+    assert history is not None
+    assert not history.held
+
+
+@pytest.mark.parametrize("subject", ["facts.a", "facts.a.b.c.watcher", "facts.a.b.c.d.watcher.JobGone"])
+def test_a_subject_of_another_shape_is_no_event_of_ours_and_stops_nothing(subject: str):
+    histories = Histories()
+    with pytest.raises(ValueError, match="unpack|substring"):
+        histories.fold(Stored(1, subject, "e", "", b"{}"))
+    assert histories.position == 1
+    histories.fold(stored(History(KEY), observed(a_spec()), sequence=2))
+    assert histories[KEY].job.generation == 1
+
+

@@ -1,0 +1,167 @@
+"""Is it over: by the launcher, by too few workers, or because it can never start."""
+
+import msgspec
+import pytest
+
+from shared.job.events import (
+    AnyEvent,
+    EffectRefused,
+    JobRestarted,
+    LauncherLost,
+    PodsGone,
+    SlotsAssigned,
+    SlotsReleased,
+    TimePassed,
+)
+from shared.job.naming import Uid
+from shared.job.spec import LAUNCHER
+from shared.job.verdict import SUCCEEDED, Verdict, verdict
+from shared.job.views import Exit, Slots
+from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, scaling_out, worker, workers
+from tests.kit.stories import given
+
+replace = msgspec.structs.replace
+
+
+def judged(*events: AnyEvent) -> Verdict | None:
+    return verdict(given(*events).job)
+
+
+def reason(*events: AnyEvent) -> str:
+    end = judged(*events)
+    return end.reason if end is not None else ""
+
+
+def test_nothing_is_over_before_it_began():
+    assert judged() is None
+    assert judged(*a_created_job()) is None
+    assert judged(*a_running_job()) is None
+
+
+@pytest.mark.parametrize(
+    ("view", "end"),
+    [
+        pytest.param(
+            launcher(version=30, phase="Succeeded", exits=exited(0)), SUCCEEDED, id="the training container ended well"
+        ),
+        pytest.param(launcher(version=30, exits=exited(0)), SUCCEEDED, id="before the pod's phase says so"),
+        pytest.param(launcher(version=30, phase="Succeeded"), SUCCEEDED, id="a pod that says nothing of its containers"),
+        pytest.param(
+            launcher(version=30, phase="Failed", exits=exited(3)),
+            Verdict(False, "TrainingJobFailed", "the launcher exited with 3 (Error)"),
+            id="exit 3",
+        ),
+        pytest.param(
+            launcher(version=30, phase="Failed", exits=exited(137, "OOMKilled")),
+            Verdict(False, "TrainingJobFailed", "the launcher exited with 137 (OOMKilled)"),
+            id="out of memory",
+        ),
+        pytest.param(
+            launcher(version=30, phase="Failed", reason="Evicted", exits=exited(137)),
+            Verdict(False, "TrainingJobEvicted", "the launcher exited with 137 (Error)"),
+            id="evicted with an exit",
+        ),
+        pytest.param(
+            launcher(version=30, phase="Failed", reason="NodeLost"),
+            Verdict(False, "NodeLost", "the launcher failed: NodeLost"),
+            id="lost with its node",
+        ),
+        pytest.param(
+            launcher(version=30, phase="Failed", exits=(Exit("sidecar", 0), Exit("main", 2))),
+            Verdict(False, "TrainingJobFailed", "the launcher exited with 2 (Error)"),
+            id="a side container that ended well changes nothing",
+        ),
+        pytest.param(launcher(version=30, exits=(Exit("sidecar", 1),)), None, id="a side container alone"),
+        pytest.param(launcher(version=30, deleting=True), None, id="asked to go and still running"),
+        pytest.param(launcher(version=30, phase="Unknown"), None, id="its node is not heard of"),
+    ],
+)
+def test_the_launcher_judges(view: object, end: Verdict | None):
+    assert judged(*a_running_job(), pods(view)) == end  # type: ignore[arg-type]
+
+
+def test_a_launcher_that_vanished_ends_the_job():
+    assert reason(*a_running_job(), LauncherLost(uid=Uid("pod-launcher"))) == "LauncherLost"
+
+
+def test_a_launcher_whose_slot_was_released_does_not_judge():
+    released = SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)),))
+    failed = pods(launcher(version=30, phase="Failed", exits=exited(1)))
+    assert judged(*a_running_job(), released, failed) is None
+
+
+def test_a_pod_of_an_earlier_attempt_does_not_judge():
+    failed = pods(launcher(version=30, phase="Failed", exits=exited(1)))
+    assert judged(*a_running_job(), JobRestarted(attempt=1), failed) is None
+
+
+def test_workers_that_end_do_not_judge_a_job_that_was_launched():
+    failed = pods(worker(0, version=30, phase="Failed", exits=exited(1)), worker(1, version=30, phase="Failed"))
+    assert judged(*a_running_job(workers=2), failed) is None
+
+
+SHORT: list[AnyEvent] = [*a_running_job(workers=3, least=2), PodsGone(uids=(Uid("pod-1"), Uid("pod-2")))]
+TIME_OUT = TimePassed(anchor=len(SHORT), timer="BelowMinimum")
+
+
+def test_too_few_workers_for_too_long_end_the_job():
+    assert judged(*SHORT) is None
+    assert judged(*SHORT, TIME_OUT) == Verdict(False, "BelowMinimum", "1 workers are left, 2 are needed")
+
+
+def test_success_comes_before_too_few_workers():
+    assert judged(*SHORT, TIME_OUT, pods(launcher(version=30, phase="Succeeded", exits=exited(0)))) == SUCCEEDED
+
+
+def test_new_workers_in_time_save_the_job():
+    more = [*SHORT, *scaling_out(3), pods(worker(3))]
+    assert judged(*more, TIME_OUT) is None
+
+
+def test_a_scale_in_to_fewer_is_not_a_loss():
+    assert judged(*a_running_job(workers=3), SlotsReleased(slots=(workers(2),))) is None
+
+
+@pytest.mark.parametrize("effect", ["CreatePod", "CreateService", "WriteHosts"])
+def test_what_can_never_be_made_ends_a_job_that_has_not_started(effect: str):
+    refused = EffectRefused(effect=effect, reason="Invalid", field="spec.x", permanent=True)
+    assert judged(*a_created_job(), refused) == Verdict(False, "Invalid", f"{effect} was refused for good (spec.x)")
+    assert judged(*a_created_job(), replace(refused, permanent=False)) is None
+    assert judged(*a_running_job(), refused) is None, "what runs goes on"
+
+
+@pytest.mark.parametrize("effect", ["PatchStatus", "Announce", "OwnRequest", "DeletePod"])
+def test_what_training_can_do_without_ends_no_job(effect: str):
+    refused = EffectRefused(effect=effect, reason="Invalid", permanent=True)
+    assert judged(*a_created_job(), refused) is None
+
+
+@pytest.mark.parametrize(
+    ("view", "end"),
+    [
+        pytest.param(
+            worker(0, phase="Failed", exits=exited(128, "StartError")),
+            Verdict(False, "StartError", "resnet-worker-0 ended with 128 before the launcher was made"),
+            id="a command that cannot start",
+        ),
+        pytest.param(
+            worker(0, phase="Failed", reason="Evicted"),
+            Verdict(False, "TrainingJobEvicted", "resnet-worker-0 ended before the launcher was made"),
+            id="evicted",
+        ),
+        pytest.param(
+            worker(0, phase="Succeeded", exits=exited(0)),
+            Verdict(False, "WorkerExited", "a worker ended before the launcher was made"),
+            id="ended well and too early",
+        ),
+    ],
+)
+def test_too_few_workers_to_begin_with_end_the_job(view: object, end: Verdict):
+    assert judged(*a_created_job(workers=2, least=2), pods(view)) == end  # type: ignore[arg-type]
+    assert judged(*a_created_job(workers=2, least=1), pods(view)) is None  # type: ignore[arg-type]
+
+
+def test_between_its_assignment_and_its_pod_the_launcher_is_waited_for():
+    assigned = SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),))
+    lost = pods(worker(0, version=30, phase="Failed", exits=exited(1)))
+    assert judged(*a_created_job(workers=2, least=2), assigned, lost) is None

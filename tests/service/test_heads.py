@@ -1,0 +1,138 @@
+"""Heads: what happens to a job whose resource names a place that this log does not have."""
+
+import pytest
+
+from shared.cluster.kinds import PODS
+from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
+from tests.service.stage import Document, Stage
+
+
+def head(stage: Stage, name: str = "resnet") -> str:
+    history = stage.status(TRAININGJOBS, name)["history"]
+    return f"{history['sequence']}:{history['hash']}"
+
+
+def write_head(stage: Stage, name: str = "resnet", **fields: object) -> None:
+    stage.store.patch(TRAININGJOBS, NAMESPACE, name, {"status": {"history": fields}}, subresource="status")
+
+
+async def test_a_forged_head_is_overwritten():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.quiet()
+        right, last = head(stage), len(stage.journal.events)
+        write_head(stage, sequence=last, hash="0" * 64)
+        await stage.until(lambda: stage.count("HeadForged") == 1)
+        await stage.until(lambda: not head(stage).endswith("0" * 64))
+        await stage.quiet()
+        assert int(head(stage).split(":")[0]) >= int(right.split(":")[0])
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert (stage.count("HeadForged"), stage.count("HistoryBroken")) == (1, 0)
+
+
+async def test_a_head_that_somebody_removed_is_written_again_with_the_next_document():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.quiet()
+        stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": None}}, subresource="status")
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await stage.running()
+        assert stage.status(TRAININGJOBS, "resnet")["history"]["log"] == "memory"
+
+
+async def a_job_of_a_lost_log(stage: Stage) -> dict[str, Document]:
+    """A job that runs with three workers, one of them scaled out; returns everything the cluster holds of it."""
+    stage.apply(TRAININGJOBS, a_training_job(workers=2))
+    await stage.running()
+    stage.apply(SCALEOUTS, a_scale_out(1))
+    await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await stage.running()
+    await stage.quiet()
+    uid = stage.store.get(TRAININGJOBS, NAMESPACE, "resnet").metadata["uid"]  # type: ignore[union-attr]
+    held = {f"{one.manifest['kind']}/{one.at[1]}": one.manifest for one in stage.owned_by(uid)}
+    return held | {"TrainingJob/resnet": stage.store.get(TRAININGJOBS, NAMESPACE, "resnet").manifest}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"), [("another", "OtherLog"), ("memory", "BeyondTheEnd")], ids=["another log", "beyond the end"]
+)
+async def test_a_lost_history_stops_everybody_for_that_job_until_a_person_accepts_it(log: str, reason: str):
+    async with Stage() as lost:
+        before = await a_job_of_a_lost_log(lost)
+        uid = before["TrainingJob/resnet"]["metadata"]["uid"]
+        named = head(lost)
+
+    def now() -> dict[str, Document]:
+        held = {f"{one.manifest['kind']}/{one.at[1]}": one.manifest for one in stage.owned_by(uid)}
+        return held | {"TrainingJob/resnet": stage.store.get(TRAININGJOBS, NAMESPACE, "resnet").manifest}  # type: ignore[union-attr]
+
+    async with Stage(of=lost, log=log) as stage:
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        assert f'"reason":"{reason}"' in next(
+            stored.body.decode() for stored in stage.journal.events if stored.subject.endswith("HistoryBroken")
+        )
+        # Others are served; this one is left exactly as it was, whatever happens to it.
+        stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        stage.apply(SCALEOUTS, a_scale_out(1, name="again"))
+        await stage.running("other")
+        await stage.quiet()
+        assert now() == before
+        assert stage.status(SCALEOUTS, "again") == {}
+        # Nothing but exactly this head is an acceptance.
+        stage.annotate("resnet", {"muster.dev/accept-history": f"{named[:-1]}x"})
+        await stage.quiet()
+        assert stage.count("HistoryAccepted") == 0
+        assert {name: held for name, held in now().items() if name.startswith("Pod/")} == {
+            name: held for name, held in before.items() if name.startswith("Pod/")
+        }
+        stage.annotate("resnet", {"muster.dev/accept-history": named})
+        await stage.running()
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "again")
+        await stage.running()
+        await stage.quiet()
+        assert (stage.count("JobAdopted"), stage.count("HistoryAccepted")) == (1, 1)
+        assert stage.hosts() == [f"resnet-worker-{index}" for index in range(4)]
+        uids = {name: held["metadata"]["uid"] for name, held in now().items() if name.startswith("Pod/")}
+        assert {name: uids[name] for name in before if name.startswith("Pod/")} == {
+            name: held["metadata"]["uid"] for name, held in before.items() if name.startswith("Pod/")
+        }, "the training went on"
+        status = stage.status(TRAININGJOBS, "resnet")
+        assert (status["phase"], status["workers"], status["history"]["log"]) == ("Running", "4/4", log)
+        assert status["history"]["sequence"] > int(named.split(":")[0]) or log == "another"
+
+
+async def test_an_accepted_head_is_never_broken_again():
+    async with Stage() as lost:
+        await a_job_of_a_lost_log(lost)
+        named = head(lost)
+    async with Stage(of=lost, log="another") as stage:
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        stage.annotate("resnet", {"muster.dev/accept-history": named})
+        await stage.running()
+        for author in ("watcher", "status", "scaler", "scheduler"):
+            await stage.kill(author)
+            await stage.start(author)
+        await stage.quiet()
+        assert (stage.count("HistoryBroken"), stage.count("HistoryAccepted")) == (1, 1)
+
+
+async def test_an_accepted_loss_without_pods_begins_anew():
+    async with Stage() as lost:
+        await a_job_of_a_lost_log(lost)
+        named = head(lost)
+    async with Stage(of=lost, log="another") as stage:
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        for name in stage.pods():
+            stage.delete(PODS, name)
+        await stage.until(lambda: not stage.pods())
+        await stage.quiet()
+        assert not stage.pods(), "nobody makes pods for a job whose history is in doubt"
+        stage.annotate("resnet", {"muster.dev/accept-history": named})
+        await stage.running()
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        assert stage.count("JobAdopted") == 0

@@ -1,0 +1,192 @@
+"""Jobs and requests deleted, made again under their names, and left behind."""
+
+import pytest
+
+from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.eventlog import Stored
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.naming import key_of
+from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
+from tests.service.stage import Stage
+
+
+@pytest.mark.parametrize("collecting", [True, False], ids=["with", "without"])
+@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
+async def test_a_job_deleted_at_any_event_of_a_scaling_leaves_nothing(kind: str, collecting: bool):
+    """Job k is deleted with the k-th event after its request was seen, with and without a garbage collector."""
+    jobs = 20
+    resource, make = {"ScaleOut": (SCALEOUTS, a_scale_out), "ScaleIn": (SCALEINS, a_scale_in)}[kind]
+    async with Stage() as stage:
+        stage.collecting = collecting
+        events: dict[str, int] = {}
+        deleted: dict[str, str] = {}
+
+        def on_event(stored: Stored) -> None:
+            _, _, name, _, _, what = stored.subject.split(".")
+            if what == "ScaleRequested":
+                events.setdefault(name, 0)
+            if name in events and name not in deleted:
+                if events[name] == int(name.removeprefix("job-")):
+                    deleted[name] = what
+                    stage.delete(TRAININGJOBS, name)
+                events[name] += 1
+
+        names = [f"job-{index}" for index in range(jobs)]
+        uids = {name: stage.apply(TRAININGJOBS, a_training_job(name)).metadata["uid"] for name in names}
+        for name in names:
+            await stage.running(name)
+        stage.journal.listeners.append(on_event)
+        for name in names:
+            stage.apply(resource, make(1, name=f"{name}-request", job=name))
+        await stage.until(
+            lambda: all(
+                name in deleted or stage.status(resource, f"{name}-request").get("phase") == "ScaleSucceeded"
+                for name in names
+            )
+        )
+        assert {"ScaleRequested", "ScaleAccepted", "JobScaling", "HostsPublished"} <= {*deleted.values()}
+        await stage.until(lambda: not any(stage.owned_by(uids[name]) for name in deleted), "nothing is left")
+        await stage.quiet()
+        for name in deleted:
+            assert stage.owned_by(uids[name]) == []
+            job = stage.life(uids[name])
+            assert job.gone
+            assert job.open_request is None
+            assert all(request.over or request.phase == "Pending" for request in job.requests.values())
+        kept = [name for name in names if name not in deleted]
+        assert all(stage.status(TRAININGJOBS, name)["phase"] == "Running" for name in kept)
+
+
+async def test_a_deleted_job_leaves_nothing_at_any_event_of_its_start():
+    jobs = 16
+    async with Stage() as stage:
+        events: dict[str, int] = {}
+        deleted: set[str] = set()
+
+        def on_event(stored: Stored) -> None:
+            name = key_of(stored.subject).name
+            if name.startswith("job-") and name not in deleted:
+                if events.get(name, 0) == int(name.removeprefix("job-")):
+                    deleted.add(name)
+                    stage.delete(TRAININGJOBS, name)
+                events[name] = events.get(name, 0) + 1
+
+        stage.journal.listeners.append(on_event)
+        names = [f"job-{index}" for index in range(jobs)]
+        uids = {name: stage.apply(TRAININGJOBS, a_training_job(name)).metadata["uid"] for name in names}
+        await stage.until(
+            lambda: all(name in deleted or stage.status(TRAININGJOBS, name).get("phase") == "Running" for name in names)
+        )
+        await stage.until(lambda: not any(stage.owned_by(uids[name]) for name in deleted), "nothing is left")
+        await stage.quiet()
+        assert len(deleted) > 8
+        assert not any(stage.owned_by(uids[name]) for name in deleted)
+
+
+async def test_a_job_made_again_under_its_name_is_another_job():
+    async with Stage() as stage:
+        old = stage.apply(TRAININGJOBS, a_training_job(workers=3)).metadata["uid"]
+        await stage.running()
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        stage.delete(TRAININGJOBS, "resnet")
+        new = stage.apply(TRAININGJOBS, a_training_job(workers=2)).metadata["uid"]
+        await stage.running()
+        await stage.quiet()
+        assert old != new
+        assert sorted(stage.pods()) == ["resnet-launcher", "resnet-worker-0", "resnet-worker-1"]
+        assert {held.metadata["labels"]["muster.dev/job-uid"] for held in stage.pods().values()} == {new}
+        assert (stage.owned_by(old), len(stage.owned_by(new))) == ([], 5)
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        subjects = [stored.subject.split(".") for stored in stage.journal.events]
+        assert ["facts", NAMESPACE, "resnet", old, "watcher", "JobGone"] in subjects
+
+
+async def test_a_job_made_again_while_old_pods_linger_waits_for_them():
+    async with Stage() as stage:
+        old = stage.apply(TRAININGJOBS, a_training_job(workers=1)).metadata["uid"]
+        await stage.running()
+        lingering = stage.pods()["resnet-worker-0"].metadata["uid"]
+        stage.lingering.add(lingering)
+        stage.delete(TRAININGJOBS, "resnet")
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.until(lambda: stage.life(old).gone and list(stage.pods()) == ["resnet-worker-0"])
+        await stage.quiet(0.4)
+        assert stage.status(TRAININGJOBS, "resnet")["phase"] == "Created"
+        assert stage.count("EffectRefused") == 0, "an older life of the same job is no conflict of names"
+        stage.lingering.clear()
+        await stage.running()
+        assert stage.pods()["resnet-worker-0"].metadata["uid"] != lingering
+
+
+async def test_an_orphaning_delete_leaves_the_children():
+    async with Stage() as stage:
+        job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        stage.collecting = False
+        stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet", cascade=False)
+        await stage.until(lambda: stage.count("JobDeleting") == 1)
+        stage.collecting = True
+        await stage.until(lambda: stage.job().gone)
+        await stage.quiet()
+        assert sorted(stage.pods()) == ["resnet-launcher", "resnet-worker-0", "resnet-worker-1"]
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        assert stage.owned_by(job.metadata["uid"]) == []
+
+
+async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_name():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        stage.collecting = False
+        stage.delete(TRAININGJOBS, "resnet")
+        await stage.until(lambda: stage.job().gone and not stage.pods())
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.quiet()
+        assert stage.hosts() == ["resnet-worker-0"]
+        assert stage.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+
+
+async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
+    """An orphaning delete takes the owner from the request: what is left to tell is the log."""
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        stage.collecting = False
+        stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet", cascade=False)
+        await stage.until(lambda: stage.count("JobDeleting") == 1)
+        stage.collecting = True
+        await stage.until(lambda: stage.job().gone)
+        await stage.quiet()
+        assert stage.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+        for name in stage.pods():
+            stage.delete(PODS, name)
+        for resource, name in ((SERVICES, "resnet"), (CONFIGMAPS, "resnet-config")):
+            stage.delete(resource, name)
+        await stage.until(lambda: not stage.pods())
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.kill("watcher")
+        await stage.start("watcher")
+        await stage.quiet()
+        assert stage.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+        assert stage.hosts() == ["resnet-worker-0"]
+
+
+async def test_a_request_that_still_waits_when_its_job_goes_serves_the_next_one():
+    async with Stage() as stage:
+        stage.stuck.add("resnet-worker-0")
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.shows("Pending", "JobNotRunning", SCALEOUTS, "out")
+        stage.delete(TRAININGJOBS, "resnet")
+        await stage.shows("Pending", "JobNotFound", SCALEOUTS, "out")
+        stage.stuck.clear()
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]

@@ -1,0 +1,270 @@
+"""Bad weather: quotas, outages, calls that fail or whose answer is lost, watches that break, services that stop."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
+from shared.errors import Conflict, Refused, Transient, Trouble
+from shared.eventlog import Stored
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.world import AUTHORS, NAMESPACE, a_scale_in, a_scale_out, a_training_job
+from tests.service.stage import Stage
+
+
+async def a_whole_life(stage: Stage, name: str = "resnet") -> None:
+    stage.apply(TRAININGJOBS, a_training_job(name, workers=2))
+    await stage.running(name)
+    stage.apply(SCALEOUTS, a_scale_out(2, name=f"{name}-out", job=name))
+    stage.apply(SCALEINS, a_scale_in(1, name=f"{name}-in", job=name))
+    await stage.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
+    await stage.phase("ScaleSucceeded", SCALEINS, f"{name}-in")
+    await stage.running(name)
+
+
+async def is_right(stage: Stage, name: str = "resnet") -> None:
+    await stage.quiet()
+    assert stage.hosts(name) == [f"{name}-worker-{index}" for index in range(3)]
+    assert sorted(pod for pod in stage.pods() if pod.startswith(name)) == [
+        f"{name}-launcher",
+        *(f"{name}-worker-{index}" for index in range(3)),
+    ]
+    status = stage.status(TRAININGJOBS, name)
+    assert (status["phase"], status["workers"], status["restartCount"]) == ("Running", "3/3", 0)
+
+
+async def test_a_quota_is_waited_for_and_shown():
+    async with Stage() as stage:
+        stage.store.pod_quota[NAMESPACE] = 1
+        stage.apply(TRAININGJOBS, a_training_job(workers=3))
+        stage.apply(TRAININGJOBS, a_training_job("other", workers=1), "team-b")
+        await stage.shows("WorkersCreated", "QuotaExceeded")
+        await stage.phase("Running", name="other", namespace="team-b")
+        assert ("QuotaExceeded", "resnet") in stage.kubernetes_events()
+        stage.store.pod_quota.clear()
+        await stage.running()
+        assert stage.hosts() == [f"resnet-worker-{index}" for index in range(3)]
+        assert stage.condition(TRAININGJOBS, "resnet", "WorkersCreated") == ("True", "TrainingJobWorkersCreated")
+
+
+async def test_a_scale_out_beyond_the_quota_fails_at_its_deadline_and_the_next_one_goes_on_at_once():
+    async with Stage() as stage:
+        stage.store.pod_quota[NAMESPACE] = 4
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        request = a_scale_out(3, name="first")
+        request["spec"]["timeout"] = 1
+        stage.apply(SCALEOUTS, request)
+        await stage.phase("ScaleFailed", SCALEOUTS, "first")
+        assert stage.condition(SCALEOUTS, "first", "ScaleFailed") == ("True", "QuotaExceeded")
+        await stage.until(lambda: len(stage.pods()) == 3, "half a scale-out is taken back")
+        stage.apply(SCALEOUTS, a_scale_out(1, name="second"))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "second")
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-5"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "manifest"),
+    [
+        pytest.param(PODS, {"spec": "text"}, id="a pod without a spec"),
+        pytest.param(PODS, {"status": {"conditions": [{"type": 5}]}}, id="a pod with an odd condition"),
+        pytest.param(SERVICES, {"metadata": {"labels": {"muster.dev/job-uid": "x"}}}, id="a Service of nobody"),
+        pytest.param(CONFIGMAPS, {"metadata": {"annotations": {"muster.dev/hosts-version": "1e9"}}}, id="a ConfigMap"),
+        pytest.param(TRAININGJOBS, {"spec": {"etReplicaSpecs": [[], None, {"a": 1}]}}, id="a job"),
+        pytest.param(TRAININGJOBS, {"spec": "text"}, id="a job that is a text"),
+        pytest.param(SCALEOUTS, {"spec": {"selector": {"name": {"a": "b"}}}}, id="a request"),
+        pytest.param(SCALEINS, {"spec": {"selector": {"name": "a.>.*"}, "toDelete": 7}}, id="a request for a subject"),
+        pytest.param(SCALEINS, {"spec": {"selector": {"name": "resnet"}, "toDelete": {"count": True}}}, id="a boolean"),
+        pytest.param(SCALEOUTS, {"spec": {"selector": {"name": "none"}, "toAdd": {"count": 2**70}}}, id="a number"),
+    ],
+)
+async def test_one_odd_object_harms_no_job(kind: Any, manifest: dict[str, Any]):
+    async with Stage() as stage:
+        metadata = {
+            "name": "odd",
+            "labels": {
+                "muster.dev/job-uid": "00000001-0000-4000-8000-000000000000",
+                "training-job-name": "resnet",
+                "muster.dev/attempt": "first",
+            },
+        }
+        odd = stage.store.create(
+            kind, NAMESPACE, {**manifest, "metadata": {**metadata, **manifest.get("metadata", {})}}
+        )
+        if kind is PODS:
+            stage.stuck.add("odd")
+            stage.store.patch(PODS, NAMESPACE, "odd", {"spec": {"nodeName": "node-0"}})
+        await a_whole_life(stage)
+        kept = stage.store.get(kind, NAMESPACE, "odd")
+        assert kept is not None
+        assert kept.metadata["uid"] == odd.metadata["uid"]
+        assert stage.hosts() == [f"resnet-worker-{index}" for index in range(3)]
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["nothing was done", "the answer was lost"])
+@pytest.mark.parametrize("error", [Transient("timeout"), Conflict("409"), Transient("429", retry_after=0.1)], ids=str)
+async def test_every_kind_of_call_may_fail(error: Trouble, applied: bool):
+    async with Stage() as stage:
+        for verb, plural in [
+            ("create", "pods"),
+            ("create", "services"),
+            ("create", "configmaps"),
+            ("create", "events"),
+            ("patch", "configmaps"),
+            ("patch", "pods"),
+            ("patch", "scaleouts"),
+            ("patch", "scaleins"),
+            ("patch", "trainingjobs"),
+            ("get", "trainingjobs"),
+            ("get", "configmaps"),
+            ("get", "scaleouts"),
+            ("delete", "pods"),
+        ]:
+            stage.store.faults.fail_next(verb, error, plural=plural, times=2, applied=applied)
+        await a_whole_life(stage)
+        await is_right(stage)
+
+
+async def test_a_refused_status_is_tried_again():
+    async with Stage() as stage:
+        for plural in ("trainingjobs", "scaleouts"):
+            stage.store.faults.fail_next("patch", Refused("no", reason="Forbidden"), plural=plural)
+        await a_whole_life(stage)
+        await is_right(stage)
+
+
+async def test_an_outage_at_any_event_loses_nothing():
+    """The API server goes away after every seventh event and comes back a little later."""
+    async with Stage() as stage:
+
+        def on_event(stored: Stored) -> None:
+            if stored.sequence % 7 == 0:
+                stage.store.outage.begin()
+
+        stage.journal.listeners.append(on_event)
+
+        async def repair() -> None:
+            while True:
+                await stage.until(lambda: bool(stage.store.outage.reason))
+                stage.store.outage.end()
+
+        repairing = asyncio.create_task(repair())
+        try:
+            await a_whole_life(stage)
+        finally:
+            repairing.cancel()
+        stage.journal.listeners.clear()
+        stage.store.outage.end()
+        await is_right(stage)
+
+
+async def test_training_goes_on_and_nothing_is_failed_during_a_long_outage():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        stage.stuck.add("resnet-worker-2")
+        request = a_scale_out(1)
+        request["spec"]["timeout"] = 1
+        stage.apply(SCALEOUTS, request)
+        await stage.phase("Scaling", SCALEOUTS, "out")
+        stage.store.outage.begin()
+        await stage.pass_seconds(1.2)
+        assert stage.count("ScaleFailed") == 0, "an operator that is blind judges nobody"
+        stage.stuck.clear()
+        stage.store.outage.end()
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["go on", "list again"])
+async def test_watches_that_are_cut_at_every_event_lose_nothing(compacted: bool):
+    async with Stage() as stage:
+
+        def on_event(stored: Stored) -> None:
+            stage.store.outage.cut_watches()
+            if compacted:
+                stage.store.compact()
+
+        stage.journal.listeners.append(on_event)
+        await a_whole_life(stage)
+        stage.exit_codes["resnet-launcher"] = 0
+        await stage.phase("Succeeded")
+        await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"])
+
+
+async def test_a_watcher_that_was_away_fails_nobody_for_what_it_did_not_see():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        stage.stuck.add("resnet-worker-2")
+        request = a_scale_out(1)
+        request["spec"]["timeout"] = 1
+        stage.apply(SCALEOUTS, request)
+        await stage.phase("Scaling", SCALEOUTS, "out")
+        await stage.until(lambda: "resnet-worker-2" in stage.pods())
+        await stage.kill("watcher")
+        stage.stuck.clear()
+        await stage.pass_seconds(1.2)
+        await stage.start("watcher")
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert ("ScaleFailed", "TimePassed") not in [*zip(stage.types(), stage.types()[1:], strict=False)]
+
+
+async def test_a_watcher_that_was_away_finds_everything_that_changed():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job("leaves", workers=1))
+        stage.apply(TRAININGJOBS, a_training_job("ends", workers=1))
+        stage.apply(TRAININGJOBS, a_training_job("again", workers=1))
+        stage.apply(TRAININGJOBS, a_training_job("loses", workers=3))
+        for name in ("leaves", "ends", "again", "loses"):
+            await stage.running(name)
+        await stage.quiet()
+        await stage.kill("watcher")
+        stage.delete(TRAININGJOBS, "leaves")
+        stage.exit_codes["ends-launcher"] = 0
+        stage.delete(TRAININGJOBS, "again")
+        again = stage.apply(TRAININGJOBS, a_training_job("again", workers=2)).metadata["uid"]
+        stage.delete(PODS, "loses-worker-1")
+        stage.apply(TRAININGJOBS, a_training_job("comes", workers=1))
+        stage.apply(SCALEOUTS, a_scale_out(1, name="grows", job="comes"))
+        await stage.until(lambda: not stage.exit_codes and "loses-worker-1" not in stage.pods())
+        await stage.start("watcher")
+        await stage.phase("Succeeded", name="ends")
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "grows")
+        await stage.until(lambda: stage.hosts("loses") == ["loses-worker-0", "loses-worker-2"])
+        await stage.until(lambda: len(stage.owned_by(again)) == 5)
+        await stage.running("again")
+        await stage.quiet()
+        assert not any(name.startswith("leaves") for name in stage.pods())
+        assert stage.status(TRAININGJOBS, "loses")["phase"] == "Running"
+        assert stage.status(TRAININGJOBS, "comes")["workers"] == "2/2"
+
+
+async def test_a_service_that_is_away_holds_up_only_its_own_part():
+    async with Stage() as stage:
+        await stage.kill("status")
+        await stage.kill("scaler")
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.until(lambda: stage.count("ScaleRequested") == 1)
+        for author in ("scaler", "status"):
+            await stage.start(author)
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+
+
+@pytest.mark.parametrize("author", AUTHORS)
+async def test_two_replicas_write_nothing_twice_and_one_may_die(author: str):
+    async with Stage() as stage, Stage(of=stage, journal=stage.journal) as second:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        stage.apply(SCALEOUTS, a_scale_out(2, name="resnet-out"))
+        await stage.phase("Scaling", SCALEOUTS, "resnet-out")
+        await second.kill(author)
+        stage.apply(SCALEINS, a_scale_in(1, name="resnet-in"))
+        await stage.phase("ScaleSucceeded", SCALEINS, "resnet-in")
+        await stage.running()
+        await is_right(stage)
+        once = ("JobCreated", "ScaleAccepted", "ScaleSucceeded", "WorkersReleased")
+        assert [stage.count(kind) for kind in once] == [1, 2, 2, 1]
+        names = [(held.at, held.manifest["reason"]) for held in stage.store.find(EVENTS)]
+        assert len(names) == len(set(names))

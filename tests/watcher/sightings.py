@@ -1,0 +1,134 @@
+"""A world that a test shows to the watcher, and the histories that come of it.
+
+Only the pure part: `seen` is what `observe` says now, `settle` folds it as the log would until nothing is left to say.
+"""
+
+import msgspec
+
+from services.watcher.observe import observe
+from services.watcher.sights import JobSight, RequestSight
+from services.watcher.world import World
+from shared.job.events import AnyEvent, Fact
+from shared.job.fold import Histories, History
+from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.spec import JobSpec, Problem, ScaleSpec
+from shared.job.state import Job
+from shared.job.views import ChildView, PodView
+from tests.kit.builders import a_spec, observed
+from tests.kit.histories import KEY, stored
+
+WAITING = JobKey(KEY.namespace, KEY.name, NO_UID)
+MOST_FACTS = 200
+"""A watcher that says more of one sight repeats itself for ever."""
+
+replace = msgspec.structs.replace
+
+
+def a_sight(
+    spec: JobSpec | None = None,
+    *,
+    version: int = 5,
+    generation: int = 1,
+    problems: tuple[Problem, ...] = (),
+    deleting: bool = False,
+    orphan: bool = False,
+    key: JobKey = KEY,
+) -> JobSight:
+    resource = observed(spec or a_spec(), generation=generation)
+    return JobSight(
+        key=key,
+        observed=replace(resource, version=version, problems=problems, spec=None if problems else resource.spec),
+        deleting=deleting,
+        orphan=orphan,
+        log="",
+        head=None,
+        accept="",
+    )
+
+
+def a_request(name: str, *, created: str = "2030-01-01T00:00:00Z", version: int = 9, owner: str = "") -> RequestSight:
+    return RequestSight(
+        kind="ScaleOut",
+        namespace=KEY.namespace,
+        name=name,
+        uid=Uid(name),
+        version=version,
+        created=created,
+        job=KEY.name,
+        owner=Uid(owner),
+        spec=ScaleSpec(kind="ScaleOut", job=KEY.name, count=1),
+        problems=(),
+    )
+
+
+class Watching:
+    """What there is, and what the log knows of it."""
+
+    def __init__(self, *events: AnyEvent, version: int = 1_000) -> None:
+        """A job with a history of `events`; every resource was listed, up to `version`, and nothing found."""
+        self.world = World()
+        self.histories = Histories()
+        self.listed(version)
+        for event in events:
+            self.fold(KEY, event)
+
+    def listed(self, version: int) -> None:
+        for level in self.world.levels():
+            level.version, level.blind = version, False
+
+    def restarted(self, version: int = 1_000) -> None:
+        """Another process, which saw nothing yet and lists everything anew."""
+        self.world = World()
+        self.listed(version)
+
+    def job(self, key: JobKey = KEY) -> Job:
+        return self.histories[key].job
+
+    def history(self, key: JobKey = KEY) -> History:
+        return self.histories[key]
+
+    def fold(self, key: JobKey, event: AnyEvent) -> None:
+        history = self.histories[key]
+        self.histories.fold(stored(history, event, sequence=self.histories.position + 1))
+        assert not history.held, history.held
+
+    def show(self, sight: JobSight | None) -> None:
+        self.world.set_job((KEY.namespace, KEY.name), sight)
+
+    def show_pods(self, *views: PodView, key: JobKey = KEY) -> None:
+        for view in views:
+            self.world.set_pod((key.namespace, view.name), (key, view))
+
+    def take_pods(self, *names: str) -> None:
+        for name in names:
+            self.world.set_pod((KEY.namespace, name), None)
+
+    def show_child(self, child: ChildView, key: JobKey = KEY) -> None:
+        self.world.set_child(child.kind, (KEY.namespace, child.name), (key, child))
+
+    def show_requests(self, *requests: RequestSight) -> None:
+        for request in requests:
+            self.world.set_request(request.kind, (KEY.namespace, request.name), request)
+
+    def take_request(self, name: str) -> None:
+        self.world.set_request("ScaleOut", (KEY.namespace, name), None)
+
+    def seen(self, key: JobKey = KEY) -> list[Fact]:
+        return observe(self.job(key), self.world, self._folded)
+
+    def settle(self, *keys: JobKey) -> list[Fact]:
+        """All that is said, by turns, until nothing is left."""
+        told: list[Fact] = []
+        while True:
+            before = len(told)
+            for key in keys or (KEY,):
+                if facts := self.seen(key):
+                    self.fold(key, facts[0])
+                    told.append(facts[0])
+            if len(told) == before:
+                return told
+            assert len(told) < MOST_FACTS, f"the watcher repeats itself: {told[-3:]}"
+
+    def _folded(self, key: JobKey) -> Job | None:
+        history = self.histories.get(key)
+        return history.job if history is not None else None

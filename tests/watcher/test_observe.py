@@ -1,0 +1,524 @@
+"""What the log does not know yet, as stories: the world shows something, and these facts are said, once."""
+
+import msgspec
+import pytest
+
+from shared.eventlog import MAX_BODY
+from shared.job.events import (
+    AnyEvent,
+    ChildGone,
+    ChildrenObserved,
+    JobCreated,
+    JobDeleting,
+    JobFailed,
+    JobGone,
+    JobObserved,
+    LauncherLost,
+    PodsGone,
+    PodsObserved,
+    ScaleRequested,
+    ScaleRequestGone,
+)
+from shared.job.naming import JobKey, Uid, config_name
+from shared.job.spec import Problem
+from shared.job.views import ChildView, Exit
+from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, scaling_out, worker
+from tests.kit.histories import KEY
+from tests.watcher.sightings import WAITING, Watching, a_request, a_sight
+
+replace = msgspec.structs.replace
+
+PROBLEM = Problem(reason="NoContainers", field="spec", message="add a container")
+SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
+
+
+def watching_a_running_job() -> Watching:
+    """A running job of two workers, and a world that shows exactly what its log knows."""
+    watching = Watching(*a_running_job(workers=2))
+    watching.show(a_sight(version=1))
+    watching.show_pods(worker(0), worker(1), launcher())
+    for child in watching.job().children.values():
+        watching.show_child(child)
+    assert watching.seen() == []
+    return watching
+
+
+def kinds(facts: list[AnyEvent]) -> list[str]:
+    return [type(fact).__name__ for fact in facts]
+
+
+class TestTheResource:
+    def test_a_new_job_is_said_before_anything_about_it(self):
+        watching = Watching()
+        watching.show(a_sight(version=7))
+        watching.show_pods(worker(0))
+        (fact,) = watching.seen()
+        assert isinstance(fact, JobObserved)
+        assert (fact.generation, fact.version, fact.spec) == (1, 7, a_spec())
+
+    def test_what_is_known_is_not_said_again_whatever_its_version(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=99))
+        assert watching.seen() == []
+
+    def test_another_generation_is_said(self):
+        watching = Watching(observed(a_spec(2)))
+        watching.show(a_sight(a_spec(3), version=9, generation=2))
+        assert kinds(watching.settle()) == ["JobObserved"]
+        assert watching.job().spec == a_spec(3)
+
+    def test_another_wish_in_the_same_generation_is_said_because_annotations_count_too(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(replace(a_spec(), suspend=True), version=9))
+        assert kinds(watching.settle()) == ["JobObserved"]
+
+    def test_an_older_version_is_not_said(self):
+        watching = Watching(replace(observed(a_spec(2), generation=3), version=50))
+        watching.show(a_sight(a_spec(9), version=49, generation=2))
+        assert watching.seen() == []
+
+    def test_problems_are_said_once_and_so_is_their_end(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=9, generation=2, problems=(PROBLEM,)))
+        assert kinds(watching.settle()) == ["JobObserved"]
+        watching.show(a_sight(version=10, generation=3))
+        assert kinds(watching.settle()) == ["JobObserved"]
+        assert watching.job().problems == ()
+
+    def test_a_deletion_that_waits_is_said_once(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=9, generation=2, deleting=True))
+        assert kinds(watching.settle()) == ["JobObserved", "JobDeleting"]
+
+    def test_orphaning_is_said_when_it_is_seen_and_not_taken_back(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=9, deleting=True))
+        assert watching.settle() == [JobDeleting(version=9)]
+        watching.show(a_sight(version=10, deleting=True, orphan=True))
+        assert watching.settle() == [JobDeleting(version=10, orphan=True)]
+        # The garbage collector takes its finalizer off while another one still holds the resource.
+        watching.show(a_sight(version=11, deleting=True))
+        assert watching.settle() == []
+        assert watching.job().orphan
+
+    def test_a_job_is_gone_only_when_its_own_get_said_so(self):
+        watching = Watching(observed(a_spec()))
+        assert watching.seen() == []
+        watching.world.confirmed_gone.add(KEY)
+        assert watching.settle() == [JobGone(version=1_000)]
+
+    def test_a_job_that_was_never_known_is_not_said_to_be_gone(self):
+        watching = Watching()
+        watching.world.confirmed_gone.add(KEY)
+        assert watching.seen() == []
+
+    def test_the_namesake_of_a_job_does_not_keep_it_alive(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(key=SECOND_LIFE))
+        watching.world.confirmed_gone.add(KEY)
+        assert kinds(watching.seen(KEY)) == ["JobGone"]
+        assert kinds(watching.seen(SECOND_LIFE)) == ["JobObserved"]
+
+    def test_a_job_that_is_seen_again_is_alive_again(self):
+        watching = Watching(observed(a_spec()), JobDeleting(version=2), JobGone())
+        watching.show(a_sight(version=20, generation=2))
+        assert KEY not in watching.world.confirmed_gone
+        assert kinds(watching.settle()) == ["JobObserved"]
+        assert not watching.job().gone
+        assert not watching.job().deleting
+
+    def test_and_on_its_way_out_again_if_it_is(self):
+        watching = Watching(observed(a_spec()), JobDeleting(version=2), JobGone())
+        watching.show(a_sight(version=20, generation=2, deleting=True))
+        assert kinds(watching.settle()) == ["JobObserved", "JobDeleting"]
+
+
+class TestPods:
+    def test_new_ones_are_said_together(self):
+        watching = Watching(*a_created_job(workers=2))
+        watching.show(a_sight(version=1))
+        watching.show_pods(worker(1), worker(0))
+        assert watching.settle() == [PodsObserved(pods=(worker(0), worker(1)))]
+
+    def test_only_what_changed_is_said(self):
+        watching = watching_a_running_job()
+        watching.show_pods(worker(1, version=90, ready=False))
+        assert watching.settle() == [PodsObserved(pods=(worker(1, version=90, ready=False),))]
+
+    @pytest.mark.parametrize(
+        "view",
+        [
+            pytest.param(worker(1, version=90), id="a newer version of the same"),
+            pytest.param(worker(1, version=9, ready=False), id="an older version"),
+            pytest.param(worker(1, version=10, ready=False), id="the same version"),
+        ],
+    )
+    def test_what_is_no_news_is_not_said(self, view: object):
+        watching = watching_a_running_job()
+        watching.show_pods(view)  # type: ignore[arg-type]
+        assert watching.seen() == []
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"phase": "Succeeded"},
+            {"ready": False},
+            {"exits": exited(1)},
+            {"reason": "Evicted"},
+            {"node": "node-2"},
+            {"deleting": True},
+            {"disruption": "PreemptionByScheduler"},
+            {"hosts": 3},
+        ],
+        ids=lambda change: next(iter(change)),
+    )
+    def test_everything_that_a_decision_may_need_is_news(self, change: dict[str, object]):
+        watching = watching_a_running_job()
+        watching.show_pods(replace(worker(1), version=90, **change))
+        assert kinds(watching.settle()) == ["PodsObserved"]
+
+    def test_a_vanished_worker_is_gone(self):
+        watching = watching_a_running_job()
+        watching.take_pods("resnet-worker-1")
+        assert watching.settle() == [PodsGone(uids=(Uid("pod-1"),))]
+
+    def test_nothing_is_gone_before_a_list_said_so(self):
+        watching = watching_a_running_job()
+        watching.restarted(version=0)
+        assert watching.seen() == []
+
+    def test_what_is_newer_than_the_list_is_not_gone(self):
+        watching = watching_a_running_job()
+        watching.take_pods("resnet-worker-1")
+        watching.world.pods.version = 9
+        assert watching.seen() == []
+        watching.world.pods.version = 10
+        assert kinds(watching.settle()) == ["PodsGone"]
+
+    def test_a_pod_made_again_under_its_name_is_one_gone_and_one_new(self):
+        watching = watching_a_running_job()
+        again = replace(worker(1, version=90), uid=Uid("pod-1-again"))
+        watching.show_pods(again)
+        assert watching.settle() == [PodsObserved(pods=(again,)), PodsGone(uids=(Uid("pod-1"),))]
+
+    def test_a_launcher_that_vanished_before_its_end_is_lost(self):
+        watching = watching_a_running_job()
+        watching.take_pods("resnet-launcher", "resnet-worker-1")
+        assert watching.settle() == [LauncherLost(uid=Uid("pod-launcher")), PodsGone(uids=(Uid("pod-1"),))]
+
+    def test_a_launcher_whose_end_was_seen_is_gone_like_any_pod(self):
+        watching = watching_a_running_job()
+        watching.show_pods(launcher(version=90, phase="Succeeded", exits=exited(0)))
+        watching.settle()
+        watching.take_pods("resnet-launcher")
+        assert watching.settle() == [PodsGone(uids=(Uid("pod-launcher"),))]
+
+    def test_pods_of_a_job_that_is_gone_are_still_followed(self):
+        watching = watching_a_running_job()
+        watching.show(None)
+        watching.world.confirmed_gone.add(KEY)
+        watching.take_pods("resnet-worker-0", "resnet-worker-1")
+        assert kinds(watching.settle()) == ["JobGone", "PodsGone"]
+
+    def test_a_blind_watcher_that_restarts_says_only_the_difference(self):
+        watching = watching_a_running_job()
+        watching.restarted()
+        watching.show(a_sight(version=1))
+        watching.show_pods(worker(0), worker(1, version=95, phase="Failed", exits=exited(1)), launcher())
+        for child in watching.job().children.values():
+            watching.show_child(child)
+        assert kinds(watching.settle()) == ["PodsObserved"]
+
+
+class TestManyPods:
+    @staticmethod
+    def talkative(index: int) -> object:
+        """As long as a view gets: every name of the greatest length."""
+        exits = tuple(Exit("c" * 61 + f"{side:02}", 137, "ContainerStatusUnknown") for side in range(4))
+        return replace(
+            worker(index, version=10**9, phase="Failed", reason="ContainerStatusUnknown", node="n" * 253),
+            uid=Uid(f"{index:036}"),
+            name=f"{'j' * 50}-worker-{index}",
+            exits=exits,
+            disruption="DeletionByTaintManager",
+        )
+
+    def test_a_thousand_are_several_events_and_each_fits_the_log(self):
+        watching = Watching(*a_created_job(workers=1_000))
+        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.show_pods(*(self.talkative(index) for index in range(1_000)))  # type: ignore[arg-type]
+        facts = watching.settle()
+        assert len(facts) > 1
+        assert all(len(msgspec.json.encode(fact)) < MAX_BODY for fact in facts)
+        told = [pod.index for fact in facts if isinstance(fact, PodsObserved) for pod in fact.pods]
+        assert told == list(range(1_000)), "each once, in order"
+
+    def test_ordinary_ones_are_few_events(self):
+        watching = Watching(*a_created_job(workers=1_000))
+        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.show_pods(*(worker(index, node="node-1") for index in range(1_000)))
+        assert len(watching.settle()) <= 2
+
+    def test_seven_thousand_that_vanish_at_once_fit_too(self):
+        watching = Watching(*a_created_job(workers=7_000))
+        watching.show(a_sight(a_spec(7_000), version=1))
+        watching.show_pods(*(replace(worker(index), uid=Uid(f"{index:036}")) for index in range(7_000)))
+        watching.settle()
+        watching.take_pods(*(f"resnet-worker-{index}" for index in range(7_000)))
+        facts = watching.settle()
+        assert set(kinds(facts)) == {"PodsGone"}
+        assert all(len(msgspec.json.encode(fact)) < MAX_BODY for fact in facts)
+        assert not watching.job().pods
+
+
+class TestEpochs:
+    """An etcd restored from a backup counts again: lower versions, and perhaps other objects."""
+
+    @staticmethod
+    def restored() -> Watching:
+        watching = watching_a_running_job()
+        watching.restarted(version=6)
+        watching.world.epoch = 1
+        watching.show(a_sight(version=1))
+        watching.show_pods(worker(0, version=3, ready=False), launcher(version=4))
+        return watching
+
+    def test_everything_is_looked_at_afresh_and_then_there_is_silence(self):
+        watching = self.restored()
+        config = ChildView(kind="ConfigMap", name=config_name("resnet"), uid=Uid("config"), version=2, ours=True)
+        watching.show_child(config)
+        watching.settle()
+        job = watching.job()
+        assert job.epoch == 1
+        assert not job.pods[Uid("pod-0")].ready, "a lower version, and news"
+        assert Uid("pod-1") not in job.pods, "newer than the LIST only by the other store's count"
+        assert job.children == {("ConfigMap", "resnet-config"): config}
+        assert watching.seen() == []
+
+    def test_many_pods_are_all_looked_at_even_in_several_events(self):
+        watching = Watching(*a_created_job(workers=1_000))
+        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.show_pods(*(worker(index, version=900) for index in range(1_000)))
+        watching.settle()
+        watching.restarted(version=50)
+        watching.world.epoch = 1
+        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.show_pods(*(worker(index, version=40, ready=False) for index in range(1_000)))
+        watching.settle()
+        assert not any(pod.ready for pod in watching.job().pods.values())
+
+    def test_within_the_new_epoch_versions_count_as_ever(self):
+        watching = self.restored()
+        watching.settle()
+        watching.show_pods(worker(0, version=2))
+        assert watching.seen() == []
+        watching.show_pods(worker(0, version=5))
+        assert kinds(watching.settle()) == ["PodsObserved"]
+
+    def test_a_job_that_the_backup_does_not_have_is_gone_once_confirmed(self):
+        watching = watching_a_running_job()
+        watching.restarted(version=6)
+        watching.world.epoch = 1
+        watching.world.confirmed_gone.add(KEY)
+        facts = watching.settle()
+        assert JobGone(version=6) in facts
+        assert not watching.job().pods
+
+    def test_a_deletion_that_the_backup_takes_back_is_over(self):
+        watching = watching_a_running_job()
+        watching.fold(KEY, JobDeleting(version=99))
+        watching.restarted(version=6)
+        watching.world.epoch = 1
+        watching.show(a_sight(version=1))
+        watching.settle()
+        assert not watching.job().deleting
+
+    def test_who_saw_an_older_store_says_nothing(self):
+        watching = self.restored()
+        watching.settle()
+        watching.restarted(version=2_000)
+        watching.show(a_sight(a_spec(9), version=1_999, generation=9))
+        watching.show_pods(worker(0, version=1_999))
+        assert watching.seen() == []
+
+
+class TestChildren:
+    SERVICE = ChildView(kind="Service", name="resnet", uid=Uid("svc"), version=5, ours=True)
+    CONFIG = ChildView(kind="ConfigMap", name="resnet-config", uid=Uid("config"), version=6, ours=True, hosts=1)
+
+    def watching(self) -> Watching:
+        watching = Watching(*a_created_job())
+        watching.show(a_sight(version=1))
+        watching.show_child(self.SERVICE)
+        watching.show_child(self.CONFIG)
+        return watching
+
+    def test_new_ones_are_said_together_and_once(self):
+        assert self.watching().settle() == [ChildrenObserved(children=(self.CONFIG, self.SERVICE))]
+
+    def test_of_a_config_map_the_version_inside_is_news(self):
+        watching = self.watching()
+        watching.settle()
+        watching.show_child(replace(self.CONFIG, version=7))
+        assert watching.seen() == []
+        newer = replace(self.CONFIG, version=8, hosts=2)
+        watching.show_child(newer)
+        assert watching.settle() == [ChildrenObserved(children=(newer,))]
+
+    def test_one_made_again_is_news(self):
+        watching = self.watching()
+        watching.settle()
+        watching.show_child(replace(self.SERVICE, uid=Uid("svc-2")))
+        assert kinds(watching.settle()) == ["ChildrenObserved"]
+        assert watching.job().children["Service", "resnet"].uid == "svc-2"
+
+    def test_a_removed_one_is_gone_when_it_was_listed_and_is_not_newer(self):
+        watching = self.watching()
+        watching.settle()
+        watching.world.set_child("Service", (KEY.namespace, "resnet"), None)
+        watching.world.children["Service"].version = 4
+        assert watching.seen() == []
+        watching.world.children["Service"].version = 0
+        assert watching.seen() == []
+        watching.world.children["Service"].version = 5
+        assert watching.settle() == [ChildGone(kind="Service", name="resnet", uid=Uid("svc"))]
+
+
+class TestRequests:
+    def test_one_without_its_job_is_said_in_the_waiting_room(self):
+        watching = Watching()
+        watching.show_requests(a_request("out"))
+        (fact,) = watching.settle(WAITING)
+        assert isinstance(fact, ScaleRequested)
+        assert fact.owner == ""
+
+    def test_nothing_is_placed_before_jobs_and_requests_were_listed(self):
+        for level in range(3):
+            watching = Watching()
+            watching.show_requests(a_request("out"))
+            [watching.world.jobs, *watching.world.requests.values()][level].version = 0
+            assert watching.seen(WAITING) == []
+
+    def test_they_are_said_in_the_order_in_which_they_were_made(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=1))
+        watching.show_requests(
+            a_request("late", created="2030-01-01T00:00:09Z", version=5),
+            a_request("same-second-later", version=9),
+            a_request("same-second-first", version=8),
+        )
+        watching.settle()
+        assert list(watching.job().requests) == ["same-second-first", "same-second-later", "late"]
+
+    def test_when_the_job_comes_they_move_in_the_order_first_seen(self):
+        watching = Watching()
+        # The clock of a second API server may be behind: what counts is what was seen first.
+        watching.show_requests(a_request("first", created="2030-01-01T00:00:09Z"))
+        watching.settle(WAITING)
+        watching.show_requests(a_request("second"))
+        watching.settle(WAITING)
+        watching.show(a_sight())
+        watching.settle(WAITING, KEY)
+        assert list(watching.job().requests) == ["first", "second"]
+        assert not watching.job(WAITING).requests
+
+    def test_none_leaves_the_waiting_room_before_it_arrived(self):
+        watching = Watching()
+        watching.show_requests(a_request("first"), a_request("second"))
+        watching.settle(WAITING)
+        watching.show(a_sight())
+        assert watching.seen(WAITING) == []
+        watching.settle(KEY)
+        assert watching.settle(WAITING) == [
+            ScaleRequestGone(uid=Uid("first"), reason="Bound"),
+            ScaleRequestGone(uid=Uid("second"), reason="Bound"),
+        ]
+
+    def test_one_that_is_deleted_while_it_waits_is_deleted(self):
+        watching = Watching()
+        watching.show_requests(a_request("out"))
+        watching.settle(WAITING)
+        watching.take_request("out")
+        assert watching.settle(WAITING) == [ScaleRequestGone(uid=Uid("out"), reason="Deleted")]
+
+    def test_its_owner_is_said_when_it_has_one(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=1))
+        watching.show_requests(a_request("out"))
+        watching.settle()
+        watching.show_requests(a_request("out", owner=KEY.uid, version=10))
+        (fact,) = watching.settle()
+        assert isinstance(fact, ScaleRequested)
+        assert fact.owner == KEY.uid
+
+    def test_an_owner_that_somebody_took_away_is_not_said_for_ever(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=1))
+        watching.show_requests(a_request("out", owner=KEY.uid))
+        watching.settle()
+        watching.show_requests(a_request("out", version=10))
+        watching.settle()
+        assert watching.job().requests[Uid("out")].owner == KEY.uid
+
+    def test_an_owned_one_never_binds_to_another_job_of_that_name(self):
+        watching = Watching(observed(a_spec()), JobGone())
+        watching.show_requests(a_request("out", owner=KEY.uid))
+        watching.show(a_sight(key=SECOND_LIFE))
+        watching.settle(SECOND_LIFE, KEY, WAITING)
+        assert not watching.job(SECOND_LIFE).requests
+        assert not watching.job(WAITING).requests
+
+    def test_an_unowned_one_whose_job_went_waits_again_and_goes_to_the_next(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=1))
+        watching.show_requests(a_request("out"))
+        watching.settle()
+        watching.show(None)
+        watching.world.confirmed_gone.add(KEY)
+        watching.settle(KEY, WAITING)
+        assert list(watching.job(WAITING).requests) == ["out"]
+        watching.show(a_sight(key=SECOND_LIFE))
+        watching.settle(SECOND_LIFE, WAITING, KEY)
+        assert list(watching.job(SECOND_LIFE).requests) == ["out"]
+        assert not watching.job(WAITING).requests
+
+    def test_a_changed_wish_is_said_while_it_waits_and_not_after(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_sight(version=1))
+        one = a_request("out", owner=KEY.uid)
+        watching.show_requests(one)
+        watching.settle()
+        assert one.spec is not None
+        watching.show_requests(replace(one, version=10, spec=replace(one.spec, count=5)))
+        assert kinds(watching.settle()) == ["ScaleRequested"]
+        running = Watching(*a_running_job(), *scaling_out(2))
+        running.show(a_sight(version=1))
+        running.show_pods(worker(0), worker(1), launcher())
+        for child in running.job().children.values():
+            running.show_child(child)
+        running.show_requests(
+            replace(one, uid=Uid("request-1"), name="scaleout-request-1", spec=replace(one.spec, count=5))
+        )
+        assert running.seen() == []
+
+    def test_one_that_is_deleted_while_it_runs_is_said(self):
+        watching = Watching(*a_running_job(), *scaling_out(2))
+        watching.show(a_sight(version=1))
+        watching.show_pods(worker(0), worker(1), launcher())
+        for child in watching.job().children.values():
+            watching.show_child(child)
+        assert watching.settle() == [ScaleRequestGone(uid=Uid("request-1"), reason="Deleted")]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([JobCreated(reason="TrainingJobCreated")], id="a phase"),
+        pytest.param([JobFailed(reason="TrainingJobFailed")], id="an end"),
+    ],
+)
+def test_decisions_of_others_are_no_reason_to_say_anything(events: list[AnyEvent]):
+    watching = watching_a_running_job()
+    for event in events:
+        watching.fold(KEY, event)
+    assert watching.seen() == []

@@ -1,0 +1,273 @@
+"""Objects to sights: what is taken of each, and what nobody but the API server can make us believe."""
+
+from typing import Any
+
+import pytest
+
+from services.watcher.views import MOST_PROBLEMS, child_sight, job_sight, pod_sight, request_sight
+from shared.job.chain import Head
+from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
+from shared.job.views import Exit, PodView
+from tests.frameworks.documents import changed, custom, training_job
+from tests.kit.histories import KEY
+from tests.watcher.objects import a_child, a_pod, a_request, owned_by
+
+
+def view(**status: Any) -> PodView:
+    sight = pod_sight(a_pod(**status))
+    assert sight is not None
+    return sight[1]
+
+
+def test_a_pod_is_told_by_its_labels_and_its_owner():
+    sight = pod_sight(a_pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}]))
+    assert sight == (
+        KEY,
+        PodView(
+            uid=Uid("uid-of-resnet-worker-3"),
+            name="resnet-worker-3",
+            version=7,
+            attempt=1,
+            role="worker",
+            index=3,
+            phase="Running",
+            ready=True,
+            node="node-1",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param([], id="nobody"),
+        pytest.param(None, id="no list"),
+        pytest.param(owned_by("uid-9"), id="another job"),
+        pytest.param(owned_by(KEY.uid, controller=False), id="the job, and not as controller"),
+        pytest.param([*owned_by("uid-9"), *owned_by(KEY.uid, controller=False)], id="another controller beside it"),
+    ],
+)
+def test_copied_labels_make_nobody_a_member(owners: object):
+    assert pod_sight(a_pod(meta={"ownerReferences": owners})) is None
+    assert child_sight("Service", a_child("resnet", ownerReferences=owners)) is None
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({JOB_UID: None}, id="no uid"),
+        pytest.param({JOB_UID: "uid-9"}, id="the uid of another job"),
+        pytest.param({JOB_UID: ""}, id="an empty uid"),
+        pytest.param({JOB_NAME: None}, id="no name"),
+        pytest.param({JOB_NAME: ""}, id="an empty name"),
+        pytest.param({ATTEMPT: None}, id="no attempt"),
+        pytest.param({ATTEMPT: "-1"}, id="a negative attempt"),
+        pytest.param({ATTEMPT: "1.5"}, id="half an attempt"),
+        pytest.param({ATTEMPT: ""}, id="an empty attempt"),
+        pytest.param({ATTEMPT: "\u0663"}, id="digits of another script"),
+        pytest.param({ATTEMPT: "\u00b2"}, id="a digit that is no number"),
+        pytest.param({REPLICA_INDEX: "three"}, id="a word for an index"),
+        pytest.param({REPLICA_INDEX: "1e3"}, id="an exponent"),
+        pytest.param({REPLICA_INDEX: "9" * 40}, id="an index without end"),
+    ],
+)
+def test_a_pod_with_strange_labels_is_nobodys(labels: dict[str, str | None]):
+    assert pod_sight(a_pod(labels=labels)) is None
+
+
+def test_no_pod_belongs_to_the_waiting_room():
+    assert pod_sight(a_pod(labels={JOB_UID: "none"}, meta={"ownerReferences": owned_by("none")})) is None
+
+
+def test_a_pod_without_index_is_the_first_of_its_role():
+    sight = pod_sight(a_pod(labels={REPLICA_INDEX: None, JOB_ROLE: "launcher"}))
+    assert sight is not None
+    assert (sight[1].role, sight[1].index) == ("launcher", 0)
+
+
+def test_a_pod_that_nobody_looked_at_yet_is_pending():
+    assert (view().phase, view().ready, view().exits, view().reason) == ("Pending", False, (), "")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        pytest.param(
+            {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
+            "ImagePullBackOff",
+            id="a container that waits",
+        ),
+        pytest.param(
+            {
+                "containerStatuses": [
+                    {"name": "sidecar", "state": {"running": {}}},
+                    {"name": "main", "state": {"waiting": {}}},
+                    {"name": "third", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+                ]
+            },
+            "CrashLoopBackOff",
+            id="the first that says why",
+        ),
+        pytest.param(
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+            "Unschedulable",
+            id="no node has room",
+        ),
+        pytest.param(
+            {"conditions": [{"type": "PodScheduled", "status": "True", "reason": "Unschedulable"}]}, "", id="it has a node"
+        ),
+        pytest.param({"conditions": [{"type": "PodScheduled", "status": "False"}]}, "", id="no reason given"),
+        pytest.param(
+            {
+                "reason": "Evicted",
+                "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}],
+            },
+            "Evicted",
+            id="the pod's own reason comes first",
+        ),
+    ],
+)
+def test_why_a_pod_does_not_run(status: dict[str, Any], reason: str):
+    assert view(**status).reason == reason
+
+
+def test_every_container_that_ended_is_told():
+    ended = {
+        "containerStatuses": [
+            {"name": "main", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}},
+            {"name": "sidecar", "state": {"terminated": {"exitCode": 0}}},
+            {"name": "logger", "state": {"running": {"startedAt": "2030-01-01T00:00:00Z"}}},
+        ]
+    }
+    assert view(phase="Failed", **ended).exits == (Exit("main", 137, "OOMKilled"), Exit("sidecar", 0, ""))
+
+
+@pytest.mark.parametrize(
+    ("condition", "disruption"),
+    [
+        ({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}, "PreemptionByScheduler"),
+        ({"type": "DisruptionTarget", "status": "True"}, "DisruptionTarget"),
+        ({"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}, ""),
+    ],
+)
+def test_a_pod_that_is_about_to_be_taken_says_so(condition: dict[str, str], disruption: str):
+    assert view(conditions=[condition]).disruption == disruption
+
+
+def test_a_pod_on_its_way_out_says_so():
+    sight = pod_sight(a_pod(meta={"deletionTimestamp": "2030-01-01T00:00:00Z"}, phase="Running"))
+    assert sight is not None
+    assert sight[1].deleting
+
+
+@pytest.mark.parametrize(("text", "version"), [("5", 5), ("-5", 0), ("five", 0), ("", 0)])
+def test_the_hosts_version_is_a_number_or_none(text: str, version: int):
+    pod = pod_sight(a_pod(meta={"annotations": {HOSTS_VERSION: text}}))
+    child = child_sight("ConfigMap", a_child("resnet-config", text))
+    assert pod is not None
+    assert child is not None
+    assert (pod[1].hosts, child[1].hosts) == (version, version)
+
+
+def test_a_child_is_told_by_kind_name_and_uid():
+    sight = child_sight("Service", a_child("resnet"))
+    assert sight is not None
+    key, child = sight
+    assert key == KEY
+    assert (child.kind, child.name, child.uid, child.version, child.ours) == (
+        "Service",
+        "resnet",
+        "uid-of-resnet",
+        7,
+        True,
+    )
+
+
+def test_a_request_names_its_job_and_its_owner():
+    sight = request_sight("ScaleOut", a_request(ownerReferences=owned_by("uid-1")))
+    assert (sight.job, sight.owner, sight.version, sight.problems) == ("resnet", "uid-1", 9, ())
+    assert sight.spec is not None
+    assert sight.spec.count == 2
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param(None, id="nothing"),
+        pytest.param("", id="an empty name"),
+        pytest.param("a b", id="a space, which is no token"),
+        pytest.param("res*", id="a wildcard"),
+        pytest.param(">", id="a tail"),
+        pytest.param("a_b", id="what a dot becomes"),
+        pytest.param("resnet\n", id="a line feed"),
+        pytest.param({"name": "x"}, id="an object"),
+        pytest.param("x" * 300, id="too long"),
+    ],
+)
+def test_a_request_without_a_possible_job_waits_under_its_own_name(named: object):
+    sight = request_sight("ScaleOut", a_request("lost", spec={"selector": {"name": named}, "toAdd": {"count": 1}}))
+    assert sight.job == "lost"
+
+
+@pytest.mark.parametrize("spec", [[], "text", 7, {"selector": []}, {"selector": {"name": 5}}, {"toAdd": "x"}])
+def test_any_json_makes_a_sight_with_problems(spec: object):
+    sight = request_sight("ScaleOut", a_request(spec=spec))
+    assert sight.spec is None
+    assert sight.problems
+
+
+def a_job(path: str = "", value: object = None, **status: Any) -> Any:
+    document = changed(training_job(), path, value) if path else training_job()
+    return custom(document | {"status": status})
+
+
+def sight_of(manifest: Any) -> Any:
+    return job_sight("TrainingJob", "kai.alibabacloud.com/v1alpha1", manifest)
+
+
+def test_a_job_is_what_it_asks_for():
+    sight = sight_of(a_job())
+    assert sight.observed.problems == ()
+    assert sight.observed.spec is not None
+    assert (sight.deleting, sight.orphan, sight.head, sight.accept) == (False, False, None, "")
+
+
+def test_a_job_that_cannot_be_acted_upon_is_all_its_problems():
+    sight = sight_of(a_job("spec.etReplicaSpecs.worker.replicas", -1))
+    assert sight.observed.spec is None
+    assert sight.observed.problems
+
+
+def test_however_wrong_a_job_is_its_event_has_an_end():
+    sight = sight_of(a_job("spec.etReplicaSpecs.worker.template.spec.containers", [1] * 5_000))
+    assert len(sight.observed.problems) == MOST_PROBLEMS
+
+
+@pytest.mark.parametrize(
+    ("history", "head"),
+    [
+        pytest.param({"log": "l", "sequence": 5, "hash": "ab"}, ("l", Head(5, "ab")), id="whole"),
+        pytest.param(None, ("", None), id="none"),
+        pytest.param({}, ("", None), id="empty"),
+        pytest.param({"log": "l", "sequence": "5", "hash": "ab"}, ("", None), id="a text for a number"),
+        pytest.param({"log": "l", "sequence": 5}, ("", None), id="no hash"),
+        pytest.param([1], ("", None), id="a list"),
+        pytest.param("ab", ("", None), id="a text"),
+    ],
+)
+def test_a_head_is_whole_or_it_is_none(history: object, head: tuple[str, Head | None]):
+    sight = sight_of(a_job(history=history))
+    assert (sight.log, sight.head) == head
+
+
+@pytest.mark.parametrize("status", [None, [], "x", 3])
+def test_a_status_of_any_shape_has_no_head(status: object):
+    assert sight_of(custom(training_job() | {"status": status})).head is None
+
+
+def test_deletion_orphans_and_accepted_losses_come_from_the_metadata():
+    manifest = changed(training_job(), "metadata.deletionTimestamp", "2030-01-01T00:00:00Z")
+    manifest["metadata"]["finalizers"] = ["example.com/x", "orphan"]
+    manifest["metadata"]["annotations"] = {ACCEPT_HISTORY: "5:ab"}
+    sight = sight_of(custom(manifest))
+    assert (sight.deleting, sight.orphan, sight.accept) == (True, True, "5:ab")
