@@ -151,13 +151,15 @@ class Logs:
         self._folder = folder
         self.present: Log | None = None
         self.previous: Log | None = None
+        self._runs = 0
 
-    def begin(self, run: int) -> Log:
+    def begin(self) -> Log:
         if self.previous:
             with contextlib.suppress(FileNotFoundError):
                 self.previous.path.unlink()
         self.previous = self.present
-        self.present = Log(self._folder / f"{run}.log")
+        self.present = Log(self._folder / f"{self._runs}.log")
+        self._runs += 1
         return self.present
 
     def close(self) -> None:

@@ -344,7 +344,7 @@ class Pod:
         )
         container.message_file.parent.mkdir(parents=True, exist_ok=True)
         container.message_file.write_bytes(b"")
-        run = container.logs.begin(container.restarts + 1)
+        run = container.logs.begin()
         with contextlib.ExitStack() as outputs:
             pipes = [run.pipe("stdout"), run.pipe("stderr")]
             for pipe in pipes:
@@ -419,8 +419,10 @@ class Pod:
     def _status(self) -> Json:
         init = [container.status(init=True) for container in self.init]
         main = [container.status() for container in self.main]
-        phase = "Failed" if self._over and self._verdict else ""
-        phase = phase or statuses.phase(self._policy, init, main, ended=self._over and self._stopping.is_set())
+        phase = statuses.phase(self._policy, init, main, ended=self._over and self._stopping.is_set())
+        if self._verdict:
+            # Said together with its reason, and only when nothing runs any more.
+            phase = "Failed" if self._over else "Running"
         addresses: Mapping[str, object] = {}
         if self._address:
             addresses = {"podIP": self._address, "podIPs": [{"ip": self._address}]}

@@ -17,7 +17,7 @@ def owed(job: Job) -> list[Step]:
     """A new list of members when they changed; the files written, and the launcher nudged to load them."""
     wanted = members(job)
     steps: list[Step] = []
-    if wanted is not None and (wanted != job.members or not job.hosts_version):
+    if wanted is not None and (wanted != job.members or not job.hosts_version or _overtaken(job)):
         steps.append(Record(publish(job, wanted)))
     return [*steps, *written(job)]
 
@@ -66,6 +66,11 @@ def leftover(job: Job) -> list[Step]:
     """The hosts ConfigMap of a job that is gone."""
     hosts = job.hosts
     return [DeleteHosts(hosts.name, hosts.uid)] if hosts is not None and hosts.ours and not job.orphan else []
+
+
+def _overtaken(job: Job) -> bool:
+    """The files in the cluster are of a history that was lost: newer than ours, whatever is in them."""
+    return job.hosts is not None and job.hosts.hosts > job.hosts_version
 
 
 def _slot(job: Job, index: int) -> Slot:

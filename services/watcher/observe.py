@@ -23,12 +23,14 @@ from shared.job.events import (
     ScaleRequestGone,
 )
 from shared.job.naming import NO_UID, JobKey, Uid
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, Problem
 from shared.job.state import Job
 from shared.job.views import PodView
 
 BYTES_PER_EVENT = 200_000
 """Of pod views in one event, which stays under the log's limit with all that is around them."""
+
+_UNKNOWN = (Problem(reason="HistoryLost", message="create the request again: how far it got is not known"),)
 
 UIDS_PER_EVENT = 4_000
 """So that their 40 bytes each stay under the same limit."""
@@ -163,9 +165,9 @@ def _requests(
     def turn(request: RequestSight) -> tuple[int, str, int]:
         return (order.get(request.uid, last), request.created, request.version)
 
-    for request in sorted(now.values(), key=turn):
+    for request in sorted((_as_far_as_known(job, request) for request in now.values()), key=turn):
         known = job.requests.get(request.uid)
-        if known is None and request.uid in elsewhere:
+        if known is None and (request.uid in elsewhere or _ended_in_a_lost_log(job, request)):
             continue
         if (
             known is None
@@ -190,6 +192,18 @@ def _requests(
             yield ScaleRequestGone(uid=known.uid)
         elif job.key.uid != NO_UID or _has(folded(world.place(moved)), known.uid):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")
+
+
+def _ended_in_a_lost_log(job: Job, request: RequestSight) -> bool:
+    return bool(job.accepted_heads) and request.phase in ("ScaleSucceeded", "ScaleFailed")
+
+
+def _as_far_as_known(job: Job, request: RequestSight) -> RequestSight:
+    """The request; one that was under way when the log was lost cannot be carried on, and must not begin anew."""
+    known = job.requests.get(request.uid)
+    if not job.accepted_heads or request.phase != "Scaling" or (known is not None and known.problems != _UNKNOWN):
+        return request
+    return msgspec.structs.replace(request, spec=None, problems=_UNKNOWN)
 
 
 def _has(home: Job | None, request: Uid) -> bool:

@@ -36,3 +36,5 @@ class RequestSight(msgspec.Struct, frozen=True):
     owner: Uid
     spec: ScaleSpec | None
     problems: tuple[Problem, ...]
+    phase: str = ""
+    """What its status says; believed only where the log that knew better was lost."""

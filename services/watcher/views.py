@@ -72,6 +72,7 @@ def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
         owner=Uid(owner.uid) if owner is not None else Uid(""),
         spec=answer if isinstance(answer, ScaleSpec) else None,
         problems=() if isinstance(answer, ScaleSpec) else answer[:MOST_PROBLEMS],
+        phase=phase if isinstance(phase := _at(manifest.status, "phase"), str) else "",
     )
 
 

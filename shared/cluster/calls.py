@@ -125,13 +125,14 @@ class Caller:
         try:
             response = await self._send(method, url, timeout, body, headers or {})
             if response.status == 401:
-                response.release()
+                # Read to its end, so that the connection can be used again.
+                await response.read()
                 await self._access.renew()
                 response = await self._send(method, url, timeout, body, headers or {})
             try:
                 yield response
             except BaseException:
-                response.close()
+                _abort(response)
                 raise
             else:
                 response.release()
@@ -153,6 +154,14 @@ class Caller:
             headers={**BASE_HEADERS, **headers, **credentials},
             **self._access.options,
         )
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of an answer that is not read to its end."""
+    # A TLS connection that is merely closed waits for the other side's goodbye, which may never come.
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 async def _must_have_succeeded(response: aiohttp.ClientResponse) -> None:

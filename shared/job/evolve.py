@@ -179,7 +179,13 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case HistoryAccepted():
             head = f"{event.sequence}:{event.hash}"
             mends = job.broken.endswith(f"/{head}")
-            return replace(job, broken="" if mends else job.broken, accepted_heads=job.accepted_heads | {head})
+            return replace(
+                job,
+                broken="" if mends else job.broken,
+                accepted_heads=job.accepted_heads | {head},
+                # It stands in the resource, and may be further than this log will be for long.
+                forged=at.sequence,
+            )
         case LogCreated() | DisruptionNoticed() | ScriptStarted() | ScriptFinished() | DrainChecked():
             # Recorded for people and for later releases; nothing is decided from them yet.
             return job

@@ -124,7 +124,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`<log>/<sequence>:<hash>` of a head that this log does not lead to; nobody acts until it is accepted."""
     accepted_heads: frozenset[str] = frozenset()
     forged: int = 0
-    """The sequence at which a forged head was noticed."""
+    """The sequence at which a head was noticed, or accepted, that has to leave the resource before ours can come."""
 
     phase: Phase = ""
     attempt: int = 0

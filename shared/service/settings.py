@@ -2,10 +2,15 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _seconds(value: object) -> object:
+    """A plain number is seconds; all else is left to ISO 8601 (`PT1M`)."""
+    return float(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 class Settings(BaseSettings):
@@ -36,7 +41,7 @@ class Settings(BaseSettings):
     cluster_domain: str = "cluster.local"
     """The DNS domain of the cluster: plain worker names resolve through it."""
 
-    drain: timedelta = timedelta(seconds=10)
+    drain: Annotated[timedelta, BeforeValidator(_seconds)] = timedelta(seconds=10)
     """How long leaving workers get after the hosts files changed; longer suits frameworks that let go slowly."""
 
     health_port: int = 0

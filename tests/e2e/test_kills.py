@@ -37,27 +37,30 @@ STEPS = {
     "PodsGone",
 }
 
-GROWS_AND_SHRINKS = (
+UNTIL_TOLD = (
+    "trap 'exit 0' USR1; "
     "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 4 ]; do sleep 0.1; done; "
-    "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.1; done; sleep 6"
+    "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.1; done; "
+    "while :; do sleep 0.1; done"
 )
+"""It sees both scalings in its own hosts file, and ends when a signal says so."""
+
+FEWEST_STEPS = 18
+"""A life has at least so many steps, however its facts are merged."""
 
 
-async def _kill_along(operator: Operator, job: str, victims: list[tuple[str, ...]]) -> int:
-    """At each step of the job's log kill the next victims; the number of kills."""
-    reader = await connected(operator.stack.nats, READER)
-    kills = 0
-    try:
+async def _kill_along(operator: Operator, job: str, victims: list[tuple[str, ...]], kills: list[str]) -> None:
+    """At each step of the job's log kill the next victims, noting who died at what."""
+    async with connected(operator.stack.nats, READER) as reader:
         async for batch in reader.read(subjects=(f"facts.default.{job}.>", f"jobs.default.{job}.>")):
             for stored in batch.events:
-                if stored.subject.rpartition(".")[2] not in STEPS:
+                step = stored.subject.rpartition(".")[2]
+                if step not in STEPS:
                     continue
-                for victim in victims[kills % len(victims)]:
+                chosen = victims[len(kills) % len(victims)]
+                kills.append(f"{'+'.join(chosen)} at {step}")
+                for victim in chosen:
                     await operator.crash(victim)
-                kills += 1
-    finally:
-        await reader.close()
-    return kills
 
 
 @pytest.mark.parametrize("life", range(len(CRASHABLE)))
@@ -74,18 +77,23 @@ async def test_all_four_services_die_at_once(operator: Operator):
 
 
 async def _a_life_under_fire(operator: Operator, job: str, victims: list[tuple[str, ...]]) -> None:
-    killing = asyncio.create_task(_kill_along(operator, job, victims))
+    kills: list[str] = []
+    killing = asyncio.create_task(_kill_along(operator, job, victims, kills))
     try:
-        await _create(operator, a_job(job, GROWS_AND_SHRINKS))
+        await _create(operator, a_job(job, UNTIL_TOLD))
         await operator.phase("Running", TRAININGJOBS, job)
         await _create(operator, a_request("ScaleOut", f"{job}-out", job, toAdd={"count": 2}))
         await operator.phase("ScaleSucceeded", SCALEOUTS, f"{job}-out")
         await _create(operator, a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}))
         await operator.phase("ScaleSucceeded", SCALEINS, f"{job}-in")
+        await _tell_to_end(operator, job)
         await operator.phase("Succeeded", TRAININGJOBS, job)
     finally:
         killing.cancel()
-        await asyncio.gather(killing, return_exceptions=True)
+        ended = await asyncio.gather(killing, return_exceptions=True)
+        print(*kills, sep="\n")
+    assert isinstance(ended[0], asyncio.CancelledError), ended
+    assert len(kills) >= FEWEST_STEPS, "the log was not followed to the end"
     types = await operator.types(job)
     assert [types.count(kind) for kind in ("JobCreated", "ScaleAccepted", "ScaleSucceeded", "JobSucceeded")] == [
         1,
@@ -106,3 +114,13 @@ async def _create(operator: Operator, manifest: dict) -> None:
         return True
 
     await operator.until(applied, lambda: "could not apply")
+
+
+async def _tell_to_end(operator: Operator, job: str) -> None:
+    """End the training, again while the API server is down."""
+
+    async def told() -> bool:
+        await operator.kubectl("exec", f"{job}-launcher", "--", "kill", "-USR1", "1")
+        return True
+
+    await operator.until(told, lambda: "could not exec")

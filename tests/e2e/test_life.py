@@ -66,19 +66,19 @@ async def test_columns_and_events_are_those_of_the_contract(operator: Operator):
 
 async def test_the_history_tells_what_happened(operator: Operator):
     told = await operator.muster("history", "trainingjob/life", "--decisions")
-    assert [line.split()[3] for line in told.splitlines()] == [
+    decisions = [line.split()[3] for line in told.splitlines()]
+    # Which service is quicker to say that it scales is not a promise.
+    assert [decision for decision in decisions if decision != "JobScaling"] == [
         "JobCreated",
         "SlotsAssigned",
         "HostsPublished",
         "SlotsAssigned",
         "JobRunning",
         "ScaleAccepted",
-        "JobScaling",
         "HostsPublished",
         "ScaleSucceeded",
         "JobRunning",
         "ScaleAccepted",
-        "JobScaling",
         "HostsPublished",
         "WorkersReleased",
         "ScaleSucceeded",
@@ -86,6 +86,7 @@ async def test_the_history_tells_what_happened(operator: Operator):
         "JobSucceeded",
         "SlotsReleased",
     ]
+    assert decisions.count("JobScaling") == 2
     assert "0 differ" in await operator.muster("replay", "--verify")
     assert "Succeeded" in await operator.muster("get")
     saved = await operator.muster("history", "trainingjob/life", "--json")
@@ -93,7 +94,7 @@ async def test_the_history_tells_what_happened(operator: Operator):
 
 
 async def test_a_deleted_job_leaves_nothing(operator: Operator):
-    await operator.apply(a_job("short", "sleep 1000"))
+    await operator.apply(a_job("short", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "short")
     await operator.apply(a_request("ScaleOut", "short-out", "short", toAdd={"count": 1}))
     await operator.kubectl("delete", "trainingjob", "short", "--wait=false")
@@ -116,13 +117,13 @@ async def test_a_launcher_that_fails_fails_the_job(operator: Operator):
 
 async def test_a_command_that_cannot_start_fails_the_job_with_its_reason(operator: Operator):
     worker = {"name": "main", "image": "shell", "command": ["no-such-program"]}
-    await operator.apply(a_job("nostart", "sleep 1000", worker=worker))
+    await operator.apply(a_job("nostart", "sleep 1000 & wait", worker=worker))
     status = await operator.phase("Failed", TRAININGJOBS, "nostart")
     assert status["conditions"][-1]["reason"] == "StartError"
 
 
 async def test_a_deleted_launcher_ends_the_job(operator: Operator):
-    await operator.apply(a_job("lost", "sleep 1000"))
+    await operator.apply(a_job("lost", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "lost")
     await operator.kubectl("delete", "pod", "lost-launcher", "--wait=false")
     status = await operator.phase("Failed", TRAININGJOBS, "lost")
@@ -130,7 +131,7 @@ async def test_a_deleted_launcher_ends_the_job(operator: Operator):
 
 
 async def test_muster_scale_asks_and_follows(operator: Operator):
-    await operator.apply(a_job("sized", "sleep 1000"))
+    await operator.apply(a_job("sized", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "sized")
     told = await operator.muster("scale", "trainingjob/sized", "--to", "3")
     assert "2 -> 3 workers" in told
@@ -150,7 +151,7 @@ async def test_doctor_finds_nothing_wrong(operator: Operator):
         pytest.param({"metadata": {"name": "9starts-with-a-digit"}}, "letter", id="a name that cannot be a DNS name"),
         pytest.param({"metadata": {"name": "x" * 60}}, "50", id="a name too long for pod names"),
         pytest.param({"spec": {"etReplicaSpecs": {}}}, "Required", id="no launcher and no worker"),
-        pytest.param({"spec": {"launcherAttachMode": "kubexec"}}, "kubexec", id="kubexec"),
+        pytest.param({"spec": {"launcherAttachMode": "kubexec"}}, "launcherAttachMode", id="kubexec"),
     ],
 )
 async def test_what_cannot_run_is_refused_at_apply_time(operator: Operator, change: dict, says: str):
@@ -161,7 +162,7 @@ async def test_what_cannot_run_is_refused_at_apply_time(operator: Operator, chan
 
 
 async def test_a_request_of_impossible_size_is_refused_with_a_reason_and_touches_nothing(operator: Operator):
-    await operator.apply(a_job("bounds", "sleep 1000"))
+    await operator.apply(a_job("bounds", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "bounds")
     await operator.apply(a_request("ScaleOut", "too-many", "bounds", toAdd={"count": 5}))
     status = await operator.phase("ScaleFailed", SCALEOUTS, "too-many")

@@ -144,16 +144,13 @@ class Operator:
 
     async def log(self) -> list[Stored]:
         """Every event there is."""
-        reader = await connected(self.stack.nats, READER)
-        try:
-            events: list[Stored] = []
+        events: list[Stored] = []
+        async with connected(self.stack.nats, READER) as reader:
             end = await reader.end()
             async for batch in reader.read():
                 events += batch.events
                 if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
-                    return events
-        finally:
-            await reader.close()
+                    break
         return events
 
     async def job(self, name: str) -> Job:

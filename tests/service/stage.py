@@ -15,7 +15,7 @@ from shared.errors import Refused
 from shared.eventlog import Entry, Stored
 from shared.eventlog.memory import MemoryJournal
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.job.fold import Histories
+from shared.job.fold import Histories, History
 from shared.job.state import Job
 from tests.kit.world import NAMESPACE, World
 
@@ -54,6 +54,8 @@ class Stage(World):
         self.journal: ToldJournal = journal or ToldJournal(identity=log)
         if of is not None:
             self.store = of.store
+        # No API server counts from zero.
+        self.store.version = max(self.store.version, 1)
         self.stuck: set[str] = set()
         """Pods, by name, that are placed and do not start."""
         self.lingering: set[str] = set()
@@ -94,12 +96,15 @@ class Stage(World):
 
     def life(self, uid: str) -> Job:
         """The job with this uid, from the log alone."""
+        return self.history(uid).job
+
+    def history(self, uid: str) -> History:
         histories = Histories()
         for stored in self.journal.events:
             histories.fold(stored)
         (found,) = (history for history in histories if history.job.key.uid == uid)
         assert not found.held, found.held
-        return found.job
+        return found
 
     def count(self, kind: str) -> int:
         return self.types().count(kind)
@@ -133,8 +138,8 @@ class Stage(World):
             self.statuses[after["kind"], after["metadata"]["namespace"], after["metadata"]["name"]].append(new)
 
     def _note_hosts(self, before: Manifest | None, after: Manifest) -> None:
-        if before is None or before["data"] != after["data"]:
-            self.hosts_files[after["metadata"]["namespace"], after["metadata"]["name"]].append(after["data"])
+        if before is None or before.get("data") != after.get("data"):
+            self.hosts_files[after["metadata"]["namespace"], after["metadata"]["name"]].append(after.get("data"))
 
     async def _obey(self) -> None:
         while True:

@@ -81,14 +81,20 @@ class Space:
                     return str(answer.body.decode())
                 await asyncio.sleep(0.02)
 
-    async def output(self, name: str, command: str, **spec: Any) -> str:
+    async def output(self, name: str, command: str = "", **spec: Any) -> str:
         """What a pod writes that runs a command to its end."""
         await self.run(name, command, **spec)
         await self.over(name)
         return await self.logs(name)
 
     async def exec(self, name: str, *command: str, stdin: bytes = b"", protocol: str = "v5.channel.k8s.io") -> Done:
-        query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true"), ("stdin", "true")]
+        query = [
+            ("container", "main"),
+            *(("command", word) for word in command),
+            ("stdout", "true"),
+            ("stderr", "true"),
+            ("stdin", "true"),
+        ]
         said: dict[int, bytes] = {1: b"", 2: b"", 3: b""}
         async with (
             asyncio.timeout(BOUND),
@@ -129,7 +135,7 @@ def is_ready(pod: Any) -> bool:
 
 @asynccontextmanager
 async def a_space(cluster: Devcluster, name: str) -> AsyncIterator[Space]:
-    """A new namespace, whose pods are gone at the end."""
+    """A new namespace, whose pods are asked to end when it is left."""
     config = yaml.safe_load(cluster.kubeconfig("admin").read_text())
     headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
     connector = aiohttp.TCPConnector(ssl=False)
@@ -137,9 +143,7 @@ async def a_space(cluster: Devcluster, name: str) -> AsyncIterator[Space]:
         api = Client(session, config["clusters"][0]["cluster"]["server"])
         await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
         yield Space(api, name)
-        pods = f"/api/v1/namespaces/{name}/pods"
-        await api.delete(f"{pods}?gracePeriodSeconds=1")
-        await api.until(pods, lambda answer: answer.body["items"] == [])
+        await api.delete(f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=1")
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+"""Who holds a name that we wanted: ours, an older life's, somebody else's."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shared.cluster.objects import Metadata
+from shared.errors import Refused, Transient
+from shared.job.naming import JOB_NAME, JOB_UID
+from shared.service.claims import QUICK_SECONDS, ours, settle
+from tests.kit.histories import KEY
+
+GOING = "2030-01-01T00:00:00Z"
+
+
+def an_object(owner: str = "", *, name: str = "resnet", labelled: str | None = None, going: bool = False) -> Metadata:
+    """An object that `owner` controls and that says in its labels to be of the job `name` with uid `labelled`."""
+    owners = [{"kind": "TrainingJob", "uid": owner, "controller": True}] if owner else []
+    document: dict[str, Any] = {
+        "name": "resnet-worker-0",
+        "uid": "pod-0",
+        "ownerReferences": owners,
+        "labels": {JOB_NAME: name, JOB_UID: owner if labelled is None else labelled},
+    }
+    return msgspec.convert(document | ({"deletionTimestamp": GOING} if going else {}), Metadata)
+
+
+def test_ours_is_what_this_very_job_controls():
+    assert ours(an_object("uid-1"), KEY)
+    assert not ours(an_object("uid-9"), KEY)
+    assert not ours(an_object(labelled="uid-1"), KEY), "labels can be copied by anybody"
+
+
+def test_what_is_ours_and_as_we_meant_it_counts_as_made():
+    settle(an_object("uid-1"), KEY, "pod resnet-worker-0")
+
+
+@pytest.mark.parametrize(
+    ("meta", "same"),
+    [
+        pytest.param(None, True, id="gone while we looked"),
+        pytest.param(an_object("uid-1"), False, id="ours and of another attempt"),
+        pytest.param(an_object("uid-1", going=True), True, id="ours and going"),
+        pytest.param(an_object("uid-0"), True, id="an older life of the same job"),
+        pytest.param(an_object("uid-0", going=True), True, id="an older life's that goes"),
+        pytest.param(an_object(going=True), True, id="a stranger's that goes"),
+    ],
+)
+def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
+    with pytest.raises(Transient) as trouble:
+        settle(meta, KEY, "pod resnet-worker-0", same=same)
+    assert trouble.value.retry_after == QUICK_SECONDS
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        pytest.param(an_object(), id="nobody's"),
+        pytest.param(an_object(labelled="uid-1"), id="our labels without an owner"),
+        pytest.param(an_object("uid-9", labelled="uid-1"), id="our labels under another owner"),
+        pytest.param(an_object("uid-9", labelled=""), id="another owner without our label"),
+        pytest.param(an_object("uid-9", name="bert"), id="another job's"),
+    ],
+)
+def test_what_is_somebody_elses_is_left_alone(meta: Metadata):
+    with pytest.raises(Refused, match="belongs to somebody else") as refusal:
+        settle(meta, KEY, "pod resnet-worker-0")
+    assert refusal.value.reason == "NameConflict"
+
+
+def test_an_object_without_labels_is_somebody_elses():
+    with pytest.raises(Refused):
+        settle(Metadata(name="resnet"), KEY, "service resnet")

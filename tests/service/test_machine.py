@@ -1,0 +1,607 @@
+"""The machine: fold, decide, record, act; what it does when the log or the cluster says no.
+
+Services here are a few lines each, written for one behaviour, on the real machine and the log in memory.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import Entry
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.job.events import AnyEvent, Author, JobCreated, JobExpired, JobRestarted, SlotsAssigned
+from shared.job.fold import History
+from shared.job.naming import JobKey, Slot, Uid, fact_subject
+from shared.job.spec import WORKER
+from shared.job.steps import Effect, Record, Step
+from shared.job.views import Slots
+from shared.service.run import STOP_SECONDS, Machine, Standing
+from tests.kit.builders import a_spec, observed
+from tests.kit.virtual_time import in_virtual_time, until
+
+ONE = JobKey("team-a", "resnet", Uid("uid-1"))
+TWO = JobKey("team-a", "bert", Uid("uid-2"))
+Decide = Callable[[History], list[Step]]
+Act = Callable[[Effect, Standing], Awaitable[None]]
+
+
+class Make(Effect, frozen=True):
+    """An effect on one slot."""
+
+    slot: Slot
+
+    @property
+    def target(self) -> str:
+        return f"pod/{self.slot.index}"
+
+
+def make(*indices: int) -> list[Step]:
+    return [Make(Slot(0, WORKER, index)) for index in indices]
+
+
+async def do_nothing(effect: Effect, standing: Standing) -> None:
+    """An effect that works at once."""
+
+
+class Small:
+    """A service made of two functions."""
+
+    author: Author = "scheduler"
+
+    def __init__(self, decide: Decide, act: Act = do_nothing, known: Iterable[JobKey] = ()) -> None:
+        self._decide = decide
+        self._act = act
+        self._known = known
+        self.decided: list[tuple[JobKey, int]] = []
+        self.acted: list[tuple[Effect, float]] = []
+
+    def decide(self, history: History) -> list[Step]:
+        self.decided.append((history.job.key, history.sequence))
+        return self._decide(history)
+
+    async def act(self, effect: Effect, standing: Standing) -> None:
+        self.acted.append((effect, asyncio.get_running_loop().time()))
+        await self._act(effect, standing)
+
+    async def attend(self, machine: Machine) -> None:
+        await asyncio.Event().wait()
+
+    def known(self) -> Iterable[JobKey]:
+        return self._known
+
+
+class Line(MemoryEventLog):
+    """The log over a line that a test can hold up: appends wait at the gate, and fail when told to."""
+
+    def __init__(self, journal: MemoryJournal, *, user: str) -> None:
+        super().__init__(journal, user=user)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.under_way = 0
+        self.most_under_way = 0
+        self.attempts: list[tuple[Entry, int]] = []
+        self.trouble: list[Exception] = []
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        self.attempts.append((entry, expect))
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await self.gate.wait()
+            if self.trouble:
+                raise self.trouble.pop(0)
+            sequence = await super().append(entry, expect=expect)
+            await self.answers.wait()
+            return sequence
+        finally:
+            self.under_way -= 1
+
+
+class Stage:
+    """A log, one machine on it, and others who write."""
+
+    def __init__(self, service: Small, *, owns: Callable[[], bool] = lambda: True) -> None:
+        self.journal = MemoryJournal()
+        self.service = service
+        self.line = Line(self.journal, user=service.author)
+        self.machine = Machine(service, self.line, owns=owns, chance=lambda: 0.5)
+        self._ids = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Stage"]:
+        task = asyncio.create_task(self.machine.run())
+        try:
+            await until(lambda: self.machine.current or task.done(), "the fold")
+            yield self
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def see(self, key: JobKey = ONE, generation: int = 1) -> None:
+        """The watcher's word: a job, or a new generation of it."""
+        subject = fact_subject(key, "watcher", "JobObserved")
+        body = msgspec.json.encode(observed(a_spec(), generation=generation))
+        self._append(Entry(subject=subject, event_id=self._id(), time="2030-01-01T00:00:00.000Z", body=body))
+
+    def decide_otherwise(self, event: AnyEvent, author: str, key: JobKey = ONE) -> None:
+        """Another service's decision, on everything so far."""
+        history = History(key)
+        for stored in self.journal.events:
+            if f".{key.uid}." in stored.subject:
+                history.fold(stored)
+        subject = f"jobs.{key.namespace}.{key.name}.{key.uid}.{author}.{type(event).__name__}"
+        self._append(
+            Entry(
+                subject=subject,
+                event_id=self._id(),
+                time="2030-01-01T00:00:00.000Z",
+                body=msgspec.json.encode(event),
+                basis=history.basis,
+            )
+        )
+
+    def types(self) -> list[str]:
+        return [stored.subject.rpartition(".")[2] for stored in self.journal.events[1:]]
+
+    def bodies(self, kind: str) -> list[dict[str, Any]]:
+        return [msgspec.json.decode(s.body) for s in self.journal.events if s.subject.endswith(f".{kind}")]
+
+    def history(self, key: JobKey = ONE) -> History:
+        return self.machine.histories[key]
+
+    def _append(self, entry: Entry) -> None:
+        scope = entry.subject.rpartition(".")[0] + ".>"
+        if entry.subject.startswith("jobs."):
+            scope = ".".join(entry.subject.split(".")[:4]) + ".>"
+        last = self.journal.last(scope)
+        self.journal.append(entry, expect=last.sequence if last is not None else 0)
+
+    def _id(self) -> str:
+        self._ids += 1
+        return f"other-{self._ids}"
+
+
+def restarting(times: int) -> Decide:
+    """Record so many restarts, one after the other."""
+
+    def decide(history: History) -> list[Step]:
+        attempt = history.job.attempt
+        return [Record(JobRestarted(attempt=attempt + 1))] if history.job.generation and attempt < times else []
+
+    return decide
+
+
+def wanting(*indices: int) -> Decide:
+    """These effects, for every job there is."""
+    return lambda history: make(*indices) if history.job.generation else []
+
+
+class TestDeciding:
+    @in_virtual_time
+    async def test_a_decision_is_recorded_read_back_and_followed_by_the_next(self):
+        async with Stage(Small(restarting(3))).running() as stage:
+            stage.see()
+            await until(lambda: stage.history().job.attempt == 3, "three restarts")
+            assert stage.types() == ["JobObserved", *["JobRestarted"] * 3]
+            assert not stage.history().held
+            bases = [stored.basis.partition(":")[0] for stored in stage.journal.events[2:]]
+            assert bases == ["2", "3", "4"], "each on the one before"
+
+    @in_virtual_time
+    async def test_of_several_records_only_the_first_is_appended(self):
+        def decide(history: History) -> list[Step]:
+            done = history.job.attempt
+            return [Record(JobRestarted(attempt=n)) for n in (1, 2, 3) if n > done] if history.job.generation else []
+
+        async with Stage(Small(decide)).running() as stage:
+            stage.see()
+            await until(lambda: stage.history().job.attempt == 3, "three restarts")
+            assert [body["attempt"] for body in stage.bodies("JobRestarted")] == [1, 2, 3]
+
+    @in_virtual_time
+    async def test_a_job_is_decided_once_per_batch_of_events(self):
+        stage = Stage(Small(lambda _: []))
+        async with stage.running():
+            stage.service.decided.clear()
+            for generation in range(1, 200):
+                stage.see(generation=generation)
+            await until(lambda: stage.history().sequence == 200, "the fold")
+            assert stage.service.decided == [(ONE, 200)]
+
+    @in_virtual_time
+    async def test_nothing_is_decided_before_the_whole_log_is_folded(self):
+        stage = Stage(Small(lambda _: []))
+        for generation in range(1, 3_000):
+            stage.see(generation=generation)
+        async with stage.running():
+            assert (ONE, 3_000) in stage.service.decided
+            assert {sequence for key, sequence in stage.service.decided if key == ONE} == {3_000}
+
+    @in_virtual_time
+    async def test_jobs_that_only_the_service_knows_are_decided_too(self):
+        async with Stage(Small(lambda _: [], known=[TWO])).running() as stage:
+            assert (TWO, 0) in stage.service.decided
+
+    @in_virtual_time
+    async def test_a_broken_invariant_holds_only_that_job(self):
+        def decide(history: History) -> list[Step]:
+            assert history.job.key != ONE, "cannot be"
+            return restarting(1)(history)
+
+        async with Stage(Small(decide)).running() as stage:
+            stage.see(ONE)
+            stage.see(TWO)
+            await until(lambda: stage.history(TWO).job.attempt == 1, "the other one's restart")
+            assert "cannot be" in stage.machine.held()["team-a/resnet"]
+            assert "team-a/bert" not in stage.machine.held()
+            stage.see(ONE, generation=2)
+            await until(lambda: stage.history(ONE).job.generation == 2, "the fold goes on")
+
+    @in_virtual_time
+    async def test_a_held_job_is_neither_decided_nor_acted_upon(self):
+        async with Stage(Small(wanting(0))).running() as stage:
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 1, "the effect")
+            stage.history().hold("for a test")
+            before = len(stage.service.decided)
+            stage.see(generation=2)
+            await until(lambda: stage.history().job.generation == 2, "the fold")
+            await asyncio.sleep(60)
+            assert len(stage.service.decided) == before
+            assert len(stage.service.acted) == 1
+
+
+class TestAppending:
+    @in_virtual_time
+    async def test_one_append_at_a_time_for_a_job_and_many_for_many(self):
+        keys = [JobKey("team-a", f"job-{number}", Uid(f"uid-{number}")) for number in range(20)]
+        async with Stage(Small(restarting(3))).running() as stage:
+            stage.line.gate.clear()
+            for key in keys:
+                stage.see(key)
+                stage.see(key, generation=2)
+            await until(lambda: stage.line.under_way == 20, "an append for each")
+            for key in keys:
+                stage.see(key, generation=3)
+            await asyncio.sleep(1)
+            assert stage.line.most_under_way == 20
+            stage.line.gate.set()
+            await until(lambda: all(stage.history(key).job.attempt == 3 for key in keys), "all restarts")
+            assert stage.line.most_under_way == 20
+            assert len(stage.bodies("JobRestarted")) == 60
+
+    @in_virtual_time
+    async def test_nothing_more_is_recorded_until_the_last_one_was_read_back(self):
+        async with Stage(Small(restarting(2))).running() as stage:
+            stage.line.answers.clear()
+            stage.see()
+            await until(lambda: stage.history().job.attempt == 1, "the first one read back before its answer")
+            await asyncio.sleep(1)
+            assert len(stage.line.attempts) == 1
+            stage.line.answers.set()
+            await until(lambda: stage.history().job.attempt == 2, "the second one")
+
+    @in_virtual_time
+    async def test_after_a_conflict_it_is_decided_again_on_what_is_newer(self):
+        def decide(history: History) -> list[Step]:
+            job = history.job
+            return [Record(JobRestarted(attempt=1))] if job.generation and not job.attempt and not job.phase else []
+
+        async with Stage(Small(decide)).running() as stage:
+            stage.line.gate.clear()
+            stage.see()
+            await until(lambda: stage.line.under_way == 1, "the append")
+            stage.decide_otherwise(JobCreated(reason="TrainingJobCreated"), "status")
+            stage.line.gate.set()
+            await until(lambda: stage.history().job.phase == "Created", "the other's decision")
+            await asyncio.sleep(5)
+            assert stage.types() == ["JobObserved", "JobCreated"], "what no longer holds is not recorded"
+
+    @in_virtual_time
+    async def test_a_conflict_with_what_was_read_meanwhile_costs_no_time(self):
+        async with Stage(Small(restarting(1))).running() as stage:
+            stage.line.gate.clear()
+            stage.see()
+            await until(lambda: stage.line.under_way == 1, "the append")
+            stage.decide_otherwise(JobCreated(reason="TrainingJobCreated"), "status")
+            await until(lambda: stage.history().job.phase == "Created", "the other's decision")
+            stage.line.gate.set()
+            await until(lambda: stage.history().job.attempt == 1, "the restart", seconds=0.1)
+            assert [expect for _, expect in stage.line.attempts] == [0, 3]
+
+    @in_virtual_time
+    async def test_an_append_that_may_work_later_is_tried_later_and_told_meanwhile(self):
+        stage = Stage(Small(restarting(1)))
+        stage.line.trouble = [Transient("no answer from the log"), Transient("still none", retry_after=3.0)]
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.machine.trouble == "no answer from the log", "the trouble")
+            await until(lambda: stage.history().job.attempt == 1, "the restart", seconds=6)
+            assert stage.machine.trouble == ""
+            assert len(stage.line.attempts) == 3
+
+    @in_virtual_time
+    async def test_what_is_too_large_holds_the_job(self):
+        huge = SlotsAssigned(slots=tuple(Slots(0, WORKER, ((n, n),)) for n in range(9_000)))
+        async with Stage(Small(lambda history: [Record(huge)] if history.job.key == ONE else [])).running() as stage:
+            stage.see()
+            await until(lambda: bool(stage.history().held), "the hold")
+            assert "too large" in stage.history().held
+            await asyncio.sleep(60)
+            assert len(stage.line.attempts) == 1
+
+    @in_virtual_time
+    async def test_a_refused_append_is_tried_again_without_haste(self):
+        stage = Stage(Small(restarting(1)))
+        stage.line.trouble = [Refused("no permission", reason="Forbidden")]
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.machine.trouble == "no permission", "the trouble")
+            assert not stage.history().held
+            await until(lambda: stage.history().job.attempt == 1, "the restart", seconds=6)
+
+
+class TestActing:
+    @in_virtual_time
+    async def test_an_effect_is_not_repeated_by_every_wake_up(self):
+        async with Stage(Small(wanting(0))).running() as stage:
+            for generation in range(1, 20):
+                stage.see(generation=generation)
+                await asyncio.sleep(0.01)
+            assert len(stage.service.acted) == 1
+
+    @in_virtual_time
+    async def test_an_effect_whose_outcome_is_never_seen_is_repeated(self):
+        async with Stage(Small(wanting(0))).running() as stage:
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 3, "repetitions")
+            times = [time for _, time in stage.service.acted]
+            assert [round(later - sooner) for sooner, later in zip(times, times[1:], strict=False)] == [5, 5]
+
+    @in_virtual_time
+    async def test_a_transient_failure_is_retried_with_growing_waits(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            raise Transient("timeout")
+
+        async with Stage(Small(wanting(0), act)).running() as stage:
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 8, "retries")
+            times = [time for _, time in stage.service.acted]
+            waits = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
+            assert all(later > sooner for sooner, later in zip(waits, waits[1:], strict=False)), waits
+            assert stage.types() == ["JobObserved"], "no event for what may work later"
+
+    @in_virtual_time
+    async def test_a_conflict_in_the_cluster_is_retried_too(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            if len(stage.service.acted) < 3:
+                raise Conflict("another resourceVersion")
+
+        stage = Stage(Small(wanting(0), act))
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 3, "the third try")
+
+    @in_virtual_time
+    async def test_refusals_are_recorded_once_per_round_and_reason_with_their_slots(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            assert isinstance(effect, Make)
+            if effect.slot.index < 60:
+                raise Refused("too many pods", reason="QuotaExceeded")
+            if effect.slot.index < 62:
+                raise Refused("no such image", reason="Invalid", field="spec.containers[0].image")
+
+        async with Stage(Small(wanting(*range(100)), act)).running() as stage:
+            stage.see()
+            await until(lambda: len(stage.bodies("EffectRefused")) == 2, "the refusals")
+            assert len(stage.service.acted) == 100
+            quota, invalid = sorted(stage.bodies("EffectRefused"), key=lambda body: body["permanent"])
+            assert (quota["effect"], quota["reason"], quota["permanent"]) == ("Make", "QuotaExceeded", False)
+            assert quota["slots"] == [{"attempt": 0, "role": WORKER, "ranges": [[0, 59]]}]
+            assert (invalid["reason"], invalid["field"], invalid["permanent"]) == (
+                "Invalid",
+                "spec.containers[0].image",
+                True,
+            )
+            assert invalid["slots"] == [{"attempt": 0, "role": WORKER, "ranges": [[60, 61]]}]
+
+    @in_virtual_time
+    async def test_a_decider_that_insists_on_what_is_refused_does_not_flood_the_log(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            raise Refused("no permission", reason="Forbidden")
+
+        async with Stage(Small(wanting(0), act)).running() as stage:
+            stage.see()
+            await asyncio.sleep(3_600)
+            assert 10 < len(stage.bodies("EffectRefused")) < 25, "1, 2, 4 s and so on up to five minutes"
+
+    @in_virtual_time
+    async def test_a_refusal_that_cannot_be_recorded_now_is_recorded_later(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            raise Refused("no permission", reason="Forbidden")
+
+        stage = Stage(Small(wanting(0), act))
+        stage.line.trouble = [Transient("no answer"), Conflict("someone else")]
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the refusal")
+            assert len({entry.event_id for entry, _ in stage.line.attempts[:3]}) == 1, "one fact, however often sent"
+
+    @in_virtual_time
+    async def test_an_error_of_ours_in_one_effect_holds_only_that_job(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            if standing.job.key == ONE:
+                raise ZeroDivisionError("our bug")
+
+        async with Stage(Small(wanting(0), act)).running() as stage:
+            stage.see(ONE)
+            stage.see(TWO)
+            await until(lambda: bool(stage.history(ONE).held), "the hold")
+            await until(lambda: len(stage.service.acted) == 3, "the other one goes on")
+            assert "our bug" in stage.machine.held()["team-a/resnet"]
+            assert not stage.history(TWO).held
+
+    @in_virtual_time
+    async def test_one_hung_call_delays_no_other_job(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            if standing.job.key == ONE:
+                await asyncio.Event().wait()
+
+        async with Stage(Small(wanting(*range(300)), act)).running() as stage:
+            stage.see(ONE)
+            await until(lambda: len(stage.service.acted) == 64, "as many as one job may have")
+            stage.see(TWO)
+            await until(lambda: len(stage.service.acted) == 64 + 300, "all of the other's", seconds=1)
+
+    @in_virtual_time
+    async def test_an_effect_knows_what_it_was_decided_on(self):
+        standings: list[Standing] = []
+
+        async def act(effect: Effect, standing: Standing) -> None:
+            standings.append(standing)
+
+        async with Stage(Small(wanting(0), act)).running() as stage:
+            stage.see()
+            await until(lambda: bool(standings), "the effect")
+            assert standings[0].head == stage.history().head
+            assert standings[0].job == stage.history().job
+            assert standings[0].time == "2030-01-01T00:00:00.000Z"
+
+
+class TestOwnership:
+    @in_virtual_time
+    async def test_who_does_not_own_folds_along_and_does_nothing(self):
+        stage = Stage(Small(lambda history: [Record(JobExpired()), *wanting(0)(history)]), owns=lambda: False)
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.history().sequence == 2, "the fold")
+            await asyncio.sleep(60)
+            assert stage.service.decided == []
+            assert stage.service.acted == []
+            assert stage.line.attempts == []
+
+    @in_virtual_time
+    async def test_a_new_owner_acts_on_everything_that_the_log_held_then(self):
+        owner = False
+        stage = Stage(Small(restarting(1)), owns=lambda: owner)
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.history().sequence == 2, "the fold")
+            owner = True
+            stage.see(generation=2)
+            await stage.machine.owned()
+            await until(lambda: stage.history().job.attempt == 1, "the restart")
+            assert min(sequence for _, sequence in stage.service.decided if sequence) >= 3
+
+    @in_virtual_time
+    async def test_who_lost_its_lease_starts_nothing_more(self):
+        owner = True
+
+        async def act(effect: Effect, standing: Standing) -> None:
+            raise Transient("timeout")
+
+        stage = Stage(Small(wanting(0), act), owns=lambda: owner)
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 2, "a retry")
+            owner = False
+            await asyncio.sleep(60)
+            assert len(stage.service.acted) == 2
+
+    @in_virtual_time
+    async def test_of_two_that_both_believe_to_own_one_decision_stands(self):
+        journal = MemoryJournal()
+        stages = [Stage(Small(restarting(3))) for _ in range(2)]
+        for stage in stages:
+            stage.journal = journal
+            stage.line = Line(journal, user="scheduler")
+            stage.machine = Machine(stage.service, stage.line, chance=lambda: 0.5)
+        async with stages[0].running(), stages[1].running():
+            stages[0].see()
+            await until(lambda: all(stage.history().job.attempt == 3 for stage in stages), "both know")
+            assert [body["attempt"] for body in stages[0].bodies("JobRestarted")] == [1, 2, 3]
+            assert not any(stage.history().held for stage in stages)
+
+
+class TestStopping:
+    @in_virtual_time
+    async def test_a_stop_waits_for_what_is_in_hand(self):
+        done = []
+
+        async def act(effect: Effect, standing: Standing) -> None:
+            await asyncio.sleep(STOP_SECONDS / 2)
+            done.append(effect)
+
+        stage = Stage(Small(wanting(0, 1), act))
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 2, "the effects")
+        assert len(done) == 2
+
+    @in_virtual_time
+    async def test_an_append_in_hand_is_not_cut_off(self):
+        stage = Stage(Small(restarting(1)))
+        async with stage.running():
+            stage.line.gate.clear()
+            stage.see()
+            await until(lambda: stage.line.under_way == 1, "the append")
+            asyncio.get_running_loop().call_later(1.0, stage.line.gate.set)
+        assert stage.types() == ["JobObserved", "JobRestarted"]
+
+    @in_virtual_time
+    async def test_a_stop_does_not_wait_for_ever(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            await asyncio.Event().wait()
+
+        loop = asyncio.get_running_loop()
+        stage = Stage(Small(wanting(0), act))
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 1, "the effect")
+            before = loop.time()
+        assert loop.time() - before == pytest.approx(STOP_SECONDS, abs=0.1)
+
+    @in_virtual_time
+    async def test_nothing_new_is_begun_while_it_stops(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            await asyncio.sleep(1)
+            raise Refused("no", reason="Forbidden")
+
+        stage = Stage(Small(wanting(0), act))
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 1, "the effect")
+        assert len(stage.service.acted) == 1
+        assert len(stage.bodies("EffectRefused")) == 1, "what only we can know is still said"
+
+
+class TestStrangeLogs:
+    @in_virtual_time
+    async def test_what_is_no_event_of_ours_stops_nobody(self):
+        stage = Stage(Small(restarting(1)))
+        strange = [
+            Entry(subject="facts.a.b.c.watcher.X", event_id="s1", time="", body=b"{}"),
+            Entry(subject="facts.team-a.bert.uid-2.watcher.JobGone", event_id="s2", time="", body=b"\xff"),
+        ]
+        for entry in strange:
+            stage._append(entry)
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.history().job.attempt == 1, "the restart")
+            assert list(stage.machine.held()) == ["team-a/bert"]
+
+    @in_virtual_time
+    async def test_a_log_in_the_old_ones_place_ends_the_process(self):
+        stage = Stage(Small(lambda _: []))
+        stage.machine.histories.position = 9
+        with pytest.raises(Refused) as refusal:
+            await stage.machine.run()
+        assert refusal.value.reason == "LogTruncated"

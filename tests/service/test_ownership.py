@@ -1,0 +1,238 @@
+"""The lease: one holder at a time, and none that believes itself one for too long."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from shared.errors import Conflict, Transient
+from shared.eventlog import Bucket, Revised
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import LEASES
+from shared.service.ownership import MARGIN_SECONDS, TTL_SECONDS, Lease
+from tests.kit.virtual_time import in_virtual_time, until
+
+KEY = "scaler"
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def a_bucket() -> Bucket:
+    """A bucket of leases on the loop's own clock."""
+    return await MemoryEventLog(MemoryJournal(clock=now), user=KEY).bucket(LEASES)
+
+
+class Weather:
+    """The same bucket over a bad line: calls fail or hang while the test says so."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self.down = False
+        self.hangs = False
+        self.forgets_answers = False
+        self.writes: list[float] = []
+
+    async def get(self, key: str) -> Revised | None:
+        await self._pass()
+        return await self._bucket.get(key)
+
+    async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
+        self.writes.append(now())
+        await self._pass()
+        revision = await self._bucket.put(key, value, expect=expect, ttl=ttl)
+        if self.forgets_answers:
+            raise Transient("put: no answer came")
+        return revision
+
+    async def delete(self, key: str, *, expect: int | None = None) -> None:
+        await self._pass()
+        await self._bucket.delete(key, expect=expect)
+
+    async def _pass(self) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.down:
+            raise Transient("the log does not answer")
+
+
+class Replica:
+    """A process that keeps a lease, and how often it became the owner."""
+
+    def __init__(self, bucket: Bucket, holder: str) -> None:
+        self.lease = Lease(bucket, KEY, holder)
+        self.times = 0
+
+    async def acquired(self) -> None:
+        self.times += 1
+
+    @asynccontextmanager
+    async def alive(self) -> AsyncIterator["Replica"]:
+        task = asyncio.create_task(self.lease.keep(self.acquired))
+        try:
+            yield self
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@in_virtual_time
+async def test_a_free_lease_is_taken_at_once_and_kept():
+    async with Replica(await a_bucket(), "a").alive() as a:
+        await until(a.lease.held, "the lease", seconds=0.1)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            assert a.lease.held()
+        assert a.times == 1
+
+
+@in_virtual_time
+async def test_a_lease_is_nobodys_before_it_was_written():
+    assert not Lease(await a_bucket(), KEY, "a").held()
+
+
+@in_virtual_time
+async def test_a_second_replica_waits_and_takes_over_when_the_first_one_dies():
+    bucket = await a_bucket()
+    a, b = Replica(bucket, "a"), Replica(bucket, "b")
+    async with b.alive():
+        async with a.alive():
+            await until(lambda: a.lease.held() or b.lease.held(), "a holder")
+            first, second = (a, b) if a.lease.held() else (b, a)
+            for _ in range(50):
+                await asyncio.sleep(0.1)
+                assert first.lease.held()
+                assert not second.lease.held()
+        assert first.times == 1
+    async with second.alive():
+        await until(second.lease.held, "the second one's lease", seconds=2 * TTL_SECONDS)
+    assert second.times == 1
+
+
+@in_virtual_time
+async def test_there_are_never_two_holders_whatever_happens_to_the_line():
+    bucket = await a_bucket()
+    lines = [Weather(bucket) for _ in range(3)]
+    replicas = [Replica(line, f"replica-{number}") for number, line in enumerate(lines)]
+    seen = set()
+    async with replicas[0].alive(), replicas[1].alive(), replicas[2].alive():
+        for step in range(600):
+            lines[step // 40 % 3].down = step % 80 < 40
+            lines[step // 60 % 3].hangs = step % 120 < 50
+            lines[step // 70 % 3].forgets_answers = step % 140 < 60
+            await asyncio.sleep(0.05)
+            holders = [replica for replica in replicas if replica.lease.held()]
+            assert len(holders) <= 1
+            seen.update(replicas.index(holder) for holder in holders)
+    assert len(seen) > 1, "the lease changed hands"
+
+
+@in_virtual_time
+async def test_a_holder_without_the_log_stops_before_its_lease_can_expire():
+    line = Weather(await a_bucket())
+    async with Replica(line, "a").alive() as a:
+        await until(a.lease.held, "the lease")
+        line.down = True
+        lost_at = line.writes[-1]
+        await until(lambda: not a.lease.held(), "the end of holding")
+        # The last write that was stored counts, from when it was begun.
+        assert now() - lost_at <= TTL_SECONDS - MARGIN_SECONDS + 0.02
+        line.down = False
+        await until(a.lease.held, "the lease again")
+        assert a.times == 2, "a new owner folds to the end before it acts"
+
+
+@in_virtual_time
+async def test_a_holder_whose_call_hangs_stops_in_time_and_comes_back():
+    line = Weather(await a_bucket())
+    async with Replica(line, "a").alive() as a:
+        await until(a.lease.held, "the lease")
+        line.hangs = True
+        await until(lambda: not a.lease.held(), "the end of holding", seconds=TTL_SECONDS)
+        line.hangs = False
+        await until(a.lease.held, "the lease again", seconds=3 * TTL_SECONDS)
+
+
+@in_virtual_time
+async def test_a_process_that_stood_still_does_not_hold_what_expired_meanwhile():
+    bucket = await a_bucket()
+    a, b = Lease(bucket, KEY, "a"), Replica(bucket, "b")
+    keeping = asyncio.create_task(a.keep(Replica(bucket, "x").acquired))
+    await until(a.held, "the lease")
+    # Paused: none of its tasks runs, and time goes on.
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    async with b.alive():
+        await until(b.lease.held, "the other one's lease", seconds=2 * TTL_SECONDS)
+        assert not a.held()
+
+
+@in_virtual_time
+async def test_a_write_whose_answer_was_lost_is_found_again():
+    line = Weather(await a_bucket())
+    line.forgets_answers = True
+    async with Replica(line, "a").alive() as a:
+        await until(lambda: len(line.writes) == 1, "a write")
+        assert not a.lease.held(), "nobody said so"
+        line.forgets_answers = False
+        await until(a.lease.held, "the lease", seconds=2 * TTL_SECONDS)
+
+
+@in_virtual_time
+async def test_a_released_lease_is_free_at_once():
+    bucket = await a_bucket()
+    a = Replica(bucket, "a")
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+    await a.lease.release()
+    assert not a.lease.held()
+    assert await bucket.get(KEY) is None
+    async with Replica(bucket, "b").alive() as b:
+        await until(b.lease.held, "the lease", seconds=0.1)
+
+
+@in_virtual_time
+async def test_nobody_releases_what_another_holds_by_now():
+    bucket = await a_bucket()
+    a = Replica(bucket, "a")
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+    async with Replica(bucket, "b").alive() as b:
+        await until(b.lease.held, "the other one's lease", seconds=3 * TTL_SECONDS)
+        await a.lease.release()
+        held = await bucket.get(KEY)
+        assert held is not None
+        assert held.value == b"b"
+
+
+@in_virtual_time
+async def test_a_release_without_the_log_leaves_it_to_expire():
+    line = Weather(await a_bucket())
+    a = Replica(line, "a")
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+    line.down = True
+    await a.lease.release()
+    assert not a.lease.held()
+
+
+@in_virtual_time
+async def test_it_is_renewed_several_times_within_its_lifetime():
+    line = Weather(await a_bucket())
+    async with Replica(line, "a").alive():
+        await asyncio.sleep(10 * TTL_SECONDS)
+    gaps = [later - sooner for sooner, later in zip(line.writes, line.writes[1:], strict=False)]
+    assert max(gaps) < TTL_SECONDS / 2
+    assert len(set(gaps)) > 1, "waiting replicas do not knock in step"
+
+
+@in_virtual_time
+async def test_a_guarded_write_is_what_keeps_them_apart():
+    bucket = await a_bucket()
+    await bucket.put(KEY, b"a", expect=0, ttl=TTL_SECONDS)
+    try:
+        await bucket.put(KEY, b"b", expect=0, ttl=TTL_SECONDS)
+    except Conflict:
+        return
+    raise AssertionError("two holders")

@@ -1,0 +1,76 @@
+"""Settings: from the environment, once, with defaults that work in the demo."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from shared.service.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch):
+    for name in ("NATS_URL", "NATS_CREDS", "NATS_USER", "NATS_PASSWORD", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"MUSTER_{name}", raising=False)
+
+
+def test_every_setting_has_a_default_and_says_what_it_is_for():
+    settings = Settings()
+    assert settings.nats_url == "nats://127.0.0.1:4222"
+    assert (settings.namespace, settings.health_port, settings.log_format) == ("", 0, "json")
+    for name, field in Settings.model_fields.items():
+        assert field.description, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "read"),
+    [
+        ("NATS_URL", "nats://a:1,nats://b:2", "nats_url", "nats://a:1,nats://b:2"),
+        ("MUSTER_NATS_URL", "nats://a:1", "nats_url", "nats://a:1"),
+        ("NATS_CREDS", "/etc/muster/creds", "nats_creds", Path("/etc/muster/creds")),
+        ("NATS_USER", "scaler", "nats_user", "scaler"),
+        ("MUSTER_NATS_PASSWORD", "secret", "nats_password", "secret"),
+        ("KUBECONFIG", "/etc/muster/config", "kubeconfig", Path("/etc/muster/config")),
+        ("MUSTER_NAMESPACE", "team-a", "namespace", "team-a"),
+        ("MUSTER_CLUSTER_DOMAIN", "cluster.internal", "cluster_domain", "cluster.internal"),
+        ("MUSTER_DRAIN", "30", "drain", timedelta(seconds=30)),
+        ("MUSTER_DRAIN", "PT1M", "drain", timedelta(minutes=1)),
+        ("MUSTER_HEALTH_PORT", "8080", "health_port", 8080),
+        ("MUSTER_HEALTH_HOST", "0.0.0.0", "health_host", "0.0.0.0"),  # noqa: S104  only read, never opened
+        ("MUSTER_LOG_FORMAT", "console", "log_format", "console"),
+        ("MUSTER_LOG_LEVEL", "debug", "log_level", "debug"),
+    ],
+)
+def test_each_comes_from_its_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, field: str, read: object
+):
+    monkeypatch.setenv(variable, value)
+    assert getattr(Settings(), field) == read
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("MUSTER_HEALTH_PORT", "eighty"),
+        ("MUSTER_DRAIN", "soon"),
+        ("MUSTER_LOG_FORMAT", "xml"),
+        ("MUSTER_LOG_LEVEL", "loud"),
+    ],
+)
+def test_nonsense_is_refused_by_the_name_of_its_setting(monkeypatch: pytest.MonkeyPatch, variable: str, value: str):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValidationError, match=variable.removeprefix("MUSTER_").lower()):
+        Settings()
+
+
+def test_they_do_not_change_once_read():
+    with pytest.raises(ValidationError):
+        Settings().namespace = "other"  # type: ignore[misc]
+
+
+def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("NATS_PASSWORD", "hunter2")
+    assert "hunter2" not in repr(Settings())
+    assert "hunter2" not in str(Settings())

@@ -1,0 +1,218 @@
+"""Kubernetes Events: one for each log event that a person should hear of, and none for what did not happen."""
+
+import msgspec
+import pytest
+
+from services.status.announce import owed
+from services.status.effects import Announce
+from services.status.shell import event_name
+from shared.job.events import (
+    AnyEvent,
+    EffectRefused,
+    JobFailed,
+    JobRunning,
+    JobSucceeded,
+    PodsGone,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleRequestGone,
+    ScaleSucceeded,
+)
+from shared.job.naming import Uid
+from shared.job.spec import Problem
+from tests.kit.builders import (
+    R1,
+    R2,
+    a_created_job,
+    a_ready_job,
+    a_running_job,
+    a_spec,
+    exited,
+    launcher,
+    observed,
+    pods,
+    published,
+    scale_in,
+    scale_out,
+    scaling_in,
+    scaling_out,
+    worker,
+)
+from tests.kit.stories import given
+
+replace = msgspec.structs.replace
+
+RUNNING = JobRunning(reason="TrainingJobRunning")
+
+
+def announced(*events: AnyEvent) -> list[Announce]:
+    steps = owed(given(*events).job)
+    assert all(isinstance(step, Announce) for step in steps)
+    found = [step for step in steps if isinstance(step, Announce)]
+    assert len({step.target for step in found}) == len(found), "two would share one name, and one would be lost"
+    return found
+
+
+def reasons(*events: AnyEvent) -> list[str]:
+    return [step.reason for step in announced(*events)]
+
+
+def news(before: list[AnyEvent], event: AnyEvent) -> list[Announce]:
+    """What one more event adds."""
+    known = announced(*before)
+    return [step for step in announced(*before, event) if step not in known]
+
+
+def test_nothing_happened_and_nothing_is_said():
+    assert announced() == []
+    assert announced(observed(a_spec())) == []
+    assert announced(*a_created_job()) == []
+    assert announced(*a_created_job(), pods(worker(0))) == []
+
+
+def test_the_way_to_running_in_et_operators_words():
+    assert reasons(*a_ready_job()) == ["TrainingJobWorkerCreated"]
+    assert reasons(*a_running_job()) == ["TrainingJobWorkerCreated", "TrainingJobRunning"]
+
+
+def test_each_tells_of_the_event_that_brought_it_about():
+    job = a_running_job()
+    (running,) = [step for step in announced(*job) if step.reason == "TrainingJobRunning"]
+    assert running.sequence == len(job)
+    assert running.time == given(*job).history.time
+    assert (running.kind, running.name, running.uid, running.warning) == ("TrainingJob", "resnet", "uid-1", False)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "warning"),
+    [
+        (JobSucceeded(reason="TrainingJobSucceeded"), "TrainingJobSucceeded", False),
+        (JobFailed(reason="LauncherLost", message="it vanished"), "TrainingJobFailed", True),
+    ],
+)
+def test_the_end(end: AnyEvent, reason: str, warning: bool):
+    (step,) = news(a_running_job(), end)
+    assert (step.reason, step.warning) == (reason, warning)
+
+
+def test_a_failure_says_why():
+    (step,) = news(a_running_job(), JobFailed(reason="TrainingJobFailed", message="the launcher exited with 3 (Error)"))
+    assert step.message == "Failed: the launcher exited with 3 (Error)"
+
+
+def test_facts_that_change_nothing_for_people_are_not_announced():
+    for event in (pods(worker(0, version=90, ready=False)), published(2, 0, 1), pods(launcher(version=90, hosts=2))):
+        assert news(a_running_job(), event) == []
+
+
+def test_problems_are_announced_and_once_each():
+    problem = Problem(reason="NoContainers", field="spec", message="add a container")
+    wrong = replace(observed(a_spec()), spec=None, problems=(problem,))
+    (step,) = announced(wrong)
+    assert (step.reason, step.warning, step.message) == ("NoContainers", True, "Created: spec: add a container")
+    assert news([wrong], replace(wrong, generation=2, version=2)) == []
+    other = replace(wrong, generation=2, version=2, problems=(replace(problem, reason="NoWorker"),))
+    assert [step.reason for step in news([wrong], other)] == ["NoWorker"]
+
+
+def test_a_refusal_is_announced_and_its_repetition_is_not():
+    refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded")
+    (step,) = news(a_created_job(), refused)
+    assert (step.reason, step.warning) == ("QuotaExceeded", True)
+    assert news([*a_created_job(), refused], refused) == []
+
+
+def test_a_lost_worker_is_announced_once():
+    failed = pods(worker(1, version=90, phase="Failed", exits=exited(137, "OOMKilled")))
+    (step,) = news(a_running_job(), failed)
+    assert (step.reason, step.message) == ("TrainingJobWorkerFailed", "resnet-worker-1: OOMKilled (exit code 137)")
+    assert step.warning
+    assert news([*a_running_job(), failed], PodsGone(uids=(Uid("pod-1"),))) == []
+
+
+def test_workers_lost_in_one_event_are_one_announcement():
+    (step,) = news(a_running_job(workers=4), PodsGone(uids=(Uid("pod-1"), Uid("pod-2"), Uid("pod-3"))))
+    assert step.message == "resnet-worker-1: Deleted, and 2 more"
+
+
+def test_workers_lost_one_after_the_other_are_one_announcement_each():
+    first = PodsGone(uids=(Uid("pod-1"),))
+    (step,) = news([*a_running_job(workers=3), first], PodsGone(uids=(Uid("pod-2"),)))
+    assert step.message.startswith("resnet-worker-2")
+
+
+def test_a_worker_that_was_released_did_not_fail():
+    story = [*a_running_job(workers=3), *scaling_in(2), published(2, 0, 1, request=R1)]
+    released = ScaleFailed(request=R1, reason="HostsNotWritten", released=())
+    assert "TrainingJobWorkerFailed" not in reasons(*story, released)
+
+
+def test_a_scaling_is_told_of_the_request_and_its_end_of_both():
+    story = [*a_running_job(), *scaling_out(2)]
+    said = [(step.kind, step.reason) for step in announced(*story) if step.kind != "TrainingJob"]
+    assert said == [("ScaleOut", "ScalingStart")]
+    done = ScaleSucceeded(request=R1, reason="ScalingOutSucceeded")
+    assert [(step.kind, step.name, step.reason, step.warning) for step in news(story, done)] == [
+        ("TrainingJob", "resnet", "ScalingOutSucceeded", False),
+        ("ScaleOut", "scaleout-request-1", "ScalingOutSucceeded", False),
+    ]
+
+
+def test_a_failed_scaling_is_a_warning_and_never_without_a_reason():
+    story = [*a_running_job(), *scaling_out(2)]
+    said = news(story, ScaleFailed(request=R1, reason="DeadlineExceeded"))
+    assert [(step.kind, step.reason, step.warning) for step in said] == [
+        ("TrainingJob", "ScalingOutFailed", True),
+        ("ScaleOut", "DeadlineExceeded", True),
+    ]
+    assert said[0].message == "ScaleFailed: ScaleOut scaleout-request-1: DeadlineExceeded"
+
+
+def test_a_rejected_request_concerns_itself_alone():
+    story = [*a_running_job(), scale_in(9)]
+    (step,) = news(story, ScaleRejected(request=R1, reason="BelowMinimum"))
+    assert (step.kind, step.reason, step.warning) == ("ScaleIn", "BelowMinimum", True)
+
+
+@pytest.mark.parametrize(
+    ("second", "end"),
+    [
+        pytest.param(scaling_out(3, request=R2), "ScalingOutSucceeded", id="the same kind"),
+        pytest.param(scaling_in(1, request=R2), "ScalingInSucceeded", id="the other kind"),
+    ],
+)
+def test_the_end_of_each_scaling_is_announced_with_its_own_time(second: list[AnyEvent], end: str):
+    first = [*a_running_job(), *scaling_out(2), ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), RUNNING]
+    story = [*first, *second]
+    said = news(story, ScaleSucceeded(request=R2, reason=end))
+    assert {(step.kind, step.reason, step.sequence) for step in said} == {
+        ("TrainingJob", end, len(story) + 1),
+        (said[-1].kind, end, len(story) + 1),
+    }
+
+
+def test_running_again_after_a_scaling_is_no_news():
+    story = [*a_running_job(), *scaling_out(2), ScaleSucceeded(request=R1, reason="ScalingOutSucceeded")]
+    assert news(story, RUNNING) == []
+
+
+def test_a_request_that_waits_and_one_that_is_gone_are_silent():
+    assert news(a_running_job(), scale_out(2)) == []
+    story = [*a_running_job(), *scaling_out(2), ScaleRequestGone(uid=R1)]
+    assert all(step.kind == "TrainingJob" for step in announced(*story))
+
+
+def test_names_are_stable_and_each_events_own():
+    story = [*a_running_job(), *scaling_out(2), JobFailed(reason="TrainingJobFailed")]
+    names = [event_name(step) for step in announced(*story)]
+    assert names == [event_name(step) for step in announced(*story)]
+    assert len(set(names)) == len(names)
+    assert names[0] == "resnet.uid-1.5.trainingjobworkercreated"
+
+
+@pytest.mark.parametrize("length", [1, 63, 119, 120, 121, 253])
+def test_a_name_is_a_kubernetes_name_however_long_the_objects_is(length: int):
+    step = replace(announced(*a_running_job())[0], name=("x" * 119 + "-" + "y" * 200)[:length].rstrip("-"))
+    name = event_name(replace(step, uid=Uid("0" * 36), sequence=2**63))
+    assert len(name) <= 253
+    assert all(part and part[0] != "-" and part[-1] != "-" for part in name.split("."))

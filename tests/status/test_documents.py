@@ -1,0 +1,290 @@
+"""Status documents: what a user sees at each stage, and what counts as the same."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.status.decide import decide
+from services.status.documents import canonical, document_of, of_job, of_requests, same, with_head
+from services.status.effects import PatchStatus
+from shared.frameworks.training_status import whole_seconds
+from shared.job.chain import Head
+from shared.job.events import (
+    AnyEvent,
+    EffectRefused,
+    HeadForged,
+    HistoryBroken,
+    JobCreated,
+    JobFailed,
+    JobGone,
+    JobRunning,
+    JobSucceeded,
+    PodsGone,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleRequestGone,
+    ScaleSucceeded,
+    SlotsReleased,
+    WorkersReleased,
+)
+from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.spec import Problem
+from tests.golden.compare import assert_golden
+from tests.kit.builders import (
+    R1,
+    R2,
+    a_created_job,
+    a_ready_job,
+    a_running_job,
+    a_spec,
+    exited,
+    hosts_file,
+    launcher,
+    observed,
+    pods,
+    published,
+    scale_in,
+    scale_out,
+    scaling_in,
+    scaling_out,
+    worker,
+    workers,
+)
+from tests.kit.histories import KEY, a_history
+from tests.kit.stories import given
+
+replace = msgspec.structs.replace
+
+RUNNING = JobRunning(reason="TrainingJobRunning")
+PROBLEM = Problem(
+    reason="NoContainers",
+    field="spec.etReplicaSpecs.worker.template.spec.containers",
+    message="add at least one container; the first one trains",
+)
+GROWN: list[AnyEvent] = [
+    *a_running_job(workers=2),
+    *scaling_out(2),
+    pods(worker(2)),
+    published(2, 0, 1, 2, request=R1),
+    hosts_file(2),
+    pods(launcher(version=60, hosts=2)),
+]
+SHRINKING: list[AnyEvent] = [*a_running_job(workers=3), *scaling_in(2), published(2, 0, 1, request=R1), hosts_file(2)]
+LAUNCHED: list[AnyEvent] = [*a_running_job(), pods(launcher(version=60, phase="Succeeded", exits=exited(0)))]
+
+STAGES: dict[str, list[AnyEvent]] = {
+    "problems": [replace(observed(a_spec()), spec=None, problems=(PROBLEM, PROBLEM))],
+    "created": a_created_job(),
+    "workers_ready": a_ready_job(),
+    "refused": [
+        *a_created_job(),
+        EffectRefused(effect="CreatePod", reason="QuotaExceeded", slots=(workers(0, 1),)),
+    ],
+    "running": a_running_job(),
+    "worker_lost": [*a_running_job(), PodsGone(uids=(Uid("pod-1"),))],
+    "scaling_out": [*a_running_job(), *scaling_out(2, 3)],
+    "scaled_out": [*GROWN, ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), RUNNING],
+    "scaling_in": SHRINKING,
+    "scaled_in": [
+        *SHRINKING,
+        pods(launcher(version=60, hosts=2)),
+        WorkersReleased(request=R1, slots=(workers(2),)),
+        PodsGone(uids=(Uid("pod-2"),)),
+        ScaleSucceeded(request=R1, reason="ScalingInSucceeded"),
+        RUNNING,
+    ],
+    "scaling_failed": [
+        *a_running_job(),
+        *scaling_out(2),
+        ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2),)),
+        RUNNING,
+    ],
+    "succeeded": [*LAUNCHED, JobSucceeded(reason="TrainingJobSucceeded")],
+    "cleaned_up": [
+        *LAUNCHED,
+        JobSucceeded(reason="TrainingJobSucceeded"),
+        SlotsReleased(slots=(workers(0, 1),), reason="CleanPodPolicyRunning"),
+        PodsGone(uids=(Uid("pod-0"), Uid("pod-1"))),
+    ],
+    "failed": [
+        *a_running_job(),
+        pods(launcher(version=60, phase="Failed", exits=exited(3)), worker(1, version=61, phase="Failed")),
+        JobFailed(reason="TrainingJobFailed", message="the launcher exited with 3 (Error)"),
+    ],
+}
+
+REQUESTS: dict[str, list[AnyEvent]] = {
+    "request_pending": [*a_created_job(), scale_out(2)],
+    "request_behind_another": [*a_running_job(), *scaling_out(2), scale_in(1, request=R2)],
+    "request_scaling": [*a_running_job(), *scaling_out(2, 3)],
+    "request_succeeded": STAGES["scaled_in"],
+    "request_failed": STAGES["scaling_failed"],
+    "request_rejected": [*a_running_job(), scale_in(9), ScaleRejected(request=R1, reason="BelowMinimum")],
+}
+
+
+def document(*events: AnyEvent) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(document_of(given(*events).job))
+    return found
+
+
+def request_documents(events: list[AnyEvent], key: JobKey = KEY) -> dict[str, dict[str, Any]]:
+    steps = of_requests(a_history(events, key).job)
+    assert all(isinstance(step, PatchStatus) for step in steps)
+    return {step.name: msgspec.json.decode(step.document) for step in steps if isinstance(step, PatchStatus)}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_job_at_each_stage(stage: str):
+    assert_golden(f"status/{stage}", document(*STAGES[stage]))
+
+
+@pytest.mark.parametrize("stage", REQUESTS)
+def test_a_request_at_each_stage(stage: str):
+    assert_golden(f"status/{stage}", request_documents(REQUESTS[stage]))
+
+
+def test_a_request_without_its_job_says_so():
+    waiting = JobKey(KEY.namespace, KEY.name, NO_UID)
+    assert_golden("status/request_without_job", request_documents([scale_out(2, owned=False)], waiting))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_their_crd_requires_is_always_there(stage: str):
+    status = document(*STAGES[stage])
+    assert isinstance(status["conditions"], list)
+    assert set(status["replicaStatuses"]) == {"Launcher", "Worker"}
+    assert isinstance(status["restartCount"], int)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_condition_is_without_a_reason(stage: str):
+    for condition in document(*STAGES[stage])["conditions"]:
+        assert condition["reason"], condition
+        assert condition["status"] in ("True", "False")
+
+
+def test_counts_stay_right_after_the_end_and_the_clean_up():
+    before, after = document(*STAGES["succeeded"]), document(*STAGES["cleaned_up"])
+    assert before["replicaStatuses"]["Launcher"] == {"active": 0, "succeeded": 1, "failed": 0}
+    assert after["replicaStatuses"]["Launcher"] == before["replicaStatuses"]["Launcher"]
+    assert after["replicaStatuses"]["Worker"]["active"] == 0
+    assert after["currentWorkers"] == []
+
+
+def test_the_scaler_is_named_while_it_works_and_no_longer():
+    assert document(*STAGES["scaling_out"])["currentScaler"] == "ScaleOut:team-a/scaleout-request-1"
+    for stage in ("running", "scaled_out", "scaling_failed", "failed"):
+        assert document(*STAGES[stage])["currentScaler"] is None
+
+
+def test_workers_are_shown_as_current_of_target():
+    shown = {stage: document(*STAGES[stage])["workers"] for stage in ("created", "running", "scaling_out", "scaling_in")}
+    assert shown == {"created": "0/2", "running": "2/2", "scaling_out": "2/4", "scaling_in": "2/2"}
+
+
+def test_times_are_whole_seconds_of_the_events_that_caused_them():
+    assert whole_seconds("2030-01-01T10:20:30.999Z") == "2030-01-01T10:20:30Z"
+    assert whole_seconds("") is None
+    status = document(*STAGES["running"])
+    assert status["startTime"] == "2030-01-01T00:00:02Z"
+    assert status["completionTime"] is None
+    assert {condition["lastTransitionTime"][-1] for condition in status["conditions"]} == {"Z"}
+
+
+def test_a_document_is_the_same_bytes_for_the_same_job():
+    assert document_of(given(*a_running_job()).job) == document_of(given(*a_running_job()).job)
+    text = document_of(given(*a_running_job()).job)
+    assert text == msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+
+
+def test_nulls_mark_what_shall_be_absent_and_compare_as_absent():
+    text = document_of(given(*a_running_job()).job)
+    assert b'"currentScaler":null' in text
+    assert b"null" not in canonical(msgspec.json.decode(text))
+    assert canonical({"b": None, "a": {"d": None, "c": [{"e": None}]}}) == b'{"a":{"c":[{}]}}'
+    assert canonical({"b": 0, "a": ""}) == b'{"a":"","b":0}', "empty is not absent"
+
+
+def held(text: bytes, **more: Any) -> dict[str, Any]:
+    """What the API server keeps of a document: nulls are gone."""
+    status: dict[str, Any] = msgspec.json.decode(canonical(msgspec.json.decode(text)))
+    return status | more
+
+
+def test_the_same_document_is_known_whatever_its_head():
+    text = document_of(given(*a_running_job()).job)
+    assert same(held(text), text)
+    assert same(held(text, history={"log": "x"}, lastReconcileTime="2030-01-01T00:00:00Z"), text)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(None, id="nothing"),
+        pytest.param({}, id="an empty one"),
+        pytest.param([], id="a list"),
+        pytest.param("x", id="a text"),
+        pytest.param({"phase": "Running"}, id="a part of it"),
+    ],
+)
+def test_another_document_is_another(status: object):
+    assert not same(status, document_of(given(*a_running_job()).job))
+
+
+def test_a_field_that_somebody_added_or_changed_makes_it_another():
+    text = document_of(given(*a_running_job()).job)
+    assert not same(held(text, extra=1), text)
+    assert not same(held(text, phase="Failed"), text)
+    assert not same(held(text, currentScaler="ScaleIn:team-a/old"), text), "what shall be absent is there"
+
+
+def test_a_head_goes_with_the_document_and_says_when():
+    text = document_of(given(*a_running_job()).job)
+    status = with_head(text, "log-1", Head(7, "ab"), "2030-01-01T00:00:09.500Z")
+    assert status["history"] == {"log": "log-1", "sequence": 7, "hash": "ab"}
+    assert status["lastReconcileTime"] == "2030-01-01T00:00:09Z"
+    assert same(status, text)
+
+
+def test_a_change_of_the_head_alone_is_no_other_effect():
+    before = given(*a_running_job())
+    after = given(*a_running_job(), pods(worker(0, version=90)))
+    assert before.history.head != after.history.head
+    assert of_job(before.job) == of_job(after.job)
+
+
+def test_a_forged_head_is_a_reason_to_write():
+    (patch,) = of_job(given(*a_running_job(), HeadForged(log="log-1", sequence=3, hash="ab")).job)
+    assert isinstance(patch, PatchStatus)
+    assert patch.repair == len(a_running_job()) + 1
+
+
+def patched(*events: AnyEvent) -> list[str]:
+    return [step.name for step in given(*events).steps(decide) if isinstance(step, PatchStatus)]
+
+
+def test_the_job_and_each_of_its_requests_has_a_document():
+    story = [*a_running_job(), *scaling_out(2), scale_in(1, request=R2)]
+    assert patched(*story) == ["resnet", "scaleout-request-1", "scalein-request-2"]
+
+
+def test_a_request_that_is_gone_has_none():
+    assert patched(*a_running_job(), *scaling_out(2), ScaleRequestGone(uid=R1)) == ["resnet"]
+
+
+def test_a_phase_comes_before_any_document():
+    assert patched(observed(a_spec())) == []
+    assert patched(observed(a_spec()), JobCreated(reason="TrainingJobCreated")) == ["resnet"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(JobGone(), id="gone"),
+        pytest.param(HistoryBroken(log="other", sequence=9, hash="h", reason="OtherLog"), id="history broken"),
+    ],
+)
+def test_nothing_is_written_any_more(end: AnyEvent):
+    assert patched(*a_running_job(), end) == []
