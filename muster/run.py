@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
+import typer
 
 from services.scaler.shell import build as scaler
 from services.scheduler.shell import build as scheduler
@@ -14,7 +15,7 @@ from services.status.shell import build as status
 from services.watcher.shell import build as watcher
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN
+from shared.eventlog.subjects import ADMIN, READER
 from shared.job.events import Author
 from shared.service.main import Build, serve
 from shared.service.settings import Settings
@@ -56,6 +57,9 @@ async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dic
         server = await stack.enter_async_context(NatsServer(embedded))
         await set_up(server.url, user=ADMIN, password=server.users[ADMIN])
         log.info("log is up", url=server.url, data=str(embedded))
+        # For `muster history` and the others in another terminal; the logs go to standard error.
+        for name, value in (("URL", server.url), ("USER", READER), ("PASSWORD", server.users[READER])):
+            typer.echo(f"export NATS_{name}={value}")
         yield {
             author: settings.model_copy(
                 update={"nats_url": server.url, "nats_user": author, "nats_password": server.users[author]}

@@ -1,0 +1,72 @@
+"""`muster run --nats embedded`: the whole operator in one process, against any cluster."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devcluster.start import ADMIN, Devcluster
+from muster.crds import manifests
+from muster.stack import CRDS
+from shared.cluster.kube import KubeCluster
+from shared.frameworks.training import TRAININGJOBS
+from tests.kit.operator import a_job
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE_SECONDS = 30.0
+STOP_SECONDS = 10.0
+
+
+async def test_one_command_runs_the_whole_operator(tmp_path: Path):
+    async with Devcluster(tmp_path / "cluster") as cluster:
+        environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(ADMIN))}
+        kube = await KubeCluster.connect(cluster.kubeconfig(ADMIN))
+        try:
+            for manifest in manifests():
+                await kube.create(CRDS, "", manifest)
+            running = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "muster", "run", "--nats", "embedded", "--data", str(tmp_path / "log")),
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                assert running.stdout is not None
+                exports = [(await running.stdout.readline()).decode().split()[1] for _ in range(3)]
+                await kube.create(TRAININGJOBS, "default", a_job("one", "sleep 0.3"))
+                await _until_succeeded(kube)
+                told = await _muster("history", "trainingjob/one", environment=environment, exports=exports)
+                assert "JobSucceeded" in told
+                running.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(running.wait(), STOP_SECONDS) == 0
+            finally:
+                if running.returncode is None:
+                    running.kill()
+                    await running.wait()
+        finally:
+            await kube.close()
+
+
+async def _until_succeeded(kube: KubeCluster) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            job = await kube.get(TRAININGJOBS, "default", "one")
+            if job is not None and (job.status or {}).get("phase") == "Succeeded":
+                return
+            await asyncio.sleep(0.1)
+
+
+async def _muster(*words: str, environment: dict[str, str], exports: list[str]) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muster", *words),
+        env={**environment, **dict(export.split("=", 1) for export in exports)},
+        stdout=subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
