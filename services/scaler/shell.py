@@ -93,6 +93,9 @@ class Scaler:
         try:
             await self._cluster.patch(PODS, key.namespace, effect.name, patch)
         except Conflict:
+            held = await self._cluster.get(PODS, key.namespace, effect.name)
+            if held is not None and held.metadata.uid == effect.uid:
+                raise
             # Another pod has the name by now.
             return
         except Refused as refusal:

@@ -100,6 +100,9 @@ class Status:
         try:
             await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
         except Conflict:
+            held = await self._cluster.get(resource, namespace, effect.name)
+            if held is not None and held.metadata.uid == effect.uid:
+                raise
             # Another uid holds the name by now; the watcher will say so.
             return
         except Refused as refusal:

@@ -233,7 +233,7 @@ class Machine:
             self.wake_later(key, trouble.retry_after or 1.0)
         except Refused as refusal:
             self.trouble = str(refusal)
-            log.error("append refused", job=str(key), event=type(event).__name__, why=str(refusal))
+            log.error("append refused", job=str(key), type=type(event).__name__, why=str(refusal))
             if refusal.reason == "TooLarge":
                 history.hold(f"{type(event).__name__} is too large for the log")
             else:
@@ -280,7 +280,7 @@ class Machine:
             try:
                 sequence = await self._append_fact(history, event)
             except Refused as refusal:
-                log.error("append refused", job=str(history.job.key), event="EffectRefused", why=str(refusal))
+                log.error("append refused", job=str(history.job.key), type="EffectRefused", why=str(refusal))
                 sequence = 0
             for wish in group:
                 self.wake_later(history.job.key, refused(wish, self._time(), sequence) + 0.001)

@@ -27,9 +27,7 @@ SPEC = JobSpec(
     framework="training",
     roles=(
         RoleSpec(name=LAUNCHER, replicas=1, restart_policy="OnFailure", container="main"),
-        RoleSpec(
-            name=WORKER, replicas=4, min_replicas=2, max_replicas=8, restart_policy="ExitCode", container="main"
-        ),
+        RoleSpec(name=WORKER, replicas=4, min_replicas=2, max_replicas=8, restart_policy="ExitCode", container="main"),
     ),
     slots_per_worker=8,
     attach_mode="ssh",
@@ -72,9 +70,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     events.PodsGone(uids=(Uid("pod-1"), Uid("pod-2"))),
     events.LauncherLost(uid=Uid("pod-launcher"), reason="LauncherLost"),
     events.ChildrenObserved(
-        children=(
-            ChildView(kind="ConfigMap", name="resnet-config", uid=Uid("config"), version=7, ours=True, hosts=3),
-        ),
+        children=(ChildView(kind="ConfigMap", name="resnet-config", uid=Uid("config"), version=7, ours=True, hosts=3),),
         epoch=1,
     ),
     events.ChildGone(kind="Service", name="resnet", uid=Uid("service")),

@@ -131,12 +131,16 @@ def test_in_a_newer_epoch_lower_versions_are_news():
     back = PodsObserved(pods=(worker(0, version=1, ready=False),), epoch=1)
     job = evolve(job, back, AT)
     assert not job.pods[Uid("pod-0")].ready
-    assert not evolve(job, PodsObserved(pods=(worker(1, version=2, ready=False),), epoch=1), AT).pods[Uid("pod-1")].ready
+    assert (
+        not evolve(job, PodsObserved(pods=(worker(1, version=2, ready=False),), epoch=1), AT).pods[Uid("pod-1")].ready
+    )
 
 
 def test_whatever_raised_the_epoch_raised_it_for_pods_and_children_too():
     job = given(*a_running_job(), replace(observed(a_spec(), generation=1), epoch=1)).job
-    assert not evolve(job, PodsObserved(pods=(worker(0, version=1, ready=False),), epoch=1), AT).pods[Uid("pod-0")].ready
+    assert (
+        not evolve(job, PodsObserved(pods=(worker(0, version=1, ready=False),), epoch=1), AT).pods[Uid("pod-0")].ready
+    )
     config = replace(hosts_file(1).children[0], version=1, hosts=9)
     assert evolve(job, ChildrenObserved(children=(config,), epoch=1), AT).hosts == config
 
@@ -184,7 +188,9 @@ def test_a_pod_that_ended_spends_its_slot_and_is_counted_once():
     assert Slot(0, WORKER, 1) in job.spent
     assert Slot(0, WORKER, 1) not in job.slots
     assert job.tallies[WORKER] == Tally(failed=1)
-    assert [(failure.pod, failure.reason, failure.code) for failure in job.failures] == [("resnet-worker-1", "Error", 1)]
+    assert [(failure.pod, failure.reason, failure.code) for failure in job.failures] == [
+        ("resnet-worker-1", "Error", 1)
+    ]
 
 
 def test_a_worker_that_ended_well_is_no_failure():

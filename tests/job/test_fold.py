@@ -192,7 +192,9 @@ def test_an_unknown_type_that_says_so_is_skipped_and_is_part_of_the_chain():
     assert history.job.phase == "Succeeded"
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", b'{"type":"JobGone","reason":"\xff"}', b'{"type":"JobGone","version":[]}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff", b'{"type":"JobGone","reason":"\xff"}', b'{"type":"JobGone","version":[]}']
+)
 def test_a_malformed_event_holds_its_job_while_others_go_on(body: bytes):
     histories = Histories()
     here, there = History(KEY), History(OTHER)
@@ -255,10 +257,8 @@ def test_the_genesis_event_is_folded_like_any_other():
 @pytest.mark.parametrize("subject", ["facts.a", "facts.a.b.c.watcher", "facts.a.b.c.d.watcher.JobGone"])
 def test_a_subject_of_another_shape_is_no_event_of_ours_and_stops_nothing(subject: str):
     histories = Histories()
-    with pytest.raises(ValueError, match="unpack|substring"):
+    with pytest.raises(ValueError, match=r"unpack|substring"):
         histories.fold(Stored(1, subject, "e", "", b"{}"))
     assert histories.position == 1
     histories.fold(stored(History(KEY), observed(a_spec()), sequence=2))
     assert histories[KEY].job.generation == 1
-
-

@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
-from tests.kit.builders import a_spec
 
 from shared.job.unsupported import unsupported
+from tests.kit.builders import a_spec
 
 
 @pytest.mark.parametrize(

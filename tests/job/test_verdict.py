@@ -45,7 +45,9 @@ def test_nothing_is_over_before_it_began():
             launcher(version=30, phase="Succeeded", exits=exited(0)), SUCCEEDED, id="the training container ended well"
         ),
         pytest.param(launcher(version=30, exits=exited(0)), SUCCEEDED, id="before the pod's phase says so"),
-        pytest.param(launcher(version=30, phase="Succeeded"), SUCCEEDED, id="a pod that says nothing of its containers"),
+        pytest.param(
+            launcher(version=30, phase="Succeeded"), SUCCEEDED, id="a pod that says nothing of its containers"
+        ),
         pytest.param(
             launcher(version=30, phase="Failed", exits=exited(3)),
             Verdict(False, "TrainingJobFailed", "the launcher exited with 3 (Error)"),

@@ -7,6 +7,7 @@ import pytest
 from shared.cluster.history import Held
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Stage
 
@@ -24,6 +25,7 @@ def owner(job: Held) -> dict[str, Any]:
     }
 
 
+@in_virtual_time
 async def test_every_child_has_the_names_labels_and_owner_of_the_contract():
     async with Stage() as stage:
         job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
@@ -51,6 +53,7 @@ async def test_every_child_has_the_names_labels_and_owner_of_the_contract():
                 assert held.metadata["ownerReferences"] == [owner(job)], held.at
 
 
+@in_virtual_time
 async def test_pods_run_with_restart_policy_never_and_resolve_each_other():
     async with Stage() as stage:
         job = a_training_job(workers=1)
@@ -73,6 +76,7 @@ async def test_pods_run_with_restart_policy_never_and_resolve_each_other():
         }
 
 
+@in_virtual_time
 async def test_the_launcher_comes_when_all_workers_are_running_and_ready():
     async with Stage() as stage:
         stage.stuck.add("resnet-worker-1")
@@ -85,6 +89,7 @@ async def test_the_launcher_comes_when_all_workers_are_running_and_ready():
         assert "resnet-launcher" in stage.pods()
 
 
+@in_virtual_time
 async def test_an_index_is_not_used_again():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=2))
@@ -99,6 +104,7 @@ async def test_an_index_is_not_used_again():
 @pytest.mark.parametrize(
     ("resource", "name", "kind"), [(SCALEOUTS, "out", "ScaleOut"), (SCALEINS, "in", "ScaleIn")], ids=["out", "in"]
 )
+@in_virtual_time
 async def test_a_request_that_is_acted_upon_has_the_job_as_controller_owner(resource: Any, name: str, kind: str):
     async with Stage() as stage:
         job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
@@ -126,6 +132,7 @@ async def test_a_request_that_is_acted_upon_has_the_job_as_controller_owner(reso
         pytest.param(CONFIGMAPS, {"data": {"hostfile": "mine"}}, "resnet-config", id="the ConfigMap's name"),
     ],
 )
+@in_virtual_time
 async def test_what_others_hold_is_never_touched_and_the_job_goes_on_when_it_is_gone(
     resource: Any, manifest: dict[str, Any], name: str
 ):

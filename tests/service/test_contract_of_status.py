@@ -7,6 +7,7 @@ import pytest
 
 from shared.cluster import Resource
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Document, Stage
 
@@ -53,6 +54,7 @@ async def a_life(stage: Stage, code: int = 0) -> None:
     await stage.quiet()
 
 
+@in_virtual_time
 async def test_the_conditions_of_a_job_come_in_their_order_with_their_reasons():
     async with Stage() as stage:
         await a_life(stage)
@@ -78,6 +80,7 @@ async def test_the_conditions_of_a_job_come_in_their_order_with_their_reasons():
         ]
 
 
+@in_virtual_time
 async def test_a_failed_job_shows_why():
     async with Stage() as stage:
         await a_life(stage, code=3)
@@ -88,6 +91,7 @@ async def test_a_failed_job_shows_why():
         assert "exited with 3" in message
 
 
+@in_virtual_time
 async def test_phases_follow_their_path():
     async with Stage() as stage:
         await a_life(stage)
@@ -99,6 +103,7 @@ async def test_phases_follow_their_path():
 
 
 @pytest.mark.parametrize(("resource", "name", "added"), [(SCALEOUTS, "out", "Out"), (SCALEINS, "in", "In")])
+@in_virtual_time
 async def test_the_conditions_of_a_request_come_in_their_order(resource: Resource[Any], name: str, added: str):
     async with Stage() as stage:
         await a_life(stage)
@@ -112,6 +117,7 @@ async def test_the_conditions_of_a_request_come_in_their_order(resource: Resourc
         ]
 
 
+@in_virtual_time
 async def test_the_current_scaler_is_named_while_it_scales_and_cleared_afterwards():
     async with Stage() as stage:
         await a_life(stage)
@@ -119,6 +125,7 @@ async def test_the_current_scaler_is_named_while_it_scales_and_cleared_afterward
         assert seen == [None, "ScaleOut:team-a/out", None, "ScaleIn:team-a/in", None]
 
 
+@in_virtual_time
 async def test_target_and_current_workers_show_where_it_goes_and_where_it_is():
     async with Stage() as stage:
         await a_life(stage)
@@ -132,6 +139,7 @@ async def test_target_and_current_workers_show_where_it_goes_and_where_it_is():
         assert stage.status(SCALEINS, "in")["toDeletePods"] == [f"resnet-worker-{index}" for index in (3, 2, 1)]
 
 
+@in_virtual_time
 async def test_a_request_shows_its_pods_from_its_acceptance_on():
     async with Stage() as stage:
         await a_life(stage)
@@ -140,6 +148,7 @@ async def test_a_request_shows_its_pods_from_its_acceptance_on():
                 assert bool(status[field]) == (status["phase"] in ("Scaling", "ScaleSucceeded")), status
 
 
+@in_virtual_time
 async def test_required_fields_are_always_written():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, {"metadata": {"name": "bad"}, "spec": {}})
@@ -156,6 +165,7 @@ async def test_required_fields_are_always_written():
         assert last["observedGeneration"] == 1
 
 
+@in_virtual_time
 async def test_sequences_of_heads_only_grow():
     async with Stage() as stage:
         await a_life(stage)
@@ -163,6 +173,7 @@ async def test_sequences_of_heads_only_grow():
         assert sequences == sorted(sequences)
 
 
+@in_virtual_time
 async def test_the_kubernetes_events_of_a_whole_life():
     async with Stage() as stage:
         await a_life(stage)
@@ -181,6 +192,7 @@ async def test_the_kubernetes_events_of_a_whole_life():
         )
 
 
+@in_virtual_time
 async def test_workers_that_fail_are_announced():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=3))
@@ -191,6 +203,7 @@ async def test_workers_that_fail_are_announced():
         assert stage.status(TRAININGJOBS, "resnet")["phase"] == "Running"
 
 
+@in_virtual_time
 async def test_a_request_waits_and_says_for_what():
     async with Stage() as stage:
         stage.stuck |= {"resnet-worker-1", "resnet-worker-2"}

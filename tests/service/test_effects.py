@@ -1,5 +1,6 @@
 """Wishes: what is under way, so that a wake-up does not repeat it at once."""
 
+from itertools import pairwise
 from math import inf
 from typing import ClassVar
 
@@ -101,7 +102,7 @@ def test_waits_grow_from_failure_to_failure_and_have_an_end():
         delays.append(failed(begun(wishes, WEST, now), now, 0.5, None))
         now += delays[-1]
     assert delays[0] == pytest.approx(FIRST_RETRY_SECONDS)
-    assert all(later >= sooner for sooner, later in zip(delays, delays[1:], strict=False))
+    assert all(later >= sooner for sooner, later in pairwise(delays))
     assert delays[-1] == pytest.approx(LONGEST_RETRY_SECONDS)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from shared.cluster.kinds import PODS
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 from tests.service.stage import Document, Stage
 
@@ -17,6 +18,7 @@ def write_head(stage: Stage, name: str = "resnet", **fields: object) -> None:
     stage.store.patch(TRAININGJOBS, NAMESPACE, name, {"status": {"history": fields}}, subresource="status")
 
 
+@in_virtual_time
 async def test_a_forged_head_is_overwritten():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
@@ -33,6 +35,7 @@ async def test_a_forged_head_is_overwritten():
         assert (stage.count("HeadForged"), stage.count("HistoryBroken")) == (1, 0)
 
 
+@in_virtual_time
 async def test_a_head_that_somebody_removed_is_written_again_with_the_next_document():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
@@ -80,6 +83,7 @@ async def a_job_of_a_lost_log(stage: Stage) -> dict[str, Document]:
 @pytest.mark.parametrize(
     ("log", "reason"), [("another", "OtherLog"), ("memory", "BeyondTheEnd")], ids=["another log", "beyond the end"]
 )
+@in_virtual_time
 async def test_a_lost_history_stops_everybody_for_that_job_until_a_person_accepts_it(log: str, reason: str):
     async with Stage() as lost:
         before = await a_job_of_a_lost_log(lost)
@@ -122,6 +126,7 @@ async def test_a_lost_history_stops_everybody_for_that_job_until_a_person_accept
         assert (status["phase"], status["workers"], status["history"]["log"]) == ("Running", "4/4", log)
 
 
+@in_virtual_time
 async def test_an_accepted_head_is_never_broken_again():
     async with Stage() as lost:
         await a_job_of_a_lost_log(lost)
@@ -137,6 +142,7 @@ async def test_an_accepted_head_is_never_broken_again():
         assert (stage.count("HistoryBroken"), stage.count("HistoryAccepted")) == (1, 1)
 
 
+@in_virtual_time
 async def test_an_accepted_loss_without_pods_begins_anew():
     async with Stage() as lost:
         await a_job_of_a_lost_log(lost)
@@ -154,6 +160,7 @@ async def test_an_accepted_loss_without_pods_begins_anew():
         assert stage.count("JobAdopted") == 0
 
 
+@in_virtual_time
 async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin_anew():
     async with Stage() as lost:
         await a_job_of_a_lost_log(lost)

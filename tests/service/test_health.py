@@ -10,6 +10,7 @@ import aiohttp
 from services.status.decide import decide
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
 from shared.service import health
@@ -20,7 +21,7 @@ from tests.kit.virtual_time import until
 class Idle:
     """A service that has nothing to do."""
 
-    author = "status"
+    author: Author = "status"
 
     def decide(self, history: History) -> list[Step]:
         return [step for step in decide(history.job) if not isinstance(step, Effect)] if history.job.phase else []

@@ -6,12 +6,14 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.eventlog import Stored
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import key_of
+from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Stage
 
 
 @pytest.mark.parametrize("collecting", [True, False], ids=["with", "without"])
 @pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
+@in_virtual_time
 async def test_a_job_deleted_at_any_event_of_a_scaling_leaves_nothing(kind: str, collecting: bool):
     """Job k is deleted with the k-th event after its request was seen, with and without a garbage collector."""
     jobs = 20
@@ -57,6 +59,7 @@ async def test_a_job_deleted_at_any_event_of_a_scaling_leaves_nothing(kind: str,
         assert all(stage.status(TRAININGJOBS, name)["phase"] == "Running" for name in kept)
 
 
+@in_virtual_time
 async def test_a_deleted_job_leaves_nothing_at_any_event_of_its_start():
     jobs = 16
     async with Stage() as stage:
@@ -83,6 +86,7 @@ async def test_a_deleted_job_leaves_nothing_at_any_event_of_its_start():
         assert not any(stage.owned_by(uids[name]) for name in deleted)
 
 
+@in_virtual_time
 async def test_a_job_made_again_under_its_name_is_another_job():
     async with Stage() as stage:
         old = stage.apply(TRAININGJOBS, a_training_job(workers=3)).metadata["uid"]
@@ -102,6 +106,7 @@ async def test_a_job_made_again_under_its_name_is_another_job():
         assert ["facts", NAMESPACE, "resnet", old, "watcher", "JobGone"] in subjects
 
 
+@in_virtual_time
 async def test_a_job_made_again_while_old_pods_linger_waits_for_them():
     async with Stage() as stage:
         old = stage.apply(TRAININGJOBS, a_training_job(workers=1)).metadata["uid"]
@@ -119,6 +124,7 @@ async def test_a_job_made_again_while_old_pods_linger_waits_for_them():
         assert stage.pods()["resnet-worker-0"].metadata["uid"] != lingering
 
 
+@in_virtual_time
 async def test_an_orphaning_delete_leaves_the_children():
     async with Stage() as stage:
         job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
@@ -134,6 +140,7 @@ async def test_an_orphaning_delete_leaves_the_children():
         assert stage.owned_by(job.metadata["uid"]) == []
 
 
+@in_virtual_time
 async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_name():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
@@ -150,6 +157,7 @@ async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_nam
         assert stage.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
 
 
+@in_virtual_time
 async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
     """An orphaning delete takes the owner from the request: what is left to tell is the log."""
     async with Stage() as stage:
@@ -178,6 +186,7 @@ async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
         assert stage.hosts() == ["resnet-worker-0"]
 
 
+@in_virtual_time
 async def test_a_request_that_still_waits_when_its_job_goes_serves_the_next_one():
     async with Stage() as stage:
         stage.stuck.add("resnet-worker-0")

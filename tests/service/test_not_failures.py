@@ -11,6 +11,7 @@ import yaml
 from devcluster.apiserver.schema import prune
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Document, Stage
 
@@ -42,6 +43,7 @@ def with_field(job: Document, path: str, value: Any) -> Document:
     return job
 
 
+@in_virtual_time
 async def test_finishing_a_job_leaves_its_namesake_in_another_namespace_alone():
     """Line 2."""
     async with Stage() as stage:
@@ -66,6 +68,7 @@ async def test_finishing_a_job_leaves_its_namesake_in_another_namespace_alone():
         assert {name for name in stage.statuses if name[1] == OTHER} == {("TrainingJob", OTHER, "resnet")}
 
 
+@in_virtual_time
 async def test_a_request_finds_no_job_in_another_namespace():
     """Line 2."""
     async with Stage() as stage:
@@ -79,6 +82,7 @@ async def test_a_request_finds_no_job_in_another_namespace():
 
 
 @pytest.mark.parametrize("end", [0, 1, 137])
+@in_virtual_time
 async def test_fields_of_younger_crds_may_be_absent(end: int):
     """Line 5."""
     async with Stage() as stage:
@@ -114,6 +118,7 @@ LAUNCHER = "etReplicaSpecs.launcher"
         pytest.param(lambda job: {**job, "spec": [1, {"a": None}]}, "InvalidValue", id="a list for a spec"),
     ],
 )
+@in_virtual_time
 async def test_what_cannot_run_is_refused_with_a_reason_and_runs_when_corrected(
     spoil: Callable[[Document], Document], reason: str
 ):
@@ -131,6 +136,7 @@ async def test_what_cannot_run_is_refused_with_a_reason_and_runs_when_corrected(
         await stage.running()
 
 
+@in_virtual_time
 async def test_unknown_fields_harm_nobody_and_those_of_templates_are_kept():
     """Line 6."""
     async with Stage() as stage:
@@ -141,6 +147,7 @@ async def test_unknown_fields_harm_nobody_and_those_of_templates_are_kept():
         assert stage.pods()["resnet-worker-0"].manifest["spec"]["tomorrow"] == {"b": [1.5]}
 
 
+@in_virtual_time
 async def test_a_deleted_launcher_ends_the_job():
     """Line 16."""
     async with Stage() as stage:
@@ -153,6 +160,7 @@ async def test_a_deleted_launcher_ends_the_job():
         await stage.until(lambda: not stage.pods(), "the workers are cleaned up, and no second launcher is made")
 
 
+@in_virtual_time
 async def test_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
     """Line 16."""
     async with Stage() as stage:
@@ -166,6 +174,7 @@ async def test_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
         assert stage.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
 
 
+@in_virtual_time
 async def test_a_launcher_deleted_during_a_scaling_ends_job_and_request():
     """Line 16."""
     async with Stage() as stage:
@@ -180,6 +189,7 @@ async def test_a_launcher_deleted_during_a_scaling_ends_job_and_request():
         await stage.until(lambda: not stage.pods())
 
 
+@in_virtual_time
 async def test_all_hosts_files_follow_each_scaling_in_one_write():
     """Line 20."""
     async with Stage() as stage:
@@ -225,6 +235,7 @@ def counted(stage: Stage) -> dict[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])
+@in_virtual_time
 async def test_counts_are_right_at_every_stage_and_after_the_clean_up(policy: str):
     """Line 24."""
 
@@ -259,6 +270,7 @@ async def test_counts_are_right_at_every_stage_and_after_the_clean_up(policy: st
         }
 
 
+@in_virtual_time
 async def test_no_kubernetes_event_speaks_of_what_did_not_happen():
     """Line 26."""
     async with Stage() as stage:
@@ -297,6 +309,7 @@ async def test_no_kubernetes_event_speaks_of_what_did_not_happen():
         ]
 
 
+@in_virtual_time
 async def test_each_scaling_is_announced_once_for_the_job_too():
     """Line 26."""
     async with Stage() as stage:
@@ -372,6 +385,7 @@ def test_crds_keep_every_status_that_is_written():
         pytest.param("a.b", id="a dot is no part of a DNS label"),
     ],
 )
+@in_virtual_time
 async def test_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name: str):
     """Line 35."""
     async with Stage() as stage:
@@ -385,6 +399,7 @@ async def test_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name: st
         assert [held.at[1] for held in stage.store.find(SERVICES)] == ["other"]
 
 
+@in_virtual_time
 async def test_the_longest_name_that_may_be_runs():
     """Line 35."""
     async with Stage() as stage:

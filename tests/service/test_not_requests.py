@@ -19,6 +19,7 @@ from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, workers
 from tests.kit.stories import given, scheduler
+from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Stage
 
@@ -36,6 +37,7 @@ async def a_running_stage(stage: Stage, workers: int = 2) -> None:
     await stage.running()
 
 
+@in_virtual_time
 async def test_requests_run_oldest_first():
     """Line 1."""
     async with Stage() as stage:
@@ -50,6 +52,7 @@ async def test_requests_run_oldest_first():
         assert added == [[f"resnet-worker-{index}"] for index in (2, 3, 4, 5)]
 
 
+@in_virtual_time
 async def test_older_requests_do_not_starve_when_new_ones_keep_coming():
     """Line 1."""
     async with Stage() as stage:
@@ -76,6 +79,7 @@ async def test_older_requests_do_not_starve_when_new_ones_keep_coming():
         pytest.param((), "NothingToDelete", id="an empty list"),
     ],
 )
+@in_virtual_time
 async def test_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple[str, ...], reason: str):
     """Line 3."""
     async with Stage() as stage:
@@ -101,6 +105,7 @@ async def test_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple
         pytest.param({"selector": {"name": "resnet"}, "toDelete": []}, id="a list"),
     ],
 )
+@in_virtual_time
 async def test_a_scale_in_without_to_delete_fails_and_stops_nobody(spec: dict[str, Any]):
     """Line 4."""
     async with Stage() as stage:
@@ -111,6 +116,7 @@ async def test_a_scale_in_without_to_delete_fails_and_stops_nobody(spec: dict[st
         await stage.phase("ScaleSucceeded", SCALEINS, "good")
 
 
+@in_virtual_time
 async def test_beyond_the_maximum_a_request_fails_with_a_reason():
     """Line 7."""
     async with Stage() as stage:
@@ -123,6 +129,7 @@ async def test_beyond_the_maximum_a_request_fails_with_a_reason():
         assert len(stage.hosts()) == 8
 
 
+@in_virtual_time
 async def test_below_the_minimum_a_request_fails_with_a_reason():
     """Line 7."""
     async with Stage() as stage:
@@ -146,6 +153,7 @@ def test_no_scaling_asks_anything_of_the_launchers_image():
     assert calls == {"watch", "get", "create", "patch", "delete", "close"}
 
 
+@in_virtual_time
 async def test_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_served():
     """Line 8."""
     async with Stage() as stage:
@@ -160,6 +168,7 @@ async def test_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_serv
         assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-3"]
 
 
+@in_virtual_time
 async def test_worker_names_are_compared_whole():
     """Line 9."""
     async with Stage() as stage:
@@ -174,6 +183,7 @@ async def test_worker_names_are_compared_whole():
         assert sorted(stage.pods()) == sorted(["resnet-launcher", *left])
 
 
+@in_virtual_time
 async def test_a_count_takes_the_highest_numbers_and_not_the_last_names():
     """Line 9."""
     async with Stage() as stage:
@@ -188,6 +198,7 @@ async def test_a_count_takes_the_highest_numbers_and_not_the_last_names():
 
 
 @pytest.mark.parametrize(("code", "end"), [(0, "Succeeded"), (3, "Failed")])
+@in_virtual_time
 async def test_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code: int, end: str):
     """Line 10."""
     async with Stage() as stage:
@@ -205,6 +216,7 @@ async def test_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code
         assert stage.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobFinished")
 
 
+@in_virtual_time
 async def test_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
     """Line 10."""
     async with Stage(drain_seconds=20) as stage:
@@ -219,6 +231,7 @@ async def test_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
         assert stage.status(TRAININGJOBS, "resnet").get("currentScaler") is None
 
 
+@in_virtual_time
 async def test_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
     """Line 11."""
     async with Stage() as stage:
@@ -241,6 +254,7 @@ async def test_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
         ]
 
 
+@in_virtual_time
 async def test_a_second_scale_out_after_a_failed_one_works_at_once():
     """Line 32."""
     async with Stage() as stage:
@@ -313,6 +327,7 @@ async def scalings_deleted_after_each_event(stage: Stage, jobs: int, kind: str, 
     return deleted
 
 
+@in_virtual_time
 async def test_a_scale_out_deleted_midway_is_rolled_back_or_finished():
     """Line 33."""
     async with Stage() as stage:
@@ -331,6 +346,7 @@ async def test_a_scale_out_deleted_midway_is_rolled_back_or_finished():
         assert not {*grown} & {f"job-{index}" for index in range(EARLY)}
 
 
+@in_virtual_time
 async def test_a_scale_in_deleted_midway_is_rolled_back_or_finished():
     """Line 33."""
     async with Stage() as stage:

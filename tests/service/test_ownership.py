@@ -115,7 +115,7 @@ async def test_there_are_never_two_holders_whatever_happens_to_the_line():
     bucket = await a_bucket()
     lines = [Weather(bucket) for _ in range(3)]
     replicas = [Replica(line, f"replica-{number}") for number, line in enumerate(lines)]
-    seen = set()
+    seen: set[int] = set()
     async with replicas[0].alive(), replicas[1].alive(), replicas[2].alive():
         for step in range(600):
             lines[step // 40 % 3].down = step % 80 < 40

@@ -180,7 +180,9 @@ def test_the_scaler_is_named_while_it_works_and_no_longer():
 
 
 def test_workers_are_shown_as_current_of_target():
-    shown = {stage: document(*STAGES[stage])["workers"] for stage in ("created", "running", "scaling_out", "scaling_in")}
+    shown = {
+        stage: document(*STAGES[stage])["workers"] for stage in ("created", "running", "scaling_out", "scaling_in")
+    }
     assert shown == {"created": "0/2", "running": "2/2", "scaling_out": "2/4", "scaling_in": "2/2"}
 
 

@@ -1,5 +1,7 @@
 """What the log does not know yet, as stories: the world shows something, and these facts are said, once."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -43,7 +45,7 @@ def watching_a_running_job() -> Watching:
     return watching
 
 
-def kinds(facts: list[AnyEvent]) -> list[str]:
+def kinds(facts: Sequence[AnyEvent]) -> list[str]:
     return [type(fact).__name__ for fact in facts]
 
 

@@ -114,7 +114,9 @@ def test_a_pod_that_nobody_looked_at_yet_is_pending():
             id="no node has room",
         ),
         pytest.param(
-            {"conditions": [{"type": "PodScheduled", "status": "True", "reason": "Unschedulable"}]}, "", id="it has a node"
+            {"conditions": [{"type": "PodScheduled", "status": "True", "reason": "Unschedulable"}]},
+            "",
+            id="it has a node",
         ),
         pytest.param({"conditions": [{"type": "PodScheduled", "status": "False"}]}, "", id="no reason given"),
         pytest.param(

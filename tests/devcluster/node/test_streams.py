@@ -1,0 +1,132 @@
+"""Logs and exec, through the API server as people use them, and the kubelet's API itself."""
+
+import asyncio
+import re
+import ssl
+
+import aiohttp
+import pytest
+
+from tests.devcluster.node.kit import FOREVER
+
+
+async def test_logs_have_tails_times_and_limits(space):
+    await space.run("p", "for i in 1 2 3; do echo line $i; done; echo err >&2; printf end")
+    await space.over("p")
+    whole = await space.logs("p")
+    assert sorted(whole.split("\n")) == ["end", "err", "line 1", "line 2", "line 3"]
+    assert whole.startswith("line 1\nline 2\nline 3\n")
+    assert await space.logs("p", "tailLines=0") == ""
+    assert len((await space.logs("p", "tailLines=2")).splitlines()) == 2
+    assert await space.logs("p", "limitBytes=8") == "line 1\nl"
+    assert await space.logs("p", "sinceSeconds=600") == whole
+    assert await space.logs("p", "sinceTime=2100-01-01T00:00:00Z") == ""
+    first = (await space.logs("p", "timestamps=true")).splitlines()[0]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z line 1", first)
+
+
+async def test_a_log_is_followed_to_its_end(space):
+    await space.run("p", "echo one; while [ ! -e /run/go ]; do sleep 0.02; done; echo two")
+    await space.logged("p", "one")
+    following = asyncio.ensure_future(space.logs("p", "follow=true"))
+    tail = asyncio.ensure_future(space.logs("p", "follow=true&tailLines=0"))
+    # Both are on their way before the container goes on.
+    await space.exec("p", "sh", "-c", "sleep 0.2; touch /run/go")
+    assert (await following, await tail) == ("one\ntwo\n", "two\n")
+
+
+async def test_long_lines_and_bytes_arrive_as_they_are(space):
+    script = "import sys; sys.stdout.buffer.write(b'x' * 50_000 + b'\\n' + bytes([200, 10]) + b'end')"
+    await space.run("p", container={"command": ["python", "-c", script]})
+    await space.over("p")
+    answer = await space.api.get(f"{space.path('pods', 'p')}/log")
+    assert answer.body == b"x" * 50_000 + b"\n" + bytes([200, 10]) + b"end"
+
+
+async def test_a_container_that_waits_has_no_log(space):
+    await space.run("p", container={"image": "missing/x"})
+    await space.pod("p", lambda pod: pod)
+    answer = await space.api.get(f"{space.path('pods', 'p')}/log")
+    assert answer.code == 400
+    assert "is waiting to start" in answer.body["message"]
+
+
+@pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
+async def test_exec_keeps_streams_and_exit_codes_apart(space, protocol):
+    await space.run("p")
+    await space.ready("p")
+    done = await space.exec("p", "sh", "-c", "echo out; echo err >&2; exit 7", protocol=protocol)
+    assert done == (7, "out\n", "err\n")
+    assert (await space.exec("p", "true", protocol=protocol)).code == 0
+
+
+async def test_exec_passes_stdin_to_its_end(space):
+    await space.run("p")
+    await space.ready("p")
+    done = await space.exec("p", "sh", "-c", "wc -c; pwd; echo $HOSTNAME", stdin=b"x" * 300_000)
+    assert done.out.splitlines()[0] == "300000"
+    assert done.out.splitlines()[2] == "p"
+
+
+async def test_exec_arguments_arrive_byte_for_byte(space):
+    await space.run("p")
+    await space.ready("p")
+    arguments = ["a b; touch x", "$HOME", "'", "ü", ""]
+    done = await space.exec("p", "sh", "-c", 'for a in "$@"; do echo "[$a]"; done', "sh", *arguments)
+    assert done.out.splitlines() == [f"[{argument}]" for argument in arguments]
+
+
+async def test_exec_of_what_is_not_there_says_so(space):
+    await space.run("p")
+    await space.ready("p")
+    done = await space.exec("p", "no-such-program")
+    assert done.code != 0
+    assert "no-such-program" in done.err
+
+
+async def test_exec_with_a_terminal(space):
+    await space.run("p")
+    await space.ready("p")
+    query = "command=sh&command=-c&command=tty+-s+%26%26+echo+yes&tty=true&stdout=true&stdin=true"
+    url = f"{space.api.url}{space.path('pods', 'p')}/exec?{query}"
+    said = b""
+    async with space.api.session.ws_connect(url, protocols=("v5.channel.k8s.io",)) as socket:
+        async for message in socket:
+            said += message.data[1:] if message.data[0] == 1 else b""
+    assert said == b"yes\r\n"
+
+
+async def test_a_process_whose_client_left_is_ended(space):
+    await space.run("p")
+    await space.ready("p")
+    query = "command=sh&command=-c&command=echo+up%3B+exec+sleep+777&stdout=true"
+    url = f"{space.api.url}{space.path('pods', 'p')}/exec?{query}"
+    async with space.api.session.ws_connect(url, protocols=("v5.channel.k8s.io",)) as socket:
+        assert (await socket.receive()).data == b"\x01up\n"
+    async with asyncio.timeout(10):
+        while "sleep 777" in (await space.exec("p", "ps", "ax", "-o", "args")).out:
+            await asyncio.sleep(0.02)
+
+
+async def test_many_execs_at_once(space):
+    await space.run("p")
+    await space.ready("p")
+    done = await asyncio.gather(*(space.exec("p", "sh", "-c", f"echo {n}; exit {n}") for n in range(20)))
+    assert [(one.code, one.out) for one in done] == [(n, f"{n}\n") for n in range(20)]
+
+
+async def test_the_kubelet_api_wants_the_token(cluster, space):
+    await space.run("p", FOREVER)
+    await space.ready("p")
+    node = (await space.api.get("/api/v1/nodes/node-0")).body["status"]
+    url = f"https://{node['addresses'][0]['address']}:{node['daemonEndpoints']['kubeletEndpoint']['Port']}"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        codes = {}
+        for path in ("/healthz", "/pods", f"/containerLogs/{space.name}/p/main"):
+            for token in ("", "wrong"):
+                async with session.get(url + path, headers={"Authorization": f"Bearer {token}"}) as response:
+                    codes[path, token] = response.status
+    assert {code for (path, _), code in codes.items() if path != "/healthz"} == {401}
+    assert {code for (path, _), code in codes.items() if path == "/healthz"} == {200}

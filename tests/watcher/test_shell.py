@@ -1,0 +1,186 @@
+"""The watcher's shell: restarts, a cluster restored from a backup, and requests that were there before their job."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from services.watcher.shell import VANISHED_AT_ONCE, Watcher
+from shared.cluster.kinds import PODS
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.store import MemoryStore
+from shared.eventlog import Entry
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.job.events import TimePassed
+from shared.job.fold import Histories
+from shared.job.state import Job
+from shared.service.run import Machine
+from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
+
+PASSED = msgspec.json.encode(TimePassed(anchor=1, timer="none"))
+
+
+class Cluster:
+    """A cluster with a log beside it, and watchers that come and go."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+        self.store = MemoryStore()
+
+    def pad(self, events: int) -> None:
+        """A log that takes longer to fold than a LIST takes to come."""
+        subject, last = "facts.team-b.bert.uid-of-bert.watcher.TimePassed", 0
+        for number in range(events):
+            entry = Entry(subject=subject, event_id=f"pad-{number}", time="", body=PASSED)
+            last = self.journal.append(entry, expect=last)
+
+    def restored(self, version: int) -> None:
+        """Another store in the old one's place, at this revision; it names its objects as the old one did."""
+        self.store = MemoryStore()
+        self.store.version = version
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[Machine]:
+        """A new process, from nothing."""
+        eventlog = MemoryEventLog(self.journal, user="watcher")
+        cluster = MemoryCluster(self.store)
+        machine = Machine(Watcher(cluster, eventlog, await eventlog.bucket(HEADS)), eventlog)
+        task = asyncio.create_task(machine.run())
+        try:
+            yield machine
+        finally:
+            assert not task.done(), "the watcher ended by itself"
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def said(self) -> list[tuple[str, dict[str, Any]]]:
+        """(type, body) of every event so far."""
+        return [(s.subject.rpartition(".")[2], msgspec.json.decode(s.body)) for s in self.journal.events[1:]]
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.said()]
+
+    def jobs(self) -> list[Job]:
+        histories = Histories()
+        for stored in self.journal.events:
+            histories.fold(stored)
+        return [history.job for history in histories if history.job.generation]
+
+    async def quiet(self) -> None:
+        """A minute in which nothing is said; whoever repeats itself fails here."""
+        before = -1
+        for _ in range(10):
+            if len(self.journal.events) == before:
+                return
+            before = len(self.journal.events)
+            await asyncio.sleep(60)
+        raise AssertionError(f"the watcher repeats itself: {self.said()[-4:]}")
+
+
+@in_virtual_time
+async def test_a_restart_says_nothing_that_is_known():
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    for _ in range(3):
+        async with cluster.watched():
+            await cluster.quiet()
+    assert cluster.kinds() == ["JobObserved"]
+
+
+@in_virtual_time
+async def test_a_cluster_restored_while_the_watcher_was_down_is_noticed_by_its_lower_versions():
+    cluster = Cluster()
+    cluster.pad(5_000)
+    cluster.store.version = 5_000
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job(workers=2))
+    async with cluster.watched():
+        await cluster.quiet()
+    cluster.restored(version=100)
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job(workers=3))
+    async with cluster.watched():
+        await cluster.quiet()
+    (job,) = cluster.jobs()
+    assert (job.epoch, job.version) == (1, 101)
+    assert job.spec is not None
+    assert job.spec.role("worker").replicas == 3
+    assert cluster.kinds().count("JobObserved") == 2
+
+
+@in_virtual_time
+async def test_after_a_restore_and_a_restart_the_newer_epoch_goes_on():
+    cluster = Cluster()
+    cluster.store.version = 5_000
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    async with cluster.watched():
+        await cluster.quiet()
+    cluster.restored(version=100)
+    held = cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    async with cluster.watched():
+        await cluster.quiet()
+    cluster.store.patch(TRAININGJOBS, *held.at, {"spec": {"backoffLimit": 3}})
+    async with cluster.watched():
+        await cluster.quiet()
+    (job,) = cluster.jobs()
+    assert (job.epoch, job.generation) == (1, 2)
+    assert cluster.kinds() == ["JobObserved"] * 3
+
+
+@in_virtual_time
+async def test_another_watch_that_is_ahead_is_no_restored_cluster():
+    cluster = Cluster()
+    async with cluster.watched():
+        for number in range(20):
+            cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job(f"job-{number}"))
+            await asyncio.sleep(0)
+        await cluster.quiet()
+    assert {job.epoch for job in cluster.jobs()} == {0}
+
+
+@in_virtual_time
+async def test_requests_that_were_there_first_move_to_their_job_in_their_order():
+    cluster = Cluster()
+    async with cluster.watched():
+        for name in ("first", "second", "third"):
+            cluster.store.create(SCALEOUTS, NAMESPACE, a_scale_out(name=name))
+            await asyncio.sleep(1)
+        cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+        await cluster.quiet()
+    (job,) = cluster.jobs()
+    assert [request.name for request in job.requests.values()] == ["first", "second", "third"]
+    kinds = cluster.kinds()
+    assert kinds == [*["ScaleRequested"] * 3, "JobObserved", *kinds[4:]]
+    assert kinds.count("ScaleRequested") == 6
+    assert [body["reason"] for kind, body in cluster.said() if kind == "ScaleRequestGone"] == ["Bound"] * 3
+
+
+@in_virtual_time
+async def test_a_deleted_job_is_gone_once_its_own_get_said_so():
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    async with cluster.watched():
+        await cluster.quiet()
+        cluster.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+        await until(lambda: "JobGone" in cluster.kinds(), "the end")
+        await cluster.quiet()
+    assert cluster.kinds() == ["JobObserved", "JobGone"]
+
+
+@in_virtual_time
+async def test_when_too_many_vanish_at_once_none_is_believed_gone():
+    cluster = Cluster()
+    count = VANISHED_AT_ONCE + 1
+    for number in range(count):
+        cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job(f"job-{number}"))
+    async with cluster.watched():
+        await cluster.quiet()
+    cluster.restored(version=9_000)
+    cluster.store.create(PODS, NAMESPACE, {"metadata": {"name": "stranger"}, "spec": {"containers": []}})
+    async with cluster.watched():
+        await cluster.quiet()
+    assert cluster.kinds() == ["JobObserved"] * count
