@@ -6,7 +6,13 @@ from pydantic import ConfigDict, Field
 
 from muster.crds.fields import INT32, Count, Model, Number, rule, rules
 from muster.crds.templates import PodTemplate
-from shared.frameworks.training import LONGEST_SELECTED_NAME, MOST_SLOTS, MOST_WORKERS
+from shared.frameworks.training import (
+    LONGEST_POD_NAME,
+    LONGEST_SELECTED_NAME,
+    MOST_NAMED,
+    MOST_SLOTS,
+    MOST_WORKERS,
+)
 from shared.job.spec import CleanPodPolicy, RestartPolicy
 
 Workers = Annotated[int, Field(ge=1, le=MOST_WORKERS, json_schema_extra={**INT32})]
@@ -140,8 +146,8 @@ class ToDelete(Model):
     """Those with the highest indices."""
     pod_names: (
         Annotated[
-            list[Annotated[str, Field(min_length=1, max_length=253)]],
-            Field(min_length=1, max_length=MOST_WORKERS, json_schema_extra={"x-kubernetes-list-type": "set"}),
+            list[Annotated[str, Field(min_length=1, max_length=LONGEST_POD_NAME)]],
+            Field(min_length=1, max_length=MOST_NAMED, json_schema_extra={"x-kubernetes-list-type": "set"}),
         ]
         | None
     ) = None

@@ -34,6 +34,10 @@ SCALEOUTS = Resource(GROUP, VERSION, "scaleouts", "ScaleOut", Custom)
 
 MOST_WORKERS = 7_000
 """So that the hosts files of the longest names still fit into one ConfigMap (1 MiB)."""
+MOST_NAMED = 1_000
+"""So that a request's names fit into one event, with room to spare."""
+LONGEST_POD_NAME = 63
+"""Characters: it is a host name too."""
 MOST_SLOTS = 9_999
 LONGEST_REQUEST_NAME = 63
 """Characters: the name is also the value of a label."""
@@ -181,6 +185,10 @@ def _to_delete(spec: Fields) -> tuple[int | None, tuple[str, ...]]:
         spec.refuse("NothingToDelete", message, "toDelete")
     elif len(set(names)) < len(names):
         wish.refuse("ContradictoryRequest", "name each worker once", "podNames")
+    elif len(names) > MOST_NAMED:
+        wish.refuse("TooManyNames", f"name at most {MOST_NAMED} workers, or say how many leave (count)", "podNames")
+    elif max(map(len, names)) > LONGEST_POD_NAME:
+        wish.refuse("NoSuchWorker", f"no worker has a name of more than {LONGEST_POD_NAME} characters", "podNames")
     return None, tuple(names)
 
 

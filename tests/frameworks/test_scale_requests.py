@@ -64,6 +64,20 @@ def test_accepted(kind: ScaleKind, document: Document, spec: ScaleSpec) -> None:
         pytest.param(
             "spec.toDelete", {"podNames": ["a", 7]}, "InvalidValue", "spec.toDelete.podNames", id="a number as name"
         ),
+        pytest.param(
+            "spec.toDelete",
+            {"podNames": [f"worker-{index}" for index in range(1_001)]},
+            "TooManyNames",
+            "spec.toDelete.podNames",
+            id="more names than fit into an event",
+        ),
+        pytest.param(
+            "spec.toDelete",
+            {"podNames": ["w" * 64]},
+            "NoSuchWorker",
+            "spec.toDelete.podNames",
+            id="a name that no pod can have",
+        ),
         pytest.param("spec.selector", ABSENT, "NoJobName", "spec.selector.name", id="no job named"),
         pytest.param("spec.selector.name", "", "NoJobName", "", id="an empty name"),
         pytest.param("spec.timeout", 0, "InvalidValue", "", id="no time"),
