@@ -91,6 +91,8 @@ class Watcher:
             self._told[key] = wrong
             return [Record(wrong)]
         if job.broken:
+            # Nobody acts meanwhile, so no deadline runs: measuring lets go of those that did.
+            self._timers(history)
             pods = dict(self._world.pods_of(key))
             return [Record(event) for event in accepted(job, sight.accept if sight else "", pods)]
         if self._may_be_gone(history):

@@ -23,6 +23,9 @@ Document = dict[str, Any]
 Listener = Callable[[Stored], None]
 
 
+MOST_EVENTS = 5_000
+"""More than any story here has."""
+
 QUICK_SECONDS = 0.002
 SLOW_SECONDS = 5.0
 """How often the kubelet looks: while something is waited for, and while hours pass."""
@@ -38,6 +41,8 @@ class ToldJournal(MemoryJournal):
     def append(self, entry: Entry, *, expect: int) -> int:
         before = len(self.events)
         sequence = super().append(entry, expect=expect)
+        # Virtual time stands still while anybody is busy: without a bound a hot loop would never end.
+        assert len(self.events) < MOST_EVENTS, f"a hot loop: {entry.subject}"
         if len(self.events) > before:
             for listener in self.listeners:
                 listener(self.events[-1])

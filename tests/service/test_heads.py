@@ -178,3 +178,22 @@ async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin
         assert stage.condition(SCALEOUTS, "under-way", "ScaleFailed") == ("True", "HistoryLost")
         # Its pod was there when the job was taken on, and is a worker like any other.
         assert stage.hosts() == [f"resnet-worker-{index}" for index in range(4)]
+
+
+@in_virtual_time
+async def test_what_was_decided_before_the_history_broke_is_not_done_until_it_is_accepted():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.kill("scheduler")
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("Scaling", SCALEOUTS, "out")
+        await stage.quiet()
+        write_head(stage, sequence=10**6, hash="0" * 64)
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        await stage.start("scheduler")
+        await stage.pass_seconds(100)
+        assert sorted(stage.pods()) == ["resnet-launcher", "resnet-worker-0"]
+        stage.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await going_on(stage)

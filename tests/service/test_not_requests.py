@@ -336,7 +336,7 @@ async def test_a_scale_out_deleted_midway_is_rolled_back_or_finished():
         deleted = await scalings_deleted_after_each_event(stage, 12, "ScaleOut", 2)
         grown = [name for name in deleted if len(stage.hosts(name)) == 3]
         assert deleted["job-0"] == "ScaleAccepted"
-        assert "HostsPublished" in deleted.values(), "both sides of the point of no return were hit"
+        assert grown, "both sides of the point of no return were hit"
         for name, event in deleted.items():
             assert stage.status(TRAININGJOBS, name).get("currentScaler") is None
             members = stage.hosts(name)
@@ -352,7 +352,7 @@ async def test_a_scale_in_deleted_midway_is_rolled_back_or_finished():
     async with Stage() as stage:
         deleted = await scalings_deleted_after_each_event(stage, 14, "ScaleIn", 2)
         shrunk = [name for name in deleted if len(stage.hosts(name)) == 1]
-        assert {"ScaleAccepted", "HostsPublished", "WorkersReleased"} <= {*deleted.values()}
+        assert shrunk, "the far side of the point of no return was hit"
         for name, event in deleted.items():
             assert stage.status(TRAININGJOBS, name).get("currentScaler") is None
             members = stage.hosts(name)

@@ -134,6 +134,7 @@ async def test_every_kind_of_call_may_fail(applied: bool):
             stage.store.faults.fail_next(verb, Transient("timeout"), plural=plural, applied=applied)
         await a_whole_life(stage)
         await is_right(stage)
+        assert stage.count("EffectRefused") == 0, "what we made ourselves is there, not in the way"
 
 
 @in_virtual_time
@@ -144,6 +145,35 @@ async def test_every_patch_may_meet_a_conflict():
                 stage.store.faults.fail_next(verb, Conflict("409"), plural=plural, times=2)
         await a_whole_life(stage)
         await is_right(stage)
+
+
+@in_virtual_time
+async def test_what_was_made_by_a_call_whose_answer_was_lost_is_no_conflict():
+    async with Stage() as stage:
+        await stage.kill("scheduler")
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.until(lambda: stage.count("JobCreated") == 1)
+        await stage.quiet()
+        for plural in ("pods", "services"):
+            stage.store.faults.fail_next("create", Transient("timeout"), plural=plural, times=2, applied=True)
+        # Nobody sees what was made, so that it is made again.
+        await stage.kill("watcher")
+        await stage.start("scheduler")
+        await stage.pass_seconds(10)
+        await stage.start("watcher")
+        await stage.running()
+        assert stage.count("EffectRefused") == 0
+
+
+@in_virtual_time
+async def test_the_last_status_is_written_whatever_it_meets():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1, cleanPodPolicy="None"))
+        await stage.running()
+        await stage.quiet()
+        stage.store.faults.fail_next("patch", Conflict("409"), plural="trainingjobs", times=3)
+        stage.exit_codes["resnet-launcher"] = 0
+        await stage.phase("Succeeded")
 
 
 @in_virtual_time
