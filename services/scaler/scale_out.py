@@ -26,8 +26,9 @@ def owed(job: Job, request: Request) -> list[Step]:
     if all(membership.ready(pods.get(slot)) for slot in request.added):
         wanted = (membership.members(job) or frozenset()) | {slot.index for slot in request.added}
         return [Record(membership.publish(job, frozenset(wanted), request.uid))]
-    if late:
-        refusal = job.refusals.get("CreatePod")
+    refusal = job.refusals.get("CreatePod")
+    if late or (refusal is not None and refusal.permanent):
+        # What is refused for good will not be made by waiting.
         reason = refusal.reason if refusal is not None else "DeadlineExceeded"
         return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]
     return []

@@ -53,7 +53,7 @@ class History:
     def fold(self, stored: Stored) -> None:
         """One more event of this job, in log order."""
         subject, sequence = stored.subject, stored.sequence
-        _, _, _, _, author, tag = subject.split(".")
+        _, author, tag = subject.rsplit(".", 2)
         if subject[0] == "j":
             self._confirm(sequence, stored.basis)
             self.last_decision = sequence
@@ -89,8 +89,8 @@ class History:
             self.hold(f"the decision at {sequence} was taken on {named or 'nothing'}, which is not in this history")
             return
         # A later decision's basis lies at or after this one's: older hashes are not asked for again.
-        for older in [kept for kept in self._since_decision if kept < at]:
-            del self._since_decision[older]
+        if next(iter(self._since_decision)) < at:
+            self._since_decision = {kept: held for kept, held in self._since_decision.items() if kept >= at}
 
     def hold(self, why: str) -> None:
         """Stop acting on this job in this process; the first reason stays."""
@@ -113,8 +113,8 @@ class Histories:
             return None
         self.position = stored.sequence
         subject = stored.subject
-        # Splitting a subject into a key costs more than the lookup: the prefix up to the uid is the same each time.
-        prefix = subject[subject.index(".") + 1 : subject.rindex(".", 0, subject.rindex("."))]
+        # Making a key of a subject costs more than this lookup; a history has two prefixes, one a family.
+        prefix = subject.rsplit(".", 2)[0]
         history = self._by_prefix.get(prefix)
         if history is None:
             key = key_of(subject)

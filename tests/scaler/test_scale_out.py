@@ -2,6 +2,7 @@
 
 from services.scaler.effects import NudgeLauncher, WriteHosts
 from shared.job.events import (
+    EffectRefused,
     JobRunning,
     ScaleAccepted,
     ScaleCancelled,
@@ -60,6 +61,11 @@ def test_past_its_deadline_all_new_workers_are_given_back():
     given(*BEFORE, pods(worker(2)), TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")).then(
         scaler, Record(ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),)))
     )
+
+
+def test_what_is_refused_for_good_ends_the_request_at_once():
+    refused = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
+    given(*BEFORE, refused).then(scaler, Record(ScaleFailed(request=R1, reason="Invalid", released=(workers(2, 3),))))
 
 
 def test_a_new_worker_that_ends_takes_the_others_back():

@@ -16,7 +16,7 @@ from devcluster.start import Devcluster
 from tests.devcluster.apiserver.client import BOUND, Client
 
 TERMINATES = "trap 'exit 0' TERM; "
-FOREVER = TERMINATES + "echo up; while :; do sleep 0.05; done"
+FOREVER = TERMINATES + "echo up; sleep 1000 & wait"
 """A shell that ends at once when it is asked to; as the first process of a container it would else ignore that."""
 
 

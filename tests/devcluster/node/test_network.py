@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from tests.devcluster.node.kit import FOREVER, condition, is_ready
 
 SERVER = "python -u -m http.server 9009"
@@ -115,25 +113,26 @@ async def test_the_pods_network_leads_nowhere_else(space):
     assert await space.output("p", container={"command": ["python", "-c", script]}) == "Network is unreachable\n"
 
 
-@pytest.mark.parametrize(
-    "probe",
-    [
-        pytest.param({"tcpSocket": {"port": "web"}}, id="tcpSocket, to a named port"),
-        pytest.param({"httpGet": {"port": 9009, "path": "/ok"}}, id="httpGet"),
-        pytest.param({"exec": {"command": ["sh", "-c", "test -e /run/ok"]}}, id="exec"),
-    ],
-)
-async def test_a_probe_decides_what_is_ready(space, probe):
-    command = f"while [ ! -e /run/go ]; do sleep 0.02; done; touch /run/ok; cd /run; exec {SERVER}"
-    container = {
-        "readinessProbe": {**probe, "periodSeconds": 1, "timeoutSeconds": 5},
-        "ports": [{"name": "web", "containerPort": 9009}],
+async def test_a_probe_decides_what_is_ready(space):
+    probes = {
+        "named-port": {"tcpSocket": {"port": "web"}},
+        "http": {"httpGet": {"port": 9009, "path": "/ok"}},
+        "exec": {"exec": {"command": ["sh", "-c", "test -e /run/ok"]}},
     }
-    await space.run("p", command, container=container)
-    pod = await space.pod("p", lambda pod: pod["status"]["phase"] == "Running")
-    assert condition(pod, "Ready")["message"] == "containers with unready status: [main]"
-    await space.exec("p", "touch", "/run/go")
-    await space.ready("p")
+    command = f"while [ ! -e /run/go ]; do sleep 0.02; done; touch /run/ok; cd /run; exec {SERVER}"
+
+    async def becomes_ready(name, probe):
+        container = {
+            "readinessProbe": {**probe, "periodSeconds": 1, "timeoutSeconds": 5},
+            "ports": [{"name": "web", "containerPort": 9009}],
+        }
+        await space.run(name, command, container=container)
+        pod = await space.pod(name, lambda pod: pod["status"]["phase"] == "Running")
+        assert condition(pod, "Ready")["message"] == "containers with unready status: [main]"
+        await space.exec(name, "touch", "/run/go")
+        await space.ready(name)
+
+    await asyncio.gather(*(becomes_ready(name, probe) for name, probe in probes.items()))
 
 
 async def test_a_pod_that_stops_answering_is_not_ready_any_more(space):
