@@ -8,7 +8,7 @@ Two processes do this.  The *agent* (`agent.py`) has the event loop and talks to
 a pod needs (processes, mounts, networks) exists only below the zygote, and the kernel ends it with the agent.
 
 What it does not do: images have no file systems (containers see the host's files, read-only), no ServiceAccount
-tokens, no ClusterIPs (a Service's name is its pods), no way out of the pods' network, no resource limits, no
-liveness or startup probes, no life-cycle hooks, no sidecars among init containers, no attach or port-forward.  Pods of
-two nodes do not reach each other.
+tokens, no ClusterIPs (a Service's name is its pods), no way out of the pods' network, no persistent volume claims, no
+resource limits, no users but root, no liveness or startup probes, no life-cycle hooks, no sidecars among init
+containers, no rotation of logs, no attach or port-forward.  Pods of two nodes do not reach each other.
 """

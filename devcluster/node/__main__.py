@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from devcluster.node.agent import Agent, Options
 from devcluster.node.network import NETWORKS, PODS
 from devcluster.node.runtime import RuntimeProblem
+
+DESCRIPTORS = 65536
 
 
 def image(text: str) -> tuple[str, Path]:
@@ -79,6 +82,9 @@ def main() -> None:
     options = arguments()
     if sys.platform != "linux":
         sys.exit("the node agent separates pods with namespaces, which only Linux has")
+    # Each container has three descriptors here, and the usual soft limit is made for smaller things.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, DESCRIPTORS), hard))
     try:
         asyncio.run(serve(options))
     except RuntimeProblem as problem:

@@ -18,9 +18,10 @@ from devcluster.node.environment import Fetch
 from devcluster.node.images import Images
 from devcluster.node.kubelet_api import KubeletApi
 from devcluster.node.kubernetes import Json, Kubernetes, path_of, read_kubeconfig
+from devcluster.node.machine import Machine
 from devcluster.node.names import Names
-from devcluster.node.network import HOST, NONE
-from devcluster.node.pods import Machine, Pod
+from devcluster.node.network import HOST, NETWORKS, NONE, PODS
+from devcluster.node.pods import Pod
 from devcluster.node.recorder import Recorder
 from devcluster.node.reflector import Reflector
 from devcluster.node.registration import Registration
@@ -71,6 +72,8 @@ class Agent:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or something broke that the agent cannot live without."""
         options = self._options
+        if options.network != PODS:
+            log.warning("pods are separated less than usual", network=NETWORKS[options.network])
         options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         tls = await asyncio.to_thread(serving_context, options.name, options.address, options.client_authority)
         async with contextlib.AsyncExitStack() as stack:
@@ -78,14 +81,21 @@ class Agent:
             stack.push_async_callback(api.close)
             machine = await self._machine(api, stack)
             stack.push_async_callback(self._end_background)
-            await self._serve(machine, tls, stack)
-            log.info("the node is ready", node=options.name)
             stopped = asyncio.ensure_future(stop.wait())
-            ends: list[asyncio.Future[Any]] = [stopped, self._failed]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            starting = asyncio.ensure_future(self._serve(machine, tls, stack))
+            await self._first(starting, stopped)
+            if starting.done():
+                starting.result()
+                log.info("the node is ready", node=options.name)
+                await self._first(stopped)
+            starting.cancel()
             stopped.cancel()
             if self._failed.done():
                 self._failed.result()
+
+    async def _first(self, *ends: "asyncio.Future[Any]") -> None:
+        """Wait for one of these, or for what the agent cannot live without to break."""
+        await asyncio.wait([*ends, self._failed], return_when=asyncio.FIRST_COMPLETED)
 
     async def _machine(self, api: Kubernetes, stack: contextlib.AsyncExitStack) -> Machine:
         options = self._options
@@ -161,18 +171,30 @@ class Agent:
         if known:
             known.update(obj)
             return
-        pod = self._pods[uid] = Pod(obj, machine)
-        if sum(not one.over for one in self._pods.values()) > self._options.max_pods:
-            pod.fail("OutOfpods", "Pod was rejected: Node didn't have enough resource: pods")
-        elif obj["spec"].get("hostNetwork"):
-            pod.fail("HostNetworkNotOffered", "Pod was rejected: this node offers no hostNetwork")
-        elif self._stopping:
-            pod.fail("NodeShutdown", "Pod was rejected as the node is shutting down.")
+        try:
+            pod = self._pods[uid] = Pod(obj, machine)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            log.warning("a pod cannot be read", uid=uid, problem=repr(error))
+            return
+        if objection := self._objection(obj):
+            pod.fail(*objection)
         self._background(self._lead(pod), vital=False)
+
+    def _objection(self, obj: Json) -> tuple[str, str] | None:
+        """Why a new pod cannot run here, as reason and message."""
+        if self._stopping:
+            return "NodeShutdown", "Pod was rejected as the node is shutting down."
+        if sum(not one.over for one in self._pods.values()) > self._options.max_pods:
+            return "OutOfpods", "Pod was rejected: Node didn't have enough resource: pods"
+        if obj["spec"].get("hostNetwork"):
+            return "NotOffered", "Pod was rejected: this node offers no hostNetwork"
+        if any(container.get("restartPolicy") for container in obj["spec"].get("initContainers") or ()):
+            return "NotOffered", "Pod was rejected: this node offers no sidecars among init containers"
+        return None
 
     async def _lead(self, pod: Pod) -> None:
         await pod.run()
-        if pod.vanished_already:
+        if pod.gone:
             self._pods.pop(pod.uid, None)
 
     def _pod_gone(self, uid: str) -> None:
@@ -202,8 +224,7 @@ class Agent:
             pod.fail("Terminated", SHUTDOWN, SHUTDOWN_GRACE)
         with contextlib.suppress(TimeoutError, Trouble):
             async with asyncio.timeout(SHUTDOWN_GRACE + REPORT_TIMEOUT):
-                await registration.leave()
-                await asyncio.gather(*(pod.ended() for pod in pods))
+                await asyncio.gather(registration.leave(), *(pod.ended() for pod in pods))
 
     def _lost_the_zygote(self) -> None:
         if not self._failed.done():

@@ -55,8 +55,9 @@ async def prepare(
 
 
 def _program_mounts(folders: list[str]) -> list[Mount]:
-    """The image and the Python, when they lie where a container has an empty folder of its own."""
-    needed = {*folders, os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)}
+    """The image, the Python and our own code, when they lie where a container has an empty folder of its own."""
+    ours = str(Path(__file__).parents[2])
+    needed = {*folders, ours, os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)}
     return [
         {"source": folder, "target": folder, "read_only": True}
         for folder in sorted(needed)

@@ -34,7 +34,7 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o640)
         self._open: dict[int, tuple[str, bytes]] = {}
         """By the descriptor of a pipe: its name and a line that has not ended."""
         self._changed = asyncio.Event()

@@ -28,9 +28,10 @@ class Netlink:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def add_bridge(self, name: str) -> None:
+    def add_bridge(self, name: str, hardware: bytes) -> None:
         info = _attributes((_INFO_KIND, b"bridge"))
-        self._link(_NEW_LINK, _CREATE | _EXCLUSIVE, attributes=[_name(name), (_LINK_INFO, info)])
+        attributes = [_name(name), (_LINK_ADDRESS, hardware), (_LINK_INFO, info)]
+        self._link(_NEW_LINK, _CREATE | _EXCLUSIVE, attributes=attributes)
 
     def add_pair(self, name: str, hardware: bytes, *, peer: str, peer_namespace: int) -> None:
         """A cable: `name` here, with the given hardware address, and `peer` in the namespace of a descriptor."""

@@ -37,7 +37,9 @@ class PodNetworks:
         with Netlink() as netlink:
             netlink.set_up(socket.if_nametoindex("lo"))
             if kind == PODS:
-                netlink.add_bridge(BRIDGE)
+                # A bridge without an address of its own takes one of its ports', and another when that port goes,
+                # while the pods still send to the old one.
+                netlink.add_bridge(BRIDGE, _hardware(gateway))
                 self._bridge = socket.if_nametoindex(BRIDGE)
                 netlink.add_address(self._bridge, gateway, PREFIX)
                 netlink.set_up(self._bridge)
@@ -60,15 +62,15 @@ class PodNetworks:
     def _connect(self, address: str) -> None:
         """From inside the pod's namespace: the loopback interface, and a cable to the bridge."""
         with Netlink() as inside:
-            inside.set_up(socket.if_nametoindex("lo"))
+            loopback = socket.if_nametoindex("lo")
+            inside.set_up(loopback)
             if self._kind == NONE:
+                inside.add_address(loopback, address, 32)
                 return
             namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             self._links += 1
             cable = f"pod{self._links}"
-            # From the address, so that a neighbour's memory of an earlier pod is right for the next one, too.
-            hardware = b"\x0a\x58" + socket.inet_aton(address)
-            inside.add_pair("eth0", hardware, peer=cable, peer_namespace=self._own)
+            inside.add_pair("eth0", _hardware(address), peer=cable, peer_namespace=self._own)
             kernel.setns(self._own, kernel.NEWNET)
             try:
                 with Netlink() as outside:
@@ -104,3 +106,8 @@ class PodNetworks:
             made.close()
             raise
         return made
+
+
+def _hardware(address: str) -> bytes:
+    """From the address, so that what neighbours remember of an earlier pod is right for the next one, too."""
+    return b"\x0a\x58" + socket.inet_aton(address)

@@ -2,59 +2,33 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from devcluster.node import status as statuses
-from devcluster.node.addresses import Addresses
 from devcluster.node.clock import now
 from devcluster.node.containers import Container
 from devcluster.node.environment import BadConfiguration, Fetch
-from devcluster.node.images import Images
-from devcluster.node.kubernetes import Json, Kubernetes, path_of
-from devcluster.node.launching import CannotStart, prepare
+from devcluster.node.kubernetes import Json, path_of
 from devcluster.node.logs import Logs
-from devcluster.node.names import hosts_file, resolver_file
-from devcluster.node.probes import watch_readiness
-from devcluster.node.recorder import Recorder
+from devcluster.node.machine import Machine
 from devcluster.node.reporter import Reporter
-from devcluster.node.runtime import Process, Runtime, RuntimeProblem
+from devcluster.node.running import FIRST_RETRY, LAST_RETRY, Runner
+from devcluster.node.runtime import RuntimeProblem
 from devcluster.node.volumes import MountFailed, Volumes
 from shared.errors import Refused, Trouble
 
-FIRST_RETRY, LAST_RETRY = 0.2, 5.0
-"""Seconds between two attempts at what the pod waits for, such as a ConfigMap."""
+log = structlog.get_logger()
 
-FIRST_PULL, LAST_PULL = 10.0, 300.0
-"""Seconds between two attempts at an image."""
+_STATUS_FIELDS = ("initContainerStatuses", "containerStatuses")
 
 SHORTEST_GRACE = 1.0
 """Seconds; the kubelet leaves no container without a chance."""
-
-log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """What pods need of their node."""
-
-    folder: Path
-    api: Kubernetes
-    runtime: Runtime
-    addresses: Addresses
-    images: Images
-    recorder: Recorder
-    host_address: str
-    resolver: str
-    """The address of the name server."""
-    restart_delay: float
 
 
 class Pod:
@@ -94,6 +68,16 @@ class Pod:
         self._ended = asyncio.Event()
         self._news = asyncio.Event()
         self._reporter = Reporter(machine.api, obj, self._status)
+        self._runner = Runner(
+            machine=machine,
+            pod=self,
+            newest=lambda: self.object,
+            volumes=self._volumes,
+            values=self._field_values,
+            fetch=self.fetch,
+            stopping=self._stopping,
+            changed=self._changed,
+        )
         if not self._over:
             self._recover(status)
         self.update(obj)
@@ -131,7 +115,6 @@ class Pod:
         self._wake()
 
     def vanished(self) -> None:
-        """The API server does not know it any more."""
         self._gone = True
         self._stopping.set()
         self._leaving.set()
@@ -146,7 +129,8 @@ class Pod:
             self._wake()
 
     @property
-    def vanished_already(self) -> bool:
+    def gone(self) -> bool:
+        """The API server does not know it any more."""
         return self._gone
 
     async def ended(self) -> None:
@@ -187,7 +171,7 @@ class Pod:
                 await self._live()
             self._ended.set()
             await self._leaving.wait()
-            await self._leave(reporting)
+            await self._leave()
         finally:
             reporting.cancel()
             for container in [*self.init, *self.main]:
@@ -205,7 +189,13 @@ class Pod:
             self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
         stopping.cancel()
         await self._terminate(work)
-        await work
+        try:
+            await work
+        except Exception as error:
+            # One pod that we do not understand must not take the others of the node with it.
+            log.exception("a pod is given up", pod=f"{self.namespace}/{self.name}")
+            self.fail("InternalError", f"the node gave up: {error!r}")
+            await self._kill()
         self._over = True
         self._machine.runtime.remove_network(self.uid)
         if self._address:
@@ -213,7 +203,7 @@ class Pod:
         shutil.rmtree(self._folder / "volumes", ignore_errors=True)
         self._changed()
 
-    async def _leave(self, reporting: "asyncio.Future[None]") -> None:
+    async def _leave(self) -> None:
         if self._gone:
             return
         await self._reporter.flush()
@@ -240,6 +230,12 @@ class Pod:
             await asyncio.wait(ends, timeout=max(left, 0.0) or None, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
 
+    async def _kill(self) -> None:
+        processes = [container.process for container in [*self.init, *self.main] if container.process]
+        for process in processes:
+            process.signal(signal.SIGKILL)
+        await asyncio.gather(*(asyncio.shield(process.exit) for process in processes))
+
     def _grace_period(self) -> float:
         metadata, spec = self.object["metadata"], self.object["spec"]
         grace = metadata.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30))
@@ -254,15 +250,12 @@ class Pod:
         self._changed()
         if not await self._set_up():
             return
-        for container in self.init:
-            policy = statuses.NEVER if self._policy == statuses.NEVER else statuses.ON_FAILURE
-            await self._keep(container, policy)
-            if container.exit_code != 0:
-                return
-        await asyncio.gather(*(self._keep(container, self._policy) for container in self.main))
+        await self._runner.run(self._policy, self.init, self.main)
 
     async def _set_up(self) -> bool:
         """Address, network and volumes, tried until they are there; False when the pod ends before."""
+        if self._stopping.is_set():
+            return False
         self._address = self._machine.addresses.take()
         self._field_values["podIP"] = self._address
         delay = FIRST_RETRY
@@ -271,113 +264,16 @@ class Pod:
                 await self._machine.runtime.add_network(self.uid, self._address)
                 await self._volumes.set_up(self.fetch)
             except RuntimeProblem as problem:
-                self._warn("FailedCreatePodSandBox", str(problem))
+                self._runner.warn("FailedCreatePodSandBox", str(problem))
             except MountFailed as problem:
-                self._warn("FailedMount", str(problem))
+                self._runner.warn("FailedMount", str(problem))
             else:
                 self._mounted = True
                 self._changed()
                 return True
-            await self._pause(delay)
+            await self._runner.pause(delay)
             delay = min(2 * delay, LAST_RETRY)
         return False
-
-    async def _keep(self, container: Container, policy: str) -> None:
-        """Run a container as often as the policy wants."""
-        while not self._stopping.is_set():
-            if container.exit_code is not None:
-                if policy == statuses.NEVER or (policy == statuses.ON_FAILURE and container.exit_code == 0):
-                    return
-                await self._back_off(container)
-            process = await self._start(container)
-            if process is None:
-                return
-            self._changed()
-            await self._attend(container, process)
-            self._changed()
-
-    async def _back_off(self, container: Container) -> None:
-        delay = container.next_delay()
-        if delay:
-            whose = f"container={container.name} pod={self.name}_{self.namespace}({self.uid})"
-            container.wait("CrashLoopBackOff", f"back-off {delay:g}s restarting failed {whose}")
-            self._changed()
-            self._warn("BackOff", f"Back-off restarting failed {whose}")
-        await self._pause(delay)
-
-    async def _start(self, container: Container) -> Process | None:
-        """One run, tried until it begins; None when the pod ends before."""
-        delay, pull_delay = FIRST_RETRY, FIRST_PULL
-        while not self._stopping.is_set():
-            image = container.spec["image"]
-            if self._machine.images.missing(image):
-                self._waits(container, "ErrImagePull", f'failed to pull image "{image}": not found')
-                await self._pause(FIRST_RETRY)
-                self._waits(container, "ImagePullBackOff", f'Back-off pulling image "{image}"')
-                await self._pause(pull_delay)
-                pull_delay = min(2 * pull_delay, LAST_PULL)
-                continue
-            try:
-                return await self._begin(container)
-            except BadConfiguration as problem:
-                self._waits(container, "CreateContainerConfigError", str(problem))
-            except (CannotStart, RuntimeProblem, OSError) as problem:
-                self._waits(container, "CreateContainerError", str(problem))
-            await self._pause(delay)
-            delay = min(2 * delay, LAST_RETRY)
-        return None
-
-    async def _begin(self, container: Container) -> Process:
-        spec = self.object["spec"]
-        launch, isolation = await prepare(
-            self.object,
-            container.spec,
-            images=self._machine.images,
-            volumes=self._volumes,
-            status=self._field_values,
-            fetch=self.fetch,
-            files={
-                "/etc/hosts": hosts_file(self, self._field_values["hostname"], spec.get("hostAliases") or ()),
-                "/etc/resolv.conf": resolver_file(spec, self.namespace, self._machine.resolver),
-            },
-            message_file=container.message_file,
-        )
-        container.message_file.parent.mkdir(parents=True, exist_ok=True)
-        container.message_file.write_bytes(b"")
-        run = container.logs.begin()
-        with contextlib.ExitStack() as outputs:
-            pipes = [run.pipe("stdout"), run.pipe("stderr")]
-            for pipe in pipes:
-                outputs.callback(os.close, pipe)
-            process = await self._machine.runtime.start(launch, isolation, pipes)
-        container.began(process, launch)
-        return process
-
-    async def _attend(self, container: Container, process: Process) -> None:
-        """Until the run is over."""
-        if not container.probed or process.problem:
-            await container.ended(process)
-            return
-        probing = asyncio.ensure_future(
-            watch_readiness(self._machine.runtime, container, process, self._address, self._changed)
-        )
-        await container.ended(process)
-        probing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await probing
-
-    async def _pause(self, seconds: float) -> None:
-        """Shorter when the pod is to end."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-
-    def _waits(self, container: Container, reason: str, message: str) -> None:
-        if container.wait(reason, message):
-            self._warn("Failed", f"Error: {message}")
-            self._changed()
-
-    def _warn(self, reason: str, message: str) -> None:
-        self._machine.recorder.warn(self.object, reason, message)
 
     def _changed(self) -> None:
         self._reporter.changed()
@@ -437,6 +333,3 @@ class Pod:
             "containerStatuses": main,
             **(self._verdict if self._over else {}),
         }
-
-
-_STATUS_FIELDS = ("initContainerStatuses", "containerStatuses")

@@ -1,6 +1,7 @@
 """Kubernetes Events about pods, for `kubectl describe`: only what went wrong, and never in anybody's way."""
 
 import asyncio
+import collections
 
 from devcluster.node.clock import now
 from devcluster.node.kubernetes import Json, Kubernetes, path_of
@@ -16,12 +17,18 @@ class Recorder:
     def __init__(self, api: Kubernetes, node: str) -> None:
         self._api = api
         self._node = node
+        self._said: collections.OrderedDict[tuple[str, str, str], None] = collections.OrderedDict()
+        """What was told already; what lasts is told once."""
         self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(LIMIT)
 
     def warn(self, pod: Json, reason: str, message: str) -> None:
-        if self._queue.full():
-            return
         metadata, time = pod["metadata"], now()
+        what = metadata["uid"], reason, message
+        if self._queue.full() or what in self._said:
+            return
+        self._said[what] = None
+        if len(self._said) > LIMIT:
+            self._said.popitem(last=False)
         event = {
             "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
             "involvedObject": {

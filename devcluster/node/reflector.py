@@ -19,6 +19,9 @@ IDLE_TIMEOUT = 90.0
 
 PAGE = 500
 
+FAILURES = 3
+"""Broken watches in a row after which only a new list is believed."""
+
 log = structlog.get_logger()
 
 
@@ -43,6 +46,8 @@ class Reflector:
         self._selectors: Mapping[str, str] = selectors
         self._known: set[str] = set()
         self._version = ""
+        self._failures = 0
+        """Watches in a row that told nothing."""
         self.synchronized = asyncio.Event()
         """The first list was heard."""
 
@@ -57,6 +62,10 @@ class Reflector:
             except Expired:
                 self._version = ""
             except (Transient, Refused) as error:
+                self._failures += 1
+                if self._failures >= FAILURES:
+                    # Perhaps the server does not know our version, whatever it says: its store may be a new one.
+                    self._version = ""
                 log.debug("watch broke", path=self._path, problem=str(error))
                 await backoff.wait()
 
@@ -93,6 +102,7 @@ class Reflector:
                     for line in lines:
                         self._hear(msgspec.json.decode(line, type=Json))
                         backoff.reset()
+                        self._failures = 0
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
             raise Transient(f"watch {self._path}: {error or type(error).__name__}") from error
         # The server ends watches now and then; one that ends at once must not be asked again at once.

@@ -9,7 +9,7 @@ import structlog
 
 from devcluster.node.clock import now
 from devcluster.node.kubernetes import MERGE, STRATEGIC_MERGE, Json, Kubernetes, path_of
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Refused, Trouble
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASES = "apis/coordination.k8s.io/v1"
@@ -58,16 +58,18 @@ class Registration:
                 if loop.time() - written >= STATUS_EVERY:
                     await self._write_status(ready=True)
                     written = loop.time()
-            except Refused as refusal:
-                # Somebody deleted the node, or the store began anew.
-                log.info("registering again", problem=str(refusal))
-                await self.register()
-            except (Transient, Conflict) as problem:
-                log.debug("no heartbeat", problem=str(problem))
+            except Trouble as trouble:
+                log.debug("no heartbeat", problem=str(trouble))
             await asyncio.sleep(RENEWAL)
 
     async def _renew(self) -> None:
-        await self.api.call("GET", path_of("nodes", name=self.name))
+        try:
+            await self.api.call("GET", path_of("nodes", name=self.name))
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+            # Somebody deleted the node, or the store began anew.
+            await self.register()
         spec = {
             "holderIdentity": self.name,
             "leaseDurationSeconds": LEASE_SECONDS,

@@ -26,10 +26,12 @@ class Reporter:
         self._dirty = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._unwanted = False
 
     def changed(self) -> None:
-        self._dirty.set()
-        self._idle.clear()
+        if not self._unwanted:
+            self._dirty.set()
+            self._idle.clear()
 
     async def flush(self) -> None:
         """Wait until what is true now was reported, or nobody wants to hear it."""
@@ -49,13 +51,17 @@ class Reporter:
                     log.debug("status not written", path=self._path, problem=str(problem))
                     self._dirty.set()
                     await backoff.wait()
-                except (Conflict, Refused) as problem:
-                    # It is gone, or another pod has its name: there is nobody to report about.
-                    log.debug("status refused", path=self._path, problem=str(problem))
+                except Conflict:
+                    # Another pod has its name.
                     return
+                except Refused as refusal:
+                    if refusal.reason == "NotFound":
+                        return
+                    log.warning("status refused", path=self._path, problem=str(refusal))
                 if not self._dirty.is_set():
                     self._idle.set()
         finally:
+            self._unwanted = True
             self._idle.set()
 
     async def _report(self) -> None:

@@ -47,6 +47,7 @@ def enter(base: str, mounts: Iterable[Mount], files: dict[str, str]) -> None:
     kernel.set_read_only(base, recursive=True)
     kernel.set_read_only(base, value=False)
     _fill_private(base)
+    _hide(os.path.dirname(base), base)
     for path, text in files.items():
         with open(base + path, "w") as file:
             file.write(text)
@@ -80,17 +81,21 @@ def _open_up_to(folder: str, opened: set[str]) -> None:
 
 
 def _open(folder: str, base: str, opened: set[str], files: dict[str, str]) -> None:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.path in files:
-                continue
-            target = base + entry.path
-            if entry.is_symlink():
-                os.symlink(os.readlink(entry.path), target)
-            elif entry.path in PRIVATE or entry.path in opened:
-                os.mkdir(target)
-            else:
-                _bind_entry(entry, target)
+    try:
+        entries = [*os.scandir(folder)]
+    except PermissionError:
+        # Such as /root for an agent that is not root: the container has an empty one.
+        return
+    for entry in entries:
+        if entry.path in files:
+            continue
+        target = base + entry.path
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+        elif entry.path in PRIVATE or entry.path in opened:
+            os.mkdir(target)
+        else:
+            _bind_entry(entry, target)
 
 
 def _bind_entry(entry: "os.DirEntry[str]", target: str) -> None:
@@ -121,6 +126,12 @@ def _fill_private(base: str) -> None:
     shared = f"{base}/dev/shm"  # noqa: S108 - the container's own
     os.mkdir(shared)
     kernel.mount("tmpfs", shared, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=1777")
+
+
+def _hide(folder: str, base: str) -> None:
+    """The node's own folder, in which the volumes of other pods are."""
+    if os.path.isdir(base + folder):
+        kernel.mount("tmpfs", base + folder, "tmpfs", kernel.MS_RDONLY)
 
 
 def _mount(base: str, one: Mount) -> None:

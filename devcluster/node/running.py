@@ -1,0 +1,147 @@
+"""Running the containers of one pod: start, wait for the end, and again if the policy wants it."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from devcluster.node import status as statuses
+from devcluster.node.containers import Container
+from devcluster.node.environment import BadConfiguration, Fetch
+from devcluster.node.kubernetes import Json
+from devcluster.node.launching import CannotStart, prepare
+from devcluster.node.machine import Machine
+from devcluster.node.names import NamedPod, hosts_file, resolver_file
+from devcluster.node.probes import watch_readiness
+from devcluster.node.runtime import Process, RuntimeProblem
+from devcluster.node.volumes import Volumes
+
+FIRST_RETRY, LAST_RETRY = 0.2, 5.0
+"""Seconds between two attempts at what the pod waits for, such as a ConfigMap."""
+
+FIRST_PULL, LAST_PULL = 10.0, 300.0
+"""Seconds between two attempts at an image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    machine: Machine
+    pod: NamedPod
+    newest: Callable[[], Json]
+    """The pod's object."""
+    volumes: Volumes
+    values: dict[str, str]
+    """Of field references, as far as the node knows better than the object."""
+    fetch: Fetch
+    stopping: asyncio.Event
+    """Nothing may start any more."""
+    changed: Callable[[], None]
+
+    async def run(self, policy: str, init: list[Container], main: list[Container]) -> None:
+        """All of them, until none will run again."""
+        for container in init:
+            await self._keep(container, statuses.NEVER if policy == statuses.NEVER else statuses.ON_FAILURE)
+            if container.exit_code != 0:
+                return
+        async with asyncio.TaskGroup() as group:
+            for container in main:
+                group.create_task(self._keep(container, policy))
+
+    async def pause(self, seconds: float) -> None:
+        """Shorter when the pod is to end."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+
+    def warn(self, reason: str, message: str) -> None:
+        self.machine.recorder.warn(self.newest(), reason, message)
+
+    async def _keep(self, container: Container, policy: str) -> None:
+        """Run a container as often as the policy wants."""
+        while not self.stopping.is_set():
+            if container.exit_code is not None:
+                if policy == statuses.NEVER or (policy == statuses.ON_FAILURE and container.exit_code == 0):
+                    return
+                await self._back_off(container)
+            process = await self._start(container)
+            if process is None:
+                return
+            self.changed()
+            await self._attend(container, process)
+            self.changed()
+
+    async def _back_off(self, container: Container) -> None:
+        delay = container.next_delay()
+        if delay:
+            metadata = self.newest()["metadata"]
+            whose = f"container={container.name} pod={metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+            container.wait("CrashLoopBackOff", f"back-off {delay:g}s restarting failed {whose}")
+            self.changed()
+            self.warn("BackOff", f"Back-off restarting failed {whose}")
+        await self.pause(delay)
+
+    async def _start(self, container: Container) -> Process | None:
+        """One run, tried until it begins; None when the pod ends before."""
+        delay, pull_delay = FIRST_RETRY, FIRST_PULL
+        while not self.stopping.is_set():
+            image = container.spec["image"]
+            if self.machine.images.missing(image):
+                self._waits(container, "ErrImagePull", f'failed to pull image "{image}": not found')
+                await self.pause(FIRST_RETRY)
+                self._waits(container, "ImagePullBackOff", f'Back-off pulling image "{image}"')
+                await self.pause(pull_delay)
+                pull_delay = min(2 * pull_delay, LAST_PULL)
+                continue
+            try:
+                return await self._begin(container)
+            except BadConfiguration as problem:
+                self._waits(container, "CreateContainerConfigError", str(problem))
+            except (CannotStart, RuntimeProblem, OSError) as problem:
+                self._waits(container, "CreateContainerError", str(problem))
+            await self.pause(delay)
+            delay = min(2 * delay, LAST_RETRY)
+        return None
+
+    async def _begin(self, container: Container) -> Process:
+        spec = self.newest()["spec"]
+        launch, isolation = await prepare(
+            self.newest(),
+            container.spec,
+            images=self.machine.images,
+            volumes=self.volumes,
+            status=self.values,
+            fetch=self.fetch,
+            files={
+                "/etc/hosts": hosts_file(self.pod, self.values["hostname"], spec.get("hostAliases") or ()),
+                "/etc/resolv.conf": resolver_file(spec, self.pod.namespace, self.machine.resolver),
+            },
+            message_file=container.message_file,
+        )
+        container.message_file.parent.mkdir(parents=True, exist_ok=True)
+        container.message_file.write_bytes(b"")
+        run = container.logs.begin()
+        with contextlib.ExitStack() as outputs:
+            pipes = [run.pipe("stdout"), run.pipe("stderr")]
+            for pipe in pipes:
+                outputs.callback(os.close, pipe)
+            process = await self.machine.runtime.start(launch, isolation, pipes)
+        container.began(process, launch)
+        return process
+
+    async def _attend(self, container: Container, process: Process) -> None:
+        """Until the run is over."""
+        if not container.probed or process.problem:
+            await container.ended(process)
+            return
+        probing = asyncio.ensure_future(
+            watch_readiness(self.machine.runtime, container, process, self.pod.address, self.changed)
+        )
+        await container.ended(process)
+        probing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await probing
+
+    def _waits(self, container: Container, reason: str, message: str) -> None:
+        if container.wait(reason, message):
+            self.warn("Failed", f"Error: {message}")
+            self.changed()
