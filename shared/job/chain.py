@@ -26,7 +26,7 @@ class Head(msgspec.Struct, frozen=True):
 def link(before: bytes, subject: str, event_id: str, time: str, body: bytes) -> bytes:
     """The hash after one more event."""
     # The zero byte cannot stand in any of the parts before the body, so no two events read alike.
-    return sha256(b"%b%b\0%b\0%b\0%b" % (before, subject.encode(), event_id.encode(), time.encode(), body)).digest()
+    return sha256(before + f"{subject}\0{event_id}\0{time}\0".encode() + body).digest()
 
 
 def basis(sequence: int, digest: bytes) -> str:

@@ -22,8 +22,10 @@ def with_condition(
     message: str = "",
 ) -> tuple[Condition, ...]:
     """The conditions with one of this type: in place when its status stays or becomes false, else at the end."""
-    old = next((condition for condition in conditions if condition.type == kind), None)
-    if old is None:
+    for old in conditions:
+        if old.type == kind:
+            break
+    else:
         return (*conditions, Condition(kind, status, reason, message, at, at))
     if (old.status, old.reason, old.message) == (status, reason, message):
         return conditions

@@ -16,8 +16,11 @@ from shared.job.views import ChildView, Member, PodView, Slots
 Author = Literal["setup", "watcher", "scheduler", "scaler", "status"]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """One line of a job's history.  The envelope (id, sequence, time, subject, basis) is kept apart."""
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
+    """One line of a job's history.  The envelope (id, sequence, time, subject, basis) is kept apart.
+
+    Events, and the values in them and in a job, hold no cycles: the garbage collector need not look at them.
+    """
 
 
 # Facts.

@@ -43,7 +43,7 @@ MPI_FOLDER = "/etc/mpi"
 """Where the launcher finds the hosts files."""
 
 
-class JobKey(msgspec.Struct, frozen=True, order=True):
+class JobKey(msgspec.Struct, frozen=True, gc=False, order=True):
     """A job's identity.  A job made again under its old name is another job: the uid tells them apart."""
 
     namespace: str
@@ -54,7 +54,7 @@ class JobKey(msgspec.Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Slot(msgspec.Struct, frozen=True, order=True):
+class Slot(msgspec.Struct, frozen=True, gc=False, order=True):
     """One place for one pod.  A replacement gets a new index, a restart a new attempt."""
 
     attempt: int

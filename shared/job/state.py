@@ -19,14 +19,14 @@ Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspended", 
 RequestPhase = Literal["Pending", "Scaling", "Succeeded", "Failed"]
 
 
-class At(msgspec.Struct, frozen=True):
+class At(msgspec.Struct, frozen=True, gc=False):
     """Where and when an event stands: what `evolve` needs of the envelope."""
 
     sequence: int
     time: str
 
 
-class Condition(msgspec.Struct, frozen=True):
+class Condition(msgspec.Struct, frozen=True, gc=False):
     """One Kubernetes condition, with the event that caused it."""
 
     type: str
@@ -39,7 +39,7 @@ class Condition(msgspec.Struct, frozen=True):
     """When anything of it changed last."""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, gc=False):
     """A worker that ended or vanished although nobody released it."""
 
     pod: str
@@ -48,7 +48,7 @@ class Failure(msgspec.Struct, frozen=True):
     at: At
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An effect that was refused, and when it may be tried again."""
 
     reason: str
@@ -64,7 +64,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods the next try may make: one, then 2, 4, 8 while they succeed."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A ScaleIn or ScaleOut.  Kept after its object is gone: its outcome is history."""
 
     uid: Uid
@@ -96,14 +96,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase in ("Succeeded", "Failed")
 
 
-class Tally(msgspec.Struct, frozen=True):
+class Tally(msgspec.Struct, frozen=True, gc=False):
     """How many pods of a role ended by themselves in this attempt; their pods may be long gone."""
 
     succeeded: int = 0
     failed: int = 0
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A job, folded.  `Job(key=...)` is what is true before anything happened."""
 
     key: JobKey

@@ -7,7 +7,7 @@ import msgspec
 from shared.job.naming import Slot, Uid
 
 
-class Slots(msgspec.Struct, frozen=True):
+class Slots(msgspec.Struct, frozen=True, gc=False):
     """Slots of one attempt and role, as inclusive index ranges: a thousand workers are one pair of numbers."""
 
     attempt: int
@@ -18,7 +18,7 @@ class Slots(msgspec.Struct, frozen=True):
         return (Slot(self.attempt, self.role, index) for low, high in self.ranges for index in range(low, high + 1))
 
 
-class Exit(msgspec.Struct, frozen=True):
+class Exit(msgspec.Struct, frozen=True, gc=False):
     """How one container ended."""
 
     container: str
@@ -26,7 +26,7 @@ class Exit(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class PodView(msgspec.Struct, frozen=True, kw_only=True):
+class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What the log knows of a pod.  Views of one uid and epoch are ordered by `version`, the resourceVersion."""
 
     uid: Uid
@@ -53,7 +53,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
         return Slot(self.attempt, self.role, self.index)
 
 
-class ChildView(msgspec.Struct, frozen=True, kw_only=True):
+class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A Service, ConfigMap, Secret or RBAC object under one of the job's names."""
 
     kind: str
@@ -66,7 +66,7 @@ class ChildView(msgspec.Struct, frozen=True, kw_only=True):
     """Of the hosts ConfigMap: the version inside."""
 
 
-class Member(msgspec.Struct, frozen=True):
+class Member(msgspec.Struct, frozen=True, gc=False):
     """A worker chosen to leave, by slot and by the pod that held it then."""
 
     index: int
