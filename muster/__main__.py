@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from muster.targets import fail, parse_target
-from shared.service.settings import Settings
+from shared.service.settings import Settings, complaint
 
 app = typer.Typer(
     help="Elastic training jobs on Kubernetes, with every fact and decision in one log.",
@@ -39,8 +39,7 @@ def settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise fail(problems) from error
+        raise fail(complaint(error)) from error
 
 
 @app.command()

@@ -222,9 +222,21 @@ class Demo:
         self._teller.say("everything stays up; Ctrl-C ends it.  In another terminal:")
         for name, value in stack.reader().items():
             self._teller.plain(f"export {name}={value}")
-        self._teller.plain(f"kubectl get trainingjobs,scaleouts,scaleins,pods   # or apply {DIGITS.name}/*.yaml again")
-        self._teller.plain("muster history trainingjob/digits")
-        await asyncio.Event().wait()
+        self._teller.plain(f"export PATH={Path(sys.executable).parent}:$PATH")
+        self._teller.plain("kubectl get trainingjobs,scaleouts,scaleins,pods")
+        self._teller.plain(f"kubectl delete -f {DIGITS}; kubectl apply -f {DIGITS}   # all of it again")
+        self._teller.plain("muster history trainingjob/digits -f")
+        self._teller.plain(f"tail -f {stack.data}/*.log   # what each service says")
+        while True:
+            await self._restart_ended(stack)
+            await asyncio.sleep(0.5)
+
+    async def _restart_ended(self, stack: Stack) -> None:
+        """Do as a kubelet does, so that services can be killed to see what becomes of it."""
+        for service in stack.services.values():
+            if not service.running:
+                self._teller.say(f"{service.name} ended; starting it again, its log is {service.log}")
+                service.start()
 
     async def _replay(self, stack: Stack) -> None:
         self._teller.doing("stopping the services")

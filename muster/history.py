@@ -1,6 +1,9 @@
 """`muster history`: what happened to a job, as the log has it; and accepting a loss of it."""
 
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import typer
@@ -19,27 +22,50 @@ async def show(
     target: Target, namespace: str, settings: Settings, *, follow: bool, at: str, decisions: bool, as_json: bool
 ) -> None:
     """Print a job's events; `at` ends at a sequence or an RFC 3339 time and prints the state there."""
+    if at and follow:
+        raise fail("--at looks back and --follow ahead; say one of them")
+    early = until(at) if at else None
     async with open_log(settings) as log:
         histories, events = await everything(log)
         history = find(histories, target, namespace)
         mine = [stored for stored in events if _of(stored, history)]
-        if at:
-            mine = [stored for stored in mine if _before(stored, at)]
+        if early is not None:
+            first = mine[0]
+            mine = [stored for stored in mine if early(stored)]
+            if not mine:
+                raise fail(f"nothing of it was known then; it begins at {first.sequence}, {first.time}")
         for stored in mine:
             _print(stored, decisions=decisions, as_json=as_json)
-        if at:
+        if early is not None:
             _print_state(history, mine)
-        if not follow or at:
+        if not follow:
             return
         async for batch in log.read(after=histories.position, subjects=_subjects(history)):
             for stored in batch.events:
                 _print(stored, decisions=decisions, as_json=as_json)
 
 
+def until(at: str) -> Callable[[Stored], bool]:
+    """Whether an event was there at a sequence or a time; a time without zone is UTC, as histories print it."""
+    if at.isdecimal():
+        return lambda stored: stored.sequence <= int(at)
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise fail(f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return lambda stored: datetime.fromisoformat(stored.time) <= moment
+
+
 async def accept(target: Target, namespace: str, settings: Settings) -> None:
     """Annotate the resource with the head whose loss is accepted; the watcher records who is then right."""
     if target.resource is not TRAININGJOBS:
         raise fail("only a job has a history to accept; name the TrainingJob")
+    async with open_log(settings) as log:
+        histories, _ = await everything(log)
+    if not find(histories, target, namespace).job.broken:
+        raise fail(f"the history of trainingjob/{target.name} is not broken; there is nothing to accept")
     async with open_cluster(settings) as cluster:
         resource = await cluster.get(TRAININGJOBS, namespace, target.name)
         if resource is None:
@@ -64,10 +90,6 @@ def _subjects(history: History) -> tuple[str, str]:
     return f"facts.{tokens}.>", f"jobs.{tokens}.>"
 
 
-def _before(stored: Stored, at: str) -> bool:
-    return stored.sequence <= int(at) if at.isdigit() else stored.time <= at
-
-
 def _print(stored: Stored, *, decisions: bool, as_json: bool) -> None:
     if decisions and stored.subject.startswith("facts."):
         return
@@ -83,4 +105,22 @@ def _print_state(history: History, events: list[Stored]) -> None:
     then = History(history.job.key)
     for stored in events:
         then.fold(stored)
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(then.job, order="sorted")).decode() + "\n")
+    sys.stdout.write(as_json_text(then.job) + "\n")
+
+
+def as_json_text(state: Any) -> str:
+    """A folded state as indented JSON, the same for the same state."""
+    return msgspec.json.format(msgspec.json.encode(_plain(state), order="sorted")).decode()
+
+
+def _plain(value: Any) -> Any:
+    """In JSON's own types: it knows neither sets nor keys of several words."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {"/".join(key) if isinstance(key, tuple) else key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted((_plain(inner) for inner in value), key=str)
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value

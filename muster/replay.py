@@ -15,7 +15,20 @@ from shared.eventlog import Stored
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.fold import Histories, History
+from shared.job.naming import key_of
 from shared.service.settings import Settings
+
+
+class SavedEvent(msgspec.Struct):
+    """A line of `muster history --json`: an event of the log, with its body as text."""
+
+    sequence: int
+    subject: str
+    event_id: str
+    time: str
+    body: str
+    basis: str = ""
+    optional: bool = False
 
 
 async def verify(settings: Settings) -> None:
@@ -33,27 +46,46 @@ async def verify(settings: Settings) -> None:
             checked += 1
             wrong += answer.startswith("DIFFERS")
             typer.echo(f"{history.job.key}: {answer}")
-    typer.echo(f"{len(events)} events folded; {checked} documents compared, {wrong} differ")
+    typer.echo(f"{len(events)} events folded; {checked} statuses compared, {wrong} differ")
     if wrong:
         raise typer.Exit(1)
 
 
 def from_file(path: Path) -> None:
-    """Fold a saved history (`muster history --json`), printing each event and the phase after it."""
+    """Fold a saved history (`muster history --json`), printing each event and the phase after it.
+
+    Exit code 1 when a history is held: then the file is not what a log said, or of another release.
+    """
     histories = Histories()
-    try:
-        lines = path.read_bytes().splitlines()
-        saved = [msgspec.json.decode(line) for line in lines if line]
-        events = [Stored(**{**line, "body": line["body"].encode()}) for line in saved]
-    except (OSError, msgspec.DecodeError, TypeError, KeyError) as error:
-        raise fail(f"{path} is no saved history (`muster history KIND/NAME --json`): {error}") from error
-    for stored in events:
+    for stored in saved(path):
         history = histories.fold(stored)
         phase = history.job.phase if history is not None else ""
         typer.echo(
             f"{one_line(stored)}  -> {phase or 'no phase'}"
             + (f"  HELD: {history.held}" if history and history.held else "")
         )
+    if any(history.held for history in histories):
+        raise typer.Exit(1)
+
+
+def saved(path: Path) -> list[Stored]:
+    """The events of a file.  Exits with one line, which names the first bad line, when it is no history."""
+    how = "save one with `muster history KIND/NAME --json`"
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise fail(f"{path} cannot be read: {error.strerror}; {how}") from error
+    events = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            known = msgspec.json.decode(line, type=SavedEvent)
+            key_of(known.subject)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise fail(f"{path}, line {number} is no event of a history: {error}; {how}") from error
+        events.append(Stored(**{**msgspec.structs.asdict(known), "body": known.body.encode()}))
+    if not events:
+        raise fail(f"{path} is empty; {how}")
+    return events
 
 
 async def _compare(
@@ -77,4 +109,4 @@ async def _compare(
     held = canonical(resource.status)
     if replayed != held:
         return f"DIFFERS: replayed {replayed.decode()}, the API server holds {held.decode()}"
-    return f"{then.job.phase}, {len(held)} bytes of status replayed from {head['sequence']} identical"
+    return f"{then.job.phase}; the status replayed up to event {head['sequence']} is identical ({len(held)} bytes)"

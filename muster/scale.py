@@ -1,6 +1,7 @@
 """`muster scale`: ask for a size; it creates the ScaleOut or ScaleIn and says how it went."""
 
 import asyncio
+import time
 from typing import Any
 
 import typer
@@ -14,6 +15,9 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.service.settings import Settings
 
 LOOK_SECONDS = 0.5
+
+PATIENCE_SECONDS = 10.0
+"""How long a request may have no phase before we say that nobody seems to work here."""
 
 
 async def to(target: Target, namespace: str, size: int, settings: Settings, *, wait: bool) -> None:
@@ -47,7 +51,7 @@ async def to(target: Target, namespace: str, size: int, settings: Settings, *, w
 
 async def _follow(cluster: KubeCluster, made: Custom, target: Target) -> None:
     """Print each phase until the request is done; exit code 1 when it failed."""
-    shown = ""
+    shown, began, warned = "", time.monotonic(), False
     while True:
         try:
             request = await cluster.get(target.resource, made.metadata.namespace, target.name)
@@ -58,16 +62,28 @@ async def _follow(cluster: KubeCluster, made: Custom, target: Target) -> None:
             raise fail(f"{target.resource.kind} {target.name} was deleted")
         status = _status(request)
         phase, conditions = status.get("phase") or "", status.get("conditions") or [{}]
-        reason = conditions[-1].get("reason", "")
-        line = f"{phase} ({reason})" if reason and reason != phase else phase
+        line = _line(phase, conditions[-1])
         if line != shown:
             typer.echo(f"{target.resource.kind.lower()}/{target.name} {line}")
             shown = line
+        if not shown and not warned and time.monotonic() - began > PATIENCE_SECONDS:
+            warned = True
+            typer.echo(
+                f"nobody has taken it up for {PATIENCE_SECONDS:.0f} s: is Muster running? "
+                "It is still waited for; Ctrl-C ends only the waiting",
+                err=True,
+            )
         if phase == "ScaleSucceeded":
             return
         if phase == "ScaleFailed":
             raise typer.Exit(1)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def _line(phase: str, condition: dict[str, Any]) -> str:
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    why = f"{reason}: {message}" if reason and message else reason
+    return f"{phase} ({why})" if why and why != phase else phase
 
 
 def _status(resource: Custom) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from services.scaler.effects import OwnRequest
 from services.scaler.policy import Policy
 from shared.job.events import ScaleAccepted, ScaleCancelled, ScaleRejected
 from shared.job.naming import Slot
-from shared.job.spec import WORKER, ScaleSpec
+from shared.job.spec import OWNED_BY_ANOTHER, WORKER, ScaleSpec
 from shared.job.state import Job, Request
 from shared.job.steps import Record, Step
 from shared.job.views import Member, Slots, spans
@@ -38,7 +38,7 @@ def after_the_end(job: Job) -> list[Step]:
     waiting = first(job)
     if waiting is None or job.gone:
         return []
-    if waiting.owner != job.key.uid:
+    if _ownable(job, waiting):
         return _own(job, waiting)
     return [Record(ScaleRejected(request=waiting.uid, reason=reason))]
 
@@ -49,7 +49,7 @@ def first(job: Job) -> Request | None:
 
 
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
-    if request.owner != job.key.uid:
+    if _ownable(job, request):
         return _own(job, request)
     if request.problems or request.spec is None:
         reason = request.problems[0].reason if request.problems else "Invalid"
@@ -58,6 +58,11 @@ def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if isinstance(answer, str):
         return [Record(ScaleRejected(request=request.uid, reason=answer))]
     return [Record(answer)]
+
+
+def _ownable(job: Job, request: Request) -> bool:
+    """It has yet to become this job's, and can."""
+    return request.owner != job.key.uid and all(problem.reason != OWNED_BY_ANOTHER for problem in request.problems)
 
 
 def _own(job: Job, request: Request) -> list[Step]:

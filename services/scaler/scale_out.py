@@ -15,8 +15,10 @@ def owed(job: Job, request: Request) -> list[Step]:
     """The next step of an accepted scale-out; nothing while it waits for pods or for the files."""
     late = passed(job, request.accepted, "ScalingDeadline")
     if request.published:
-        if request.seen and job.phase == "Scaling":
-            return [Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))]
+        if request.seen:
+            # It is done, however late status comes to say that it began.
+            done = Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))
+            return [done] if job.phase == "Scaling" else []
         return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
     if request.gone:
         return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted", released=spans(request.added)))]

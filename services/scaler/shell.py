@@ -16,6 +16,7 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS
 from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_VERSION, JobKey, config_name
+from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.service.claims import QUICK_SECONDS, ours, settle
@@ -109,7 +110,7 @@ class Scaler:
             return
         meta = request.metadata
         if meta.controller is not None:
-            raise Refused(f"{effect.kind} {effect.name} has another controller", reason="OwnedByAnother")
+            raise Refused(f"{effect.kind} {effect.name} has another controller", reason=OWNED_BY_ANOTHER)
         kept: list[dict[str, Any]] = [
             {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
             for owner in meta.owner_references or ()

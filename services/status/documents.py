@@ -23,8 +23,10 @@ def of_job(job: Job) -> list[Step]:
 
 
 def of_requests(job: Job) -> list[Step]:
+    # Of an accepted loss the requests show heads too, which may be further than this log will be for long.
+    repair = job.forged if job.accepted_heads else 0
     return [
-        PatchStatus(request.kind, request.name, request.uid, _encoder.encode(request_status(job, request)))
+        PatchStatus(request.kind, request.name, request.uid, _encoder.encode(request_status(job, request)), repair)
         for request in job.requests.values()
         if not request.gone
     ]

@@ -31,5 +31,5 @@ def owed(job: Job) -> Phase | None:
 
 
 def _launcher_started(job: Job) -> bool:
-    launcher = job.launcher
-    return launcher is not None and launcher.phase in ("Running", "Succeeded") and not job.launcher_lost
+    launcher = job.seen_launcher
+    return launcher is not None and launcher.phase in ("Running", "Succeeded")

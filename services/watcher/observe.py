@@ -169,6 +169,8 @@ def _requests(
         known = job.requests.get(request.uid)
         if known is None and (request.uid in elsewhere or _ended_in_a_lost_log(job, request)):
             continue
+        if known is not None and request.version < known.version and world.epoch <= job.epoch:
+            continue
         if (
             known is None
             or known.gone
@@ -189,7 +191,9 @@ def _requests(
             continue
         moved = world.request(known.uid)
         if moved is None:
-            yield ScaleRequestGone(uid=known.uid)
+            # A watch that is behind does not show yet what another replica has recorded.
+            if known.version <= world.requests[known.kind].version or world.epoch > job.epoch:
+                yield ScaleRequestGone(uid=known.uid)
         elif job.key.uid != NO_UID or _has(folded(world.place(moved)), known.uid):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")
 

@@ -65,8 +65,8 @@ class Watcher:
         self._clock = Clock()
         self._identity = ""
         self._examined: dict[JobKey, tuple[str, Head]] = {}
-        self._wrong: dict[JobKey, HistoryBroken | HeadForged] = {}
-        self._told: dict[JobKey, HistoryBroken | HeadForged] = {}
+        self._wrong: dict[JobKey, tuple[HistoryBroken | HeadForged, int]] = {}
+        """What is wrong with a head, and how far the fold was when that was found."""
         self._checking: set[JobKey] = set()
         self._tasks = asyncio.TaskGroup()
 
@@ -86,15 +86,15 @@ class Watcher:
             if key not in self._examined:
                 # Nothing is said about a job whose history may have been lost.
                 return []
-        wrong = self._wrong.get(key)
-        if wrong is not None and self._told.get(key) != wrong and not _accepted_before(history, wrong):
-            self._told[key] = wrong
+        wrong, found = self._wrong.get(key, (None, 0))
+        if wrong is not None and not _told(job, wrong, found):
             return [Record(wrong)]
         if job.broken:
             # Nobody acts meanwhile, so no deadline runs: measuring lets go of those that did.
             self._timers(history)
-            pods = dict(self._world.pods_of(key))
-            return [Record(event) for event in accepted(job, sight.accept if sight else "", pods)]
+            # What is there is taken on with the acceptance: before a list of pods nobody knows what that is.
+            wish = sight.accept if sight is not None and self._world.pods.listed else ""
+            return [Record(event) for event in accepted(job, wish, self._world.pods_of(key))]
         if self._may_be_gone(history):
             self._check(key, self._confirm(key))
         facts = observe(job, self._world, self._folded, self._begun)
@@ -294,11 +294,10 @@ class Watcher:
         checkpoint = kept.value.decode() if kept is not None else ""
         wrong = judge(self._identity, named, head, end=end, known=known, checkpoint=checkpoint)
         if wrong is not None:
-            self._wrong[key] = wrong
+            self._wrong[key] = wrong, history.sequence
             log.error("head is wrong", job=str(key), head=str(head), verdict=type(wrong).__name__)
         else:
             self._wrong.pop(key, None)
-            self._told.pop(key, None)
         self._examined[key] = (named, head)
         self._machine.wake_later(key, 0.0)
 
@@ -320,9 +319,12 @@ def _at(thing: Object) -> At:
     return thing.metadata.namespace, thing.metadata.name
 
 
-def _accepted_before(history: History, wrong: HistoryBroken | HeadForged) -> bool:
+def _told(job: Job, wrong: HistoryBroken | HeadForged, found: int) -> bool:
+    """The log knows of it, or a person accepted it before."""
     head = f"{wrong.sequence}:{wrong.hash}"
-    return head in history.job.accepted_heads or history.job.broken == f"{wrong.log}/{head}"
+    if head in job.accepted_heads:
+        return True
+    return job.forged > found if isinstance(wrong, HeadForged) else job.broken == f"{wrong.log}/{head}"
 
 
 def build(parts: Parts) -> Watcher:

@@ -4,7 +4,7 @@ import re
 
 from services.watcher.sights import JobSight, RequestSight
 from shared.cluster.objects import Custom, Metadata, Object, Pod
-from shared.frameworks.training import parse_job, parse_scale
+from shared.frameworks.training import TRAININGJOBS, parse_job, parse_scale
 from shared.job.chain import Head
 from shared.job.events import JobObserved
 from shared.job.naming import (
@@ -19,12 +19,18 @@ from shared.job.naming import (
     JobKey,
     Uid,
 )
-from shared.job.spec import JobSpec, ScaleKind, ScaleSpec
+from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.unsupported import unsupported
 from shared.job.views import ChildView, Exit, PodView
 
 MOST_PROBLEMS = 100
 """A thousand nonsense containers are a thousand problems; an event has an end, and so has a reader's patience."""
+
+_ANOTHERS = Problem(
+    reason=OWNED_BY_ANOTHER,
+    field="metadata.ownerReferences",
+    message="create the request without a controller: its job becomes that",
+)
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -59,6 +65,9 @@ def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
     owner = meta.controller
+    if owner is not None and owner.kind != TRAININGJOBS.kind:
+        # It stays with the job that it names: under its owner's uid nobody would ever answer it.
+        owner, answer = None, (_ANOTHERS,)
     named = _at(manifest.spec, "selector", "name")
     return RequestSight(
         kind=kind,

@@ -98,10 +98,13 @@ class World:
     def set_job(self, at: tuple[str, str], seen: JobSight | None) -> set[JobKey]:
         """The resource at (namespace, name) is now so, or is no more; return whom that concerns."""
         before = self.jobs.pop(at, None)
-        self._placed = None
         if seen is not None:
             self.jobs[at] = seen
             self.confirmed_gone.discard(seen.key)
+            if before is not None and before.key == seen.key:
+                # The same life: no request changes its place, however often this job changes.
+                return {seen.key}
+        self._placed = None
         waiting = JobKey(at[0], at[1], NO_UID)
         return {waiting, *(sight.key for sight in (before, seen) if sight is not None)}
 

@@ -6,7 +6,7 @@ Every type is named here; a new one fails the type check until someone has taken
 
 import msgspec
 
-from shared.job.conditions import with_condition
+from shared.job.conditions import holds, with_condition
 from shared.job.events import (
     AnyEvent,
     ChildGone,
@@ -132,6 +132,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 spent=frozenset(),
                 next_index=0,
                 launcher_lost=False,
+                launcher_gone=None,
                 tallies={},
                 members=frozenset(),
                 leaving=frozenset(),
@@ -155,7 +156,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             job = replace(job, start_time=job.start_time or at.time)
             return _phase(job, "Created", "Created", event, at)
         case JobRunning():
-            job = _phase(job, "Running", "Running", event, at)
+            # Workers that were lost while the launcher started count from now on.
+            job = enough(_phase(job, "Running", "Running", event, at), at)
             return replace(job, conditions=_no_longer(job, "Scaling", event.reason, at))
         case JobScaling():
             return _phase(job, "Scaling", "Scaling", event, at)
@@ -203,6 +205,8 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         conditions = with_condition(
             conditions, "Created", at, status=bool(job.phase), reason=first.reason, message=_sentence(event)
         )
+    elif job.problems and holds(conditions, "Created"):
+        conditions = with_condition(conditions, "Created", at, reason="TrainingJobCreated")
     return replace(
         job,
         kind=event.kind,
@@ -280,7 +284,10 @@ def _time_passed(job: Job, event: TimePassed) -> Job:
         else refusal
         for effect, refusal in job.refusals.items()
     }
-    return replace(job, passed=job.passed | {(event.anchor, event.timer)}, refusals=refusals)
+    if event.timer.startswith("BackOff:"):
+        # The refusal itself remembers; what is refused for weeks would fill the set.
+        return replace(job, refusals=refusals)
+    return replace(job, passed=job.passed | {(event.anchor, event.timer)})
 
 
 def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Job:

@@ -8,7 +8,7 @@ from shared.job.conditions import with_milestones
 from shared.job.events import PodsObserved
 from shared.job.evolve_requests import seen
 from shared.job.naming import Uid
-from shared.job.spec import WORKER
+from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import KEPT_FAILURES, At, Failure, Job, Refusal, Tally, ended, without
 from shared.job.views import PodView
 
@@ -25,6 +25,7 @@ def in_epoch(job: Job, epoch: int) -> Job:
         version=0,
         pods={uid: replace(pod, version=0) for uid, pod in job.pods.items()},
         children={at: replace(child, version=0) for at, child in job.children.items()},
+        requests={uid: replace(request, version=0) for uid, request in job.requests.items()},
     )
 
 
@@ -73,15 +74,17 @@ def _failure(pod: PodView, at: At) -> Failure:
 
 def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
     pods = dict(job.pods)
-    slots, spent, failures = job.slots, job.spent, job.failures
+    slots, spent, failures, launcher = job.slots, job.spent, job.failures, job.launcher_gone
     for uid in uids:
         pod = pods.pop(uid, None)
+        if pod is not None and pod.role == LAUNCHER and pod.attempt == job.attempt:
+            launcher = pod
         if pod is not None and pod.slot in slots:
             # Nobody released this slot, so its pod was taken from us.
             slots, spent = slots - {pod.slot}, spent | {pod.slot}
             if pod.role == WORKER:
                 failures = (*failures, _failure(replace(pod, deleting=True), at))
-    return replace(job, pods=pods, slots=slots, spent=spent, failures=failures[-KEPT_FAILURES:])
+    return replace(job, pods=pods, slots=slots, spent=spent, failures=failures[-KEPT_FAILURES:], launcher_gone=launcher)
 
 
 def enough(job: Job, at: At) -> Job:

@@ -22,7 +22,7 @@ def requested(job: Job, event: ScaleRequested, at: At) -> Job:
     if known.phase == "Pending":
         known = replace(known, spec=event.spec, problems=event.problems)
     # A request that came back after it left (its job went and another came) waits again under this job.
-    known = replace(known, owner=event.owner or known.owner, gone=False)
+    known = replace(known, version=event.version, owner=event.owner or known.owner, gone=False)
     return replace(job, requests={**job.requests, event.uid: known})
 
 

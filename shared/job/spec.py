@@ -14,6 +14,9 @@ RestartPolicy = Literal["Never", "Always", "OnFailure", "ExitCode"]
 CleanPodPolicy = Literal["None", "Running", "All"]
 ScaleKind = Literal["ScaleIn", "ScaleOut"]
 
+OWNED_BY_ANOTHER = "OwnedByAnother"
+"""The problem of a request whose controller is no job: it cannot be owned before it is rejected."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Why a spec cannot be acted upon."""

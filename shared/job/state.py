@@ -72,6 +72,8 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     kind: ScaleKind
     order: int
     """The sequence at which this history first heard of it."""
+    version: int = 0
+    """Of the view that was recorded last."""
     owner: Uid = Uid("")
     spec: ScaleSpec | None = None
     problems: tuple[Problem, ...] = ()
@@ -141,6 +143,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The highest worker index ever used in this attempt, plus one."""
     pods: Mapping[Uid, PodView] = {}
     launcher_lost: bool = False
+    launcher_gone: PodView | None = None
+    """The launcher of this attempt as last seen, once its pod is no more: an end that was seen outlives it."""
     tallies: Mapping[str, Tally] = {}
     failures: tuple[Failure, ...] = ()
     """The newest ones, at most `KEPT_FAILURES`."""
@@ -181,6 +185,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             if pod.role == LAUNCHER and pod.attempt == self.attempt:
                 return pod
         return None
+
+    @property
+    def seen_launcher(self) -> PodView | None:
+        """The launcher pod of this attempt, or how it was when it was last there."""
+        return self.launcher or self.launcher_gone
 
     @property
     def launched(self) -> bool:

@@ -29,13 +29,15 @@ def verdict(job: Job) -> Verdict | None:
     """The end that the job reached, or None while it goes on."""
     if job.spec is None:
         return None
+    launcher = job.seen_launcher
+    if launcher is not None and launcher.slot in job.slots | job.spent:
+        end = _of_launcher(job, launcher)
+        if end is not None:
+            return end
     if job.launcher_lost:
         return Verdict(False, "LauncherLost", "the launcher vanished before its end was seen")
-    launcher = job.launcher
-    if launcher is not None and launcher.slot in job.slots | job.spent:
-        return _of_launcher(job, launcher)
     if job.launched:
-        return None
+        return _of_size(job)
     return _of_start(job)
 
 
@@ -43,7 +45,7 @@ def _of_launcher(job: Job, launcher: PodView) -> Verdict | None:
     container = job.spec.role(LAUNCHER).container if job.spec else ""
     end = next((end for end in launcher.exits if end.container == container), None)
     if end is None and not ended(launcher):
-        return _of_size(job)
+        return None
     if launcher.deleting:
         return Verdict(False, "LauncherLost", "the launcher was deleted before it ended")
     if end is None:

@@ -23,7 +23,7 @@ from shared.service import health
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
 from shared.service.run import Machine, Service
-from shared.service.settings import Settings
+from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
 
 T = TypeVar("T")
@@ -42,8 +42,7 @@ def main(author: Author, build: Build) -> None:
     try:
         settings = Settings()
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors())
-        sys.exit(f"{author}: {'; '.join(problems)}")
+        sys.exit(f"{author}: {complaint(error)}")
     configure(author, style=settings.log_format, level=settings.log_level)
     try:
         uvloop.run(until_stopped(serve(author, build, settings)))

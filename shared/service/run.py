@@ -6,9 +6,11 @@ target; across jobs everything overlaps, within bounds.  The shell has no opinio
 
 import asyncio
 import random
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
+from math import ceil, isfinite
 from typing import Protocol
 from uuid import uuid4
 
@@ -16,11 +18,11 @@ import msgspec
 import structlog
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Batch, Entry, EventLog
+from shared.eventlog import Batch, Entry, EventLog, Stored
 from shared.job.chain import Head
 from shared.job.events import FACTS, AnyEvent, Author, EffectRefused
 from shared.job.fold import Histories, History
-from shared.job.naming import JobKey, Slot, decision_subject, fact_subject
+from shared.job.naming import JobKey, Slot, decision_subject, fact_subject, key_of
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import spans
@@ -37,6 +39,9 @@ APPENDS_IN_FLIGHT = 256
 
 STOP_SECONDS = 5.0
 """How long a stop waits for what is in hand; Kubernetes kills after 30."""
+
+TICK_SECONDS = 0.05
+"""Wake-ups of one job that are due this close to each other are one: deciding looks at all of a job's pods."""
 
 log = structlog.get_logger()
 
@@ -107,6 +112,7 @@ class Machine:
         self._new_id = new_id
         self._chance = chance
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(_Lane)
+        self._alarms: set[tuple[JobKey, int]] = set()
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._effect_slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
@@ -116,7 +122,7 @@ class Machine:
 
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
-        self._act_from = await self._log.end()
+        self._act_from = await self._end()
         attending = asyncio.create_task(self.service.attend(self))
         reading = asyncio.create_task(self._read())
         try:
@@ -138,8 +144,9 @@ class Machine:
 
     async def owned(self) -> None:
         """This replica owns its service from now on: act once everything that the log holds now is folded."""
-        self._act_from = await self._log.end()
-        self.current = False
+        # Until the end is known nothing is: meanwhile this fold may be older than what another owner did.
+        self.current, self._act_from = False, sys.maxsize
+        self._act_from = await self._end()
         self._catch_up()
 
     def wake(self, key: JobKey) -> None:
@@ -148,8 +155,22 @@ class Machine:
             self._turn(self.histories[key])
 
     def wake_later(self, key: JobKey, seconds: float) -> None:
-        """Decide again in a while; a stop forgets it."""
-        asyncio.get_running_loop().call_later(seconds, self.wake, key)
+        """Decide again in a while, a little later so that a thousand effects that ended together are one wake-up.
+
+        A stop forgets it.
+        """
+        loop = asyncio.get_running_loop()
+        if seconds < TICK_SECONDS:
+            loop.call_later(seconds, self.wake, key)
+            return
+        tick = ceil((loop.time() + seconds) / TICK_SECONDS)
+        if (key, tick) not in self._alarms:
+            self._alarms.add((key, tick))
+            loop.call_at(tick * TICK_SECONDS, self._ring, key, tick)
+
+    def _ring(self, key: JobKey, tick: int) -> None:
+        self._alarms.discard((key, tick))
+        self.wake(key)
 
     def held(self) -> dict[str, str]:
         """The jobs that this process does not act on, and why."""
@@ -158,6 +179,18 @@ class Machine:
             for history in self.histories
             if history.held or history.job.broken
         }
+
+    async def _end(self) -> int:
+        """The log's end as it is now, asked for until there is an answer."""
+        while True:
+            try:
+                end = await self._log.end()
+            except Transient as trouble:
+                self.trouble = str(trouble)
+                await asyncio.sleep(trouble.retry_after or 1.0)
+            else:
+                self.trouble = ""
+                return end
 
     async def _read(self) -> None:
         async for batch in self._log.read(after=self.histories.position):
@@ -170,8 +203,8 @@ class Machine:
         for stored in batch.events:
             try:
                 history = self.histories.fold(stored)
-            except ValueError:
-                log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
+            except Exception as error:  # noqa: BLE001  logged there, with its traceback
+                self._strange(stored, error)
                 continue
             if history is not None:
                 changed[history.job.key] = history
@@ -182,6 +215,16 @@ class Machine:
             return
         for history in changed.values():
             self._turn(history)
+
+    def _strange(self, stored: Stored, error: Exception) -> None:
+        """An event that cannot be folded: not ours, or one job's story; every restart would meet it again."""
+        try:
+            history = self.histories[key_of(stored.subject)]
+        except ValueError:
+            log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
+            return
+        history.hold(f"a broken invariant at {stored.sequence}: {error!r}")
+        log.error("job held", job=str(history.job.key), seq=stored.sequence, why=history.held, exc_info=error)
 
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:
@@ -227,6 +270,7 @@ class Machine:
                 lane.awaited = await self._log.append(entry, expect=expect)
         except Conflict:
             # Something newer is on its way and wakes us; should it be lost, so does this.
+            self.trouble = ""
             self.wake_later(key, 1.0)
         except Transient as trouble:
             self.trouble = str(trouble)
@@ -257,12 +301,14 @@ class Machine:
                 try:
                     sequence = await self._log.append(entry, expect=expect)
                 except Conflict:
+                    self.trouble = ""
                     newest = await self._log.last(entry.subject.rpartition(".")[0] + ".>")
                     expect = newest.sequence if newest is not None else 0
                 except Transient as trouble:
                     self.trouble = str(trouble)
                     await asyncio.sleep(trouble.retry_after or 1.0)
                 else:
+                    self.trouble = ""
                     self._tell(event, key, sequence)
                     return sequence
 
@@ -305,7 +351,7 @@ class Machine:
             log.exception("job held", job=str(key), effect=wish.effect.target)
             return None
         succeeded(wish, self._time())
-        if wish.effect.settle < STOP_SECONDS * 10:
+        if isfinite(wish.effect.settle):
             self.wake_later(key, wish.effect.settle + 0.001)
         return None
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -55,3 +55,13 @@ class Settings(BaseSettings):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """At info one line a decision; debug adds every fact."""
+
+
+def complaint(error: ValidationError) -> str:
+    """What is wrong with the environment, by the names that were set there."""
+    return "; ".join(f"{_variable(str(found['loc'][0]))}: {found['msg']}" for found in error.errors())
+
+
+def _variable(place: str) -> str:
+    # A field with an alias is named by the variable already, any other by itself.
+    return f"MUSTER_{place.upper()}" if place in Settings.model_fields else place

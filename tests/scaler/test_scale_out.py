@@ -4,6 +4,7 @@ from services.scaler.effects import NudgeLauncher, WriteHosts
 from shared.job.events import (
     EffectRefused,
     JobRunning,
+    JobScaling,
     ScaleAccepted,
     ScaleCancelled,
     ScaleFailed,
@@ -96,4 +97,14 @@ def test_a_second_scale_out_after_a_failed_one_works_at_once():
     failed = ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),))
     given(*BEFORE, failed, JobRunning(reason="TrainingJobRunning"), scale_out(1, request=R2)).then(
         scaler, Record(ScaleAccepted(request=R2, kind="ScaleOut", added=(workers(4),), deadline=60, drain=0))
+    )
+
+
+def test_what_is_done_does_not_fail_because_status_is_late_to_say_that_it_began():
+    begun = [event for event in PUBLISHED if not isinstance(event, JobScaling)]
+    late = TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")
+    done = [*begun, hosts_file(2), pods(launcher(version=30, hosts=2)), late]
+    given(*done).then_nothing(scaler)
+    given(*done, JobScaling(reason="ScalingStart")).then(
+        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"))
     )

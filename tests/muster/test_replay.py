@@ -1,0 +1,79 @@
+"""`muster replay FILE`: a saved history comes back as it was, and anything else is one line."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import typer
+
+from muster.replay import from_file, saved
+from shared.eventlog import Stored
+from shared.job.fold import History
+from tests.kit.builders import a_running_job
+from tests.kit.histories import a_history, stored
+
+
+def lines() -> list[str]:
+    """A history as `muster history --json` writes it."""
+    history = a_history([])
+    return [_line(_folded(history, event)) for event in a_running_job()]
+
+
+def _folded(history: History, event: msgspec.Struct) -> Stored:
+    record = stored(history, event)
+    history.fold(record)
+    return record
+
+
+def _line(record: Stored) -> str:
+    return msgspec.json.encode({**msgspec.structs.asdict(record), "body": record.body.decode()}).decode()
+
+
+def test_a_saved_history_is_folded_to_the_same_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "history"
+    file.write_text("\n".join(lines()))
+    from_file(file)
+    assert capsys.readouterr().out.splitlines()[-1].endswith("-> Running")
+
+
+def test_a_history_that_was_changed_is_held_and_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    first, *others = lines()
+    file = tmp_path / "history"
+    file.write_text("\n".join([first.replace(":00", ":01", 1), *others]))
+    with pytest.raises(typer.Exit) as end:
+        from_file(file)
+    assert end.value.exit_code == 1
+    assert "HELD" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("hello", "line 1", id="no JSON"),
+        pytest.param("[1]", "line 1", id="JSON of another shape"),
+        pytest.param('{"sequence": 1}', "line 1", id="fields are missing"),
+        pytest.param(
+            '{"sequence":1,"subject":"x","event_id":"e","time":"t","body":5}', "line 1", id="a body that is no text"
+        ),
+        pytest.param(
+            '{"sequence":1,"subject":"x","event_id":"e","time":"t","body":"{}"}', "line 1", id="a subject of others"
+        ),
+        pytest.param("", "is empty", id="nothing"),
+    ],
+)
+def test_what_is_no_history_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, complaint: str
+):
+    file = tmp_path / "history"
+    file.write_text(text)
+    with pytest.raises(typer.Exit):
+        saved(file)
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert said.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(typer.Exit):
+        saved(tmp_path / "none")
+    assert "cannot be read" in capsys.readouterr().err

@@ -1,0 +1,156 @@
+"""Effects that come late: what was decided on a world that is no more changes nothing in the one that is."""
+
+from typing import Any
+
+import pytest
+
+from services.scaler.effects import NudgeLauncher, OwnRequest, WriteHosts
+from services.scaler.policy import Policy
+from services.scaler.shell import Scaler
+from services.scheduler.effects import DeletePod, DeleteService
+from services.scheduler.shell import Scheduler
+from services.status.effects import PatchStatus
+from services.status.shell import Status
+from shared.cluster import Manifest, Resource
+from shared.cluster.history import Held
+from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.objects import Object
+from shared.cluster.store import MemoryStore
+from shared.errors import Conflict, Transient
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.job.chain import Head
+from shared.job.naming import HOSTS_VERSION, JobKey, Uid
+from shared.job.state import Job
+from shared.service.run import Standing
+from tests.kit.builders import a_running_job
+from tests.kit.histories import a_history
+from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
+
+EARLIER = Uid("an-earlier-life")
+
+
+class Busy(MemoryCluster):
+    """A cluster in which somebody else writes between our look and our write."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._store = store
+        self.meanwhile: tuple[Resource[Any], str, Manifest] | None = None
+        self.down = False
+        """Nothing can be written."""
+
+    async def patch(self, resource: Resource[Any], *args: Any, **named: Any) -> Any:
+        if self.down:
+            raise Transient("the API server does not answer")
+        if self.meanwhile is not None:
+            (what, name, manifest), self.meanwhile = self.meanwhile, None
+            self._store.patch(what, NAMESPACE, name, manifest)
+        return await super().patch(resource, *args, **named)
+
+
+class Stage:
+    """A cluster with one job, and what an effect on it is decided on."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.cluster = Busy(self.store)
+        self.uid = Uid(self.store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+        self.key = JobKey(NAMESPACE, "resnet", self.uid)
+
+    @property
+    def standing(self) -> Standing:
+        job: Job = a_history(a_running_job(), self.key).job
+        return Standing(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+
+    def held(self, resource: Resource[Any], name: str) -> Held:
+        held = self.store.get(resource, NAMESPACE, name)
+        assert held is not None
+        return held
+
+    def hosts(self) -> tuple[str, str]:
+        """The version and the hostfile in the cluster."""
+        manifest = self.held(CONFIGMAPS, "resnet-config").manifest
+        return manifest["metadata"]["annotations"][HOSTS_VERSION], manifest["data"]["hostfile"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "effect"),
+    [
+        pytest.param(PODS, DeletePod("resnet-worker-0", EARLIER), id="pod"),
+        pytest.param(SERVICES, DeleteService("resnet-worker-0", EARLIER), id="service"),
+    ],
+)
+async def test_a_late_delete_spares_who_has_the_name_now(resource: Resource[Object], effect: DeletePod | DeleteService):
+    stage = Stage()
+    stage.store.create(resource, NAMESPACE, {"metadata": {"name": effect.name}, "spec": {}})
+    await Scheduler(stage.cluster).act(effect, stage.standing)
+    held = stage.held(resource, effect.name)
+    assert "deletionTimestamp" not in held.metadata
+
+
+async def test_an_older_hosts_file_never_comes_back():
+    stage = Stage()
+    scaler = Scaler(stage.cluster, Policy())
+    await scaler.act(WriteHosts(2, (0, 1)), stage.standing)
+    await scaler.act(WriteHosts(1, (0, 1, 2)), stage.standing)
+    assert stage.hosts() == ("2", "resnet-worker-0:1\nresnet-worker-1:1\n")
+
+
+async def test_a_hosts_file_written_meanwhile_is_not_written_over():
+    stage = Stage()
+    scaler = Scaler(stage.cluster, Policy())
+    await scaler.act(WriteHosts(1, (0, 1)), stage.standing)
+    newer = {"metadata": {"annotations": {HOSTS_VERSION: "3"}}, "data": {"hostfile": "resnet-worker-0:1\n"}}
+    stage.cluster.meanwhile = (CONFIGMAPS, "resnet-config", newer)
+    with pytest.raises(Conflict):
+        await scaler.act(WriteHosts(2, (0, 1, 2)), stage.standing)
+    assert stage.hosts() == ("3", "resnet-worker-0:1\n")
+
+
+async def test_a_late_nudge_spares_the_pod_that_has_the_name_now():
+    stage = Stage()
+    stage.store.create(PODS, NAMESPACE, {"metadata": {"name": "resnet-launcher"}, "spec": {}})
+    await Scaler(stage.cluster, Policy()).act(NudgeLauncher("resnet-launcher", EARLIER, 4), stage.standing)
+    assert "annotations" not in stage.held(PODS, "resnet-launcher").metadata
+
+
+async def test_a_request_that_somebody_else_took_meanwhile_stays_theirs():
+    stage = Stage()
+    request = stage.store.create(SCALEOUTS, NAMESPACE, a_scale_out())
+    theirs = {"apiVersion": "v1", "kind": "Other", "name": "other", "uid": "other", "controller": True}
+    stage.cluster.meanwhile = (SCALEOUTS, "out", {"metadata": {"ownerReferences": [theirs]}})
+    with pytest.raises(Conflict):
+        await Scaler(stage.cluster, Policy()).act(
+            OwnRequest("ScaleOut", "out", Uid(request.metadata["uid"])), stage.standing
+        )
+    assert stage.held(SCALEOUTS, "out").metadata["ownerReferences"] == [theirs]
+
+
+async def test_a_late_status_spares_the_job_that_has_the_name_now():
+    stage = Stage()
+    eventlog = MemoryEventLog(MemoryJournal(), user="status")
+    status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
+    before = stage.standing
+    effect = PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}')
+    await status.act(effect, before)
+    stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+    stage.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Succeeded"}'), before)
+    assert not stage.held(TRAININGJOBS, "resnet").manifest.get("status")
+
+
+async def test_the_checkpoint_knows_a_head_before_the_resource_shows_it():
+    stage = Stage()
+    eventlog = MemoryEventLog(MemoryJournal(), user="status")
+    heads = await eventlog.bucket(HEADS)
+    stage.cluster.down = True
+    with pytest.raises(Transient):
+        await Status(stage.cluster, heads, "memory").act(
+            PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}'), stage.standing
+        )
+    kept = await heads.get(stage.uid)
+    assert kept is not None
+    assert kept.value.decode() == f"memory/{stage.standing.head}"

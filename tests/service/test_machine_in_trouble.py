@@ -1,0 +1,123 @@
+"""The machine in trouble: events that cannot be folded, a log that answers late, health that comes back."""
+
+import asyncio
+
+import msgspec
+
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import Entry
+from shared.job.naming import fact_subject
+from shared.job.spec import JobSpec
+from shared.job.steps import Effect
+from shared.service.run import Machine, Standing
+from tests.kit.builders import a_spec, observed, pods, worker
+from tests.kit.virtual_time import in_virtual_time, until
+from tests.service.test_machine import ONE, TWO, Line, Small, Stage, restarting, wanting
+
+
+class Slow(Line):
+    """A log whose end is told late, or not at all at first."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage.journal, user=stage.service.author)
+        self.asked = 0
+        self.tells_end = asyncio.Event()
+        self.tells_end.set()
+        self.no_end: list[Exception] = []
+
+    async def end(self) -> int:
+        self.asked += 1
+        end = await super().end()
+        await self.tells_end.wait()
+        if self.no_end:
+            raise self.no_end.pop(0)
+        return end
+
+
+def with_a_slow_log(stage: Stage, *, owns: bool = True) -> Slow:
+    line = Slow(stage)
+    stage.line = line
+    stage.machine = Machine(stage.service, line, owns=lambda: owns, chance=lambda: 0.5)
+    return line
+
+
+@in_virtual_time
+async def test_an_event_that_breaks_the_fold_holds_its_job_and_the_others_go_on():
+    # Such as no release writes: a job that has no workers, and pods of it.
+    roleless = msgspec.structs.replace(observed(a_spec()), spec=JobSpec(framework="training", roles=()))
+    body = msgspec.json.encode(roleless)
+    stage = Stage(Small(lambda history: restarting(1)(history) if history.job.key == ONE else []))
+    observing = Entry(subject=fact_subject(TWO, "watcher", "JobObserved"), event_id="x", time="", body=body)
+    last = stage.journal.append(observing, expect=0)
+    async with stage.running():
+        running = b'{"type":"JobRunning","reason":"TrainingJobRunning"}'
+        stage.journal.append(
+            Entry(
+                subject=f"jobs.{TWO.namespace}.{TWO.name}.{TWO.uid}.status.JobRunning",
+                event_id="y",
+                time="",
+                body=running,
+                basis=stage.history(TWO).basis,
+            ),
+            expect=0,
+        )
+        body = msgspec.json.encode(pods(worker(0)))
+        seen = Entry(subject=fact_subject(TWO, "watcher", "PodsObserved"), event_id="z", time="", body=body)
+        stage.journal.append(seen, expect=last)
+        stage.see(ONE)
+        await until(lambda: stage.history(ONE).job.attempt == 1, "the other job's restart")
+        assert list(stage.machine.held()) == ["team-a/bert"]
+
+
+@in_virtual_time
+async def test_a_new_owner_does_nothing_until_it_knows_where_the_log_ends():
+    stage = Stage(Small(wanting(0)), owns=lambda: True)
+    line = with_a_slow_log(stage)
+    async with stage.running():
+        line.tells_end.clear()
+        owning = asyncio.create_task(stage.machine.owned())
+        await until(lambda: line.asked == 2, "the question")
+        stage.see()
+        await asyncio.sleep(10)
+        assert stage.history().job.generation == 1
+        assert stage.service.acted == []
+        line.tells_end.set()
+        await owning
+        await until(lambda: len(stage.service.acted) == 1, "the effect")
+
+
+@in_virtual_time
+async def test_an_end_that_cannot_be_asked_for_now_is_asked_for_again():
+    stage = Stage(Small(wanting(0)))
+    line = with_a_slow_log(stage)
+    line.no_end = [Transient("no answer")]
+    async with stage.running():
+        line.no_end = [Transient("no answer"), Transient("no answer", retry_after=3.0)]
+        await stage.machine.owned()
+        stage.see()
+        await until(lambda: len(stage.service.acted) == 1, "the effect")
+
+
+@in_virtual_time
+async def test_trouble_is_over_once_a_fact_was_stored():
+    async def act(effect: Effect, standing: Standing) -> None:
+        raise Refused("no permission", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    stage.line.trouble = [Transient("no answer")]
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the refusal")
+        await until(lambda: not stage.machine.trouble, "its end", seconds=0.1)
+
+
+@in_virtual_time
+async def test_trouble_is_over_once_the_log_said_that_somebody_was_quicker():
+    stage = Stage(Small(restarting(1)))
+    stage.line.trouble = [Transient("no answer"), Conflict("someone else")]
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        await until(lambda: not stage.line.trouble, "the conflict")
+        await until(lambda: not stage.machine.trouble, "its end", seconds=0.1)

@@ -1,0 +1,25 @@
+"""A log restored from a backup is the same log, and shorter: what requests show of the lost end is written over too."""
+
+from shared.frameworks.training import SCALEOUTS
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import a_scale_out
+from tests.service.stage import Stage
+from tests.service.test_heads import a_job_of_a_lost_log, going_on, head
+
+
+@in_virtual_time
+async def test_a_request_that_was_under_way_shows_that_it_failed():
+    async with Stage() as lost:
+        await a_job_of_a_lost_log(lost)
+        lost.stuck.add("resnet-worker-3")
+        lost.apply(SCALEOUTS, a_scale_out(1, name="under-way"))
+        await lost.phase("Scaling", SCALEOUTS, "under-way")
+        await lost.until(lambda: "resnet-worker-3" in lost.pods())
+        await lost.quiet()
+        named = head(lost)
+    async with Stage(of=lost, log="memory") as stage:
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        stage.annotate("resnet", {"muster.dev/accept-history": named})
+        await going_on(stage)
+        await stage.phase("ScaleFailed", SCALEOUTS, "under-way")
+        assert stage.condition(SCALEOUTS, "under-way", "ScaleFailed") == ("True", "HistoryLost")

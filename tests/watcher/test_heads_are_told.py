@@ -1,0 +1,112 @@
+"""A wrong head is told whatever the log does meanwhile: nobody acts on a history that was lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from services.watcher.shell import Watcher
+from shared.cluster import Resource
+from shared.cluster.kinds import PODS
+from shared.cluster.memory import MemoryCluster
+from shared.errors import Conflict, Transient
+from shared.eventlog import Entry
+from shared.eventlog.memory import MemoryEventLog
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.children import child_metadata, slot_labels
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid
+from shared.job.spec import WORKER
+from shared.service.run import Machine
+from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.world import NAMESPACE, a_training_job
+from tests.watcher.test_shell import Cluster
+
+
+class Faltering(MemoryEventLog):
+    """A log that answers the first append of one type with trouble."""
+
+    trouble: Exception | None = None
+    kind = ""
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        if self.trouble is not None and entry.subject.endswith(f".{self.kind}"):
+            trouble, self.trouble = self.trouble, None
+            raise trouble
+        return await super().append(entry, expect=expect)
+
+
+async def watched_with(cluster: Cluster, trouble: Exception, kind: str) -> None:
+    """A watcher on a log that falters, until nothing is left to say."""
+    eventlog = Faltering(cluster.journal, user="watcher")
+    eventlog.trouble, eventlog.kind = trouble, kind
+    watcher = Watcher(MemoryCluster(cluster.store), eventlog, await eventlog.bucket(HEADS))
+    task = asyncio.create_task(Machine(watcher, eventlog).run())
+    try:
+        await until(lambda: eventlog.trouble is None, f"the first try of {kind}")
+        await cluster.quiet()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize(
+    "trouble", [Transient("no answer"), Conflict("somebody was quicker")], ids=["no answer", "a conflict"]
+)
+@in_virtual_time
+async def test_a_lost_history_is_told_until_the_log_has_it(trouble: Exception):
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    lost = {"log": "another", "sequence": 5, "hash": "0" * 64}
+    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
+    await watched_with(cluster, trouble, "HistoryBroken")
+    assert cluster.kinds() == ["HistoryBroken"]
+
+
+@in_virtual_time
+async def test_a_forged_head_is_told_until_the_log_has_it_and_once():
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    forged = {"log": "memory", "sequence": 1, "hash": "0" * 64}
+    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": forged}}, subresource="status")
+    await watched_with(cluster, Transient("no answer"), "HeadForged")
+    assert cluster.kinds() == ["HeadForged", "JobObserved"]
+
+
+class PodsComeLate(MemoryCluster):
+    """A cluster whose list of pods takes a minute."""
+
+    async def watch(self, resource: Resource[Any], *, namespace: str = "", selector: str = "") -> AsyncIterator[Any]:
+        if resource is PODS:
+            await asyncio.sleep(60)
+        async for seen in super().watch(resource, namespace=namespace, selector=selector):
+            yield seen
+
+
+@in_virtual_time
+async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
+    cluster = Cluster()
+    held = cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    lost = {"log": "another", "sequence": 5, "hash": "0" * 64}
+    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
+    key = JobKey(NAMESPACE, "resnet", Uid(held.metadata["uid"]))
+    metadata = child_metadata(TRAININGJOBS, key, "resnet-worker-7")
+    metadata["labels"] = slot_labels(TRAININGJOBS, key, Slot(0, WORKER, 7))
+    cluster.store.create(PODS, NAMESPACE, {"metadata": metadata, "spec": {}})
+    async with cluster.watched():
+        await until(lambda: "HistoryBroken" in cluster.kinds(), "the broken history")
+    wish = {"metadata": {"annotations": {ACCEPT_HISTORY: f"5:{'0' * 64}"}}}
+    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", wish)
+    eventlog = MemoryEventLog(cluster.journal, user="watcher")
+    watcher = Watcher(PodsComeLate(cluster.store), eventlog, await eventlog.bucket(HEADS))
+    task = asyncio.create_task(Machine(watcher, eventlog).run())
+    try:
+        await until(lambda: "JobObserved" in cluster.kinds(), "the job taken on", seconds=120)
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert cluster.kinds()[:4] == ["HistoryBroken", "JobAdopted", "HistoryAccepted", "JobObserved"]

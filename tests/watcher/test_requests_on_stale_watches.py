@@ -1,0 +1,66 @@
+"""Scale requests as a watch shows it that is behind: a replica that takes over saw less than the log knows."""
+
+import msgspec
+
+from shared.job.events import ScaleRequestGone
+from shared.job.state import Request
+from tests.kit.builders import a_running_job, launcher, scaling_out, worker
+from tests.watcher.sightings import Watching, a_request, a_sight
+
+replace = msgspec.structs.replace
+
+
+def knowing(version: int) -> Watching:
+    """A running job whose log knows a request as it was at this version; the world shows all but that request."""
+    watching = Watching(*a_running_job(workers=2), version=1)
+    watching.show(a_sight(version=1))
+    watching.show_pods(worker(0), worker(1), launcher())
+    for child in watching.job().children.values():
+        watching.show_child(child)
+    watching.listed(1_000)
+    watching.show_requests(a_request("out", version=version, owner="uid-1"))
+    watching.settle()
+    assert "out" in watching.job().requests
+    watching.take_request("out")
+    return watching
+
+
+def the_request(watching: Watching) -> Request:
+    (request,) = watching.job().requests.values()
+    return request
+
+
+def test_a_request_that_is_newer_than_the_list_is_not_gone():
+    watching = knowing(version=50)
+    watching.world.requests["ScaleOut"].version = 49
+    assert watching.seen() == []
+
+
+def test_a_request_that_a_list_as_new_as_itself_does_not_show_is_gone():
+    watching = knowing(version=50)
+    watching.world.requests["ScaleOut"].version = 50
+    assert watching.seen() == [ScaleRequestGone(uid=the_request(watching).uid)]
+
+
+def test_an_older_view_of_a_request_says_nothing():
+    watching = knowing(version=50)
+    old = replace(a_request("out", version=40), spec=replace(a_request("out").spec, count=7))
+    watching.show_requests(old)
+    assert watching.seen() == []
+
+
+def test_in_a_restored_store_a_request_that_is_missing_is_gone_whatever_its_version_was():
+    watching = knowing(version=5_000)
+    watching.world.epoch = 1
+    watching.listed(900)
+    watching.settle()
+    assert not watching.job().requests
+
+
+def test_a_request_recorded_without_a_version_is_gone_once_it_is_not_listed():
+    watching = Watching(*a_running_job(workers=2), *scaling_out(2))
+    watching.show(a_sight(version=1))
+    watching.show_pods(worker(0), worker(1), launcher())
+    for child in watching.job().children.values():
+        watching.show_child(child)
+    assert [type(fact).__name__ for fact in watching.seen()] == ["ScaleRequestGone"]

@@ -1,0 +1,42 @@
+"""What was not listed is not missed: a watcher that has yet to see pods, children or requests takes none away."""
+
+import pytest
+
+from shared.job.events import JobObserved
+from tests.kit.builders import a_running_job, scaling_out
+from tests.watcher.sightings import Watching, a_sight
+
+
+def just_started(*, epoch: int = 0) -> Watching:
+    """A new watcher that listed the jobs and nothing else yet; the log knows pods, children and a request."""
+    watching = Watching(*a_running_job(workers=2), *scaling_out(2))
+    watching.listed(0)
+    watching.world.jobs.version = 1_000
+    watching.world.epoch = epoch
+    watching.show(a_sight(version=1))
+    return watching
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3, 4])
+def test_of_what_was_not_listed_nothing_is_gone(level: int):
+    watching = just_started()
+    others = [known for known in watching.world.levels() if known is not watching.world.jobs]
+    for known in others:
+        known.version = 1_000
+    others[level].version = 0
+    said = [type(fact).__name__ for fact in watching.seen()]
+    everything = ["LauncherLost", "PodsGone", "ChildGone", "ChildGone", "ScaleRequestGone"]
+    missing = [["ScaleRequestGone"], ["ScaleRequestGone"], ["LauncherLost", "PodsGone"], ["ChildGone"], ["ChildGone"]]
+    for kind in missing[level]:
+        everything.remove(kind)
+    assert said == everything
+
+
+def test_nor_in_a_restored_store_whose_versions_say_nothing():
+    watching = just_started(epoch=1)
+    (fact,) = watching.seen()
+    assert isinstance(fact, JobObserved)
+    watching.settle()
+    assert watching.seen() == []
+    assert watching.job().launcher is not None
+    assert len(watching.job().pods) == 3
