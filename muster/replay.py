@@ -46,7 +46,7 @@ async def verify(settings: Settings) -> None:
             checked += 1
             wrong += answer.startswith("DIFFERS")
             typer.echo(f"{history.job.key}: {answer}")
-    typer.echo(f"{len(events)} events folded; {checked} statuses compared, {wrong} differ")
+    typer.echo(f"{len(events)} events folded; jobs compared: {checked}, different: {wrong}")
     if wrong:
         raise typer.Exit(1)
 

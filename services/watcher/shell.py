@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, TypeVar
 
 import structlog
@@ -53,9 +54,10 @@ class Watcher:
         heads: Bucket,
         *,
         namespace: str = "",
+        believes_vanished: bool = False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """An empty `namespace` is the whole cluster."""
+        """An empty `namespace` is the whole cluster; `believes_vanished` is a person's word that many jobs are gone."""
         self._cluster = cluster
         self._log = eventlog
         self._heads = heads
@@ -68,6 +70,11 @@ class Watcher:
         self._wrong: dict[JobKey, tuple[HistoryBroken | HeadForged, int]] = {}
         """What is wrong with a head, and how far the fold was when that was found."""
         self._checking: set[JobKey] = set()
+        self._believes_vanished = believes_vanished
+        self._held_back = False
+        """Too many jobs vanished at once to be believed."""
+        self._beat = inf
+        """When this process was last known to move, on the loop's clock."""
         self._tasks = asyncio.TaskGroup()
 
     def known(self) -> Iterable[JobKey]:
@@ -220,16 +227,22 @@ class Watcher:
             self._wake_all()
 
     async def _notice_stalls(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            before = loop.time()
+            self._notice_stall()
             await asyncio.sleep(1.0)
-            if loop.time() - before > STALL_SECONDS:
-                log.warning("stood still", seconds=round(loop.time() - before))
-                self._clock.life(sees=False)
-                self._life()
+
+    def _notice_stall(self) -> None:
+        loop = asyncio.get_running_loop()
+        stood, self._beat = loop.time() - self._beat, loop.time()
+        if stood > STALL_SECONDS:
+            log.warning("stood still", seconds=round(stood))
+            self._clock.life(sees=False)
+            self._clock.life(sees=self._world.sees())
+            loop.call_soon(self._wake_all)
 
     def _timers(self, history: History) -> list[TimePassed]:
+        # After a stall the wake-up of a deadline may be the first thing to run.
+        self._notice_stall()
         key, monotonic = history.job.key, asyncio.get_running_loop().time()
         out, following = self._clock.measure(key, next_due(history.job), monotonic, self._now())
         if following is not None:
@@ -247,16 +260,18 @@ class Watcher:
             and job.key not in self._world.confirmed_gone
         )
 
-    _held_back = False
-
     def _hold_if_too_many(self, resource: Resource[T]) -> None:
         if resource.kind != TRAININGJOBS.kind:
             return
         alive = [h.job for h in self._machine.histories if h.job.generation and not h.job.gone]
         missing = sum(self._world.job(job.key) is None for job in alive)
-        self._held_back = missing > max(VANISHED_AT_ONCE, len(alive) // 5)
+        self._held_back = missing > max(VANISHED_AT_ONCE, len(alive) // 5) and not self._believes_vanished
         if self._held_back:
-            log.error("too many jobs vanished at once; none is believed gone", missing=missing, of=len(alive))
+            log.error(
+                "too many jobs vanished at once; none is believed gone until MUSTER_BELIEVE_VANISHED=true says so",
+                missing=missing,
+                of=len(alive),
+            )
 
     def _check(self, key: JobKey, work: Coroutine[Any, Any, None]) -> None:
         if key in self._checking:
@@ -329,4 +344,10 @@ def _told(job: Job, wrong: HistoryBroken | HeadForged, found: int) -> bool:
 
 def build(parts: Parts) -> Watcher:
     """The service from what a process has."""
-    return Watcher(parts.cluster, parts.eventlog, parts.heads, namespace=parts.settings.namespace)
+    return Watcher(
+        parts.cluster,
+        parts.eventlog,
+        parts.heads,
+        namespace=parts.settings.namespace,
+        believes_vanished=parts.settings.believe_vanished,
+    )

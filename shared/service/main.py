@@ -54,6 +54,8 @@ def main(author: Author, build: Build) -> None:
 
 async def serve(author: Author, build: Build, settings: Settings) -> None:
     """Run one service until cancelled; what it needs and cannot reach yet, it waits for."""
+    # A log that does not answer is complained of only after half a minute; until then this line says who waits.
+    log.info("starting", on="the log")
     eventlog = await _patiently(lambda: _connect(author, settings), "the log")
     try:
         cluster = await _patiently(lambda: KubeCluster.connect(settings.kubeconfig), "Kubernetes")

@@ -118,6 +118,7 @@ class Machine:
         self._effect_slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
         self._append_slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._told_held: set[JobKey] = set()
         self._stopping = False
 
     async def run(self) -> None:
@@ -208,7 +209,8 @@ class Machine:
                 continue
             if history is not None:
                 changed[history.job.key] = history
-                if history.held:
+                if history.held and history.job.key not in self._told_held:
+                    self._told_held.add(history.job.key)
                     log.error("job held", job=str(history.job.key), seq=stored.sequence, why=history.held)
         if not self.current:
             self._catch_up()

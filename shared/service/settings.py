@@ -38,6 +38,9 @@ class Settings(BaseSettings):
     namespace: str = ""
     """The one namespace to work in; empty is the whole cluster, which needs ClusterRoles."""
 
+    believe_vanished: bool = False
+    """A person's word to the watcher that jobs which vanished all at once are really gone; take it back afterwards."""
+
     cluster_domain: str = "cluster.local"
     """The DNS domain of the cluster: plain worker names resolve through it."""
 

@@ -9,10 +9,11 @@ from tests.kit.operator import Operator, a_job, a_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+# It ends well after the drain of one second and the end of the pod that leaves: else no request could succeed.
 UNTIL_THREE = (
     "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 4 ]; do sleep 0.05; done; "
     "echo four; until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.05; done; "
-    "/etc/edl/discover_hosts.sh; cat /job/hostfile /etc/mpi/deepspeed-hostfile; getent hosts life-worker-0; sleep 1"
+    "/etc/edl/discover_hosts.sh; cat /job/hostfile /etc/mpi/deepspeed-hostfile; getent hosts life-worker-0; sleep 4"
 )
 
 
@@ -87,7 +88,7 @@ async def test_the_history_tells_what_happened(operator: Operator):
         "SlotsReleased",
     ]
     assert decisions.count("JobScaling") == 2
-    assert "0 differ" in await operator.muster("replay", "--verify")
+    assert "different: 0" in await operator.muster("replay", "--verify")
     assert "Succeeded" in await operator.muster("get")
     saved = await operator.muster("history", "trainingjob/life", "--json")
     assert json.loads(saved.splitlines()[0])["subject"].endswith("JobObserved")

@@ -35,6 +35,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now
 
+    def stand_still(self, seconds: float) -> None:
+        """This process is paused: time goes on, and nothing is done meanwhile."""
+        self._clock.now += seconds
+
 
 def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Run an async test on a loop of its own."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from shared.service.settings import Settings
+from shared.service.settings import Settings, complaint
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +74,15 @@ def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("NATS_PASSWORD", "hunter2")
     assert "hunter2" not in repr(Settings())
     assert "hunter2" not in str(Settings())
+
+
+def test_a_complaint_names_the_variables_as_they_were_set(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUSTER_DRAIN", "soon")
+    monkeypatch.setenv("NATS_CREDS", "/nowhere")
+    monkeypatch.setenv("MUSTER_LOG_LEVEL", "loud")
+    with pytest.raises(ValidationError) as trouble:
+        Settings()
+    assert [word for word in complaint(trouble.value).split() if word.endswith(":")] == [
+        "MUSTER_DRAIN:",
+        "MUSTER_LOG_LEVEL:",
+    ]

@@ -45,11 +45,12 @@ class Cluster:
         self.store.version = version
 
     @asynccontextmanager
-    async def watched(self) -> AsyncIterator[Machine]:
+    async def watched(self, *, believes_vanished: bool = False) -> AsyncIterator[Machine]:
         """A new process, from nothing."""
         eventlog = MemoryEventLog(self.journal, user="watcher")
         cluster = MemoryCluster(self.store)
-        machine = Machine(Watcher(cluster, eventlog, await eventlog.bucket(HEADS)), eventlog)
+        heads = await eventlog.bucket(HEADS)
+        machine = Machine(Watcher(cluster, eventlog, heads, believes_vanished=believes_vanished), eventlog)
         task = asyncio.create_task(machine.run())
         try:
             yield machine
@@ -184,3 +185,6 @@ async def test_when_too_many_vanish_at_once_none_is_believed_gone():
     async with cluster.watched():
         await cluster.quiet()
     assert cluster.kinds() == ["JobObserved"] * count
+    async with cluster.watched(believes_vanished=True):
+        await cluster.quiet()
+    assert cluster.kinds() == ["JobObserved"] * count + ["JobGone"] * count
