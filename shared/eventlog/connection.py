@@ -329,6 +329,12 @@ class _RawClient(Client):
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
 
+    async def _connect_to_server(self, server: Any) -> None:
+        # A handshake that failed leaves its socket open, and the next attempt would forget it.
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call]
+        await super()._connect_to_server(server)
+
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         handler = self._handlers.get(sid)
         if handler is None:

@@ -154,20 +154,30 @@ def _compare(name: str, found: dict[str, Any], wanted: dict[str, Any]) -> list[s
 
 async def _begin(log: JetStreamEventLog, connection: Connection) -> str:
     """The identity of the log, given to it now if it is new."""
-    try:
-        return await log.identity()
-    except Refused as error:
-        if error.reason != "NotSetUp":
-            raise
-    if (await api.stream_info(connection, STREAM)).state.last_seq > 0:
-        raise Refused(
-            f"set up the log: the stream {STREAM} has events but no genesis; its beginning was lost, "
-            "and a new identity would hide that",
-            reason="LogTruncated",
-        )
+    known = await _identity(log)
+    if known is None and (await api.stream_info(connection, STREAM)).state.last_seq > 0:
+        # Another set-up may have begun it between these two looks; one more look tells.
+        known = await _identity(log)
+        if known is None:
+            raise Refused(
+                f"set up the log: the stream {STREAM} has events but no genesis; its beginning was lost, "
+                "and a new identity would hide that",
+                reason="LogTruncated",
+            )
+    if known is not None:
+        return known
     time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     genesis = Entry(subject=GENESIS, event_id=str(uuid.uuid4()), time=time, body=b'{"type":"LogCreated"}')
     # On a conflict another set-up was quicker, and its genesis counts.
     with contextlib.suppress(Conflict):
         await log.append(genesis, expect=0)
     return await log.identity()
+
+
+async def _identity(log: JetStreamEventLog) -> str | None:
+    try:
+        return await log.identity()
+    except Refused as error:
+        if error.reason != "NotSetUp":
+            raise
+        return None

@@ -7,6 +7,7 @@ all lives every process dies at every step.  `SEED=n` replays an order.
 import asyncio
 import os
 import random
+from collections.abc import Coroutine
 
 import pytest
 
@@ -60,7 +61,17 @@ async def _kill_along(operator: Operator, job: str, victims: list[tuple[str, ...
                 chosen = victims[len(kills) % len(victims)]
                 kills.append(f"{'+'.join(chosen)} at {step}")
                 for victim in chosen:
-                    await operator.crash(victim)
+                    await _to_its_end(operator.crash(victim))
+
+
+async def _to_its_end(crash: Coroutine[None, None, None]) -> None:
+    """A crash that is interrupted would leave its victim dead for the tests that follow."""
+    crashing = asyncio.create_task(crash)
+    try:
+        await asyncio.shield(crashing)
+    except asyncio.CancelledError:
+        await crashing
+        raise
 
 
 @pytest.mark.parametrize("life", range(len(CRASHABLE)))
