@@ -39,6 +39,12 @@ VANISHED_AT_ONCE = 10
 STALL_SECONDS = 5.0
 """A process that stood still this long (paused, or the machine slept) saw nothing meanwhile."""
 
+_HINTS = {
+    "NotFound": "`muster crds | kubectl apply -f -` installs the definitions",
+    "Forbidden": "give this service account get, list and watch of it",
+}
+"""What a person can do about a watch that is refused."""
+
 log = structlog.get_logger()
 
 
@@ -197,7 +203,7 @@ class Watcher:
                 case Alive():
                     level.blind, concerned = False, set()
                 case Blind(reason=reason):
-                    log.warning("watch broken", resource=resource.plural, why=reason)
+                    log.warning("watch broken", resource=resource.plural, why=reason, hint=_HINTS.get(reason, ""))
                     level.blind, concerned = True, set()
             self._life()
             for key in concerned:

@@ -56,7 +56,7 @@ class NatsServer:
         routes: tuple[Peer, ...] = (),
     ) -> None:
         self.directory = directory
-        self.port = port or free_port()
+        self.port = port or _kept_port(directory)
         self.users = dict(users or _users(directory))
         """Passwords by user, see `shared.eventlog.subjects.USERS`."""
         self._me = me or Peer(f"muster-{secrets.token_hex(4)}", 0)
@@ -172,6 +172,17 @@ def configuration(
             "routes": [f"nats://{_HOST}:{peer.port}" for peer in routes if peer != me],
         }
     return result
+
+
+def _kept_port(directory: Path) -> int:
+    """The port of the last start, so that what people exported in other terminals stays true."""
+    file = directory / "port"
+    if file.exists():
+        return int(file.read_text())
+    port = free_port()
+    directory.mkdir(parents=True, exist_ok=True)
+    file.write_text(str(port))
+    return port
 
 
 def free_port() -> int:
