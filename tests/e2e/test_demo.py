@@ -28,7 +28,7 @@ def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         text=True,
         start_new_session=True,
         # A shell's background job ignores Ctrl-C, and so would all that it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  one system call
     )
     try:
         yield process
