@@ -83,16 +83,40 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
     conditions = request.conditions
     if any(condition.type == "Scaling" for condition in conditions):
         conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
-    conditions = with_condition(conditions, kind, at, reason=reason)
+    message = _message(request, reason)
+    conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if job.scaling == uid:
         # The reasons of the job's own conditions are et-operator's; why exactly is the request's to say.
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
-        message = "" if success else f"{request.kind} {request.name}: {reason}"
+        why = "" if success else f"{request.kind} {request.name}: {reason}"
         job = replace(
-            job, scaling=Uid(""), conditions=with_condition(job.conditions, kind, at, reason=theirs, message=message)
+            job, scaling=Uid(""), conditions=with_condition(job.conditions, kind, at, reason=theirs, message=why)
         )
     return with_request(job, uid, phase="Succeeded" if success else "Failed", reason=reason, conditions=conditions)
+
+
+_SENTENCES = {
+    "AboveMaximum": "the job would have more workers than maxReplicas",
+    "BelowMinimum": "the job would have fewer workers than minReplicas",
+    "NoSuchWorker": "podNames names a pod that is no worker of this job",
+    "ScriptNotSupported": "leave the script out: this release cannot run it",
+    "DeadlineExceeded": "the timeout passed first; what was begun was taken back",
+    "WorkerFailed": "a new worker ended before all were Ready; all of them were taken back",
+    "HostsNotWritten": "the hosts files were not in place within the timeout",
+    "WorkersNotGone": "the workers left the hosts files, and their pods were not gone within the timeout",
+    "JobFinished": "the job is over",
+    "OwnedByAnother": "the request belongs to another controller",
+    "HistoryLost": "it was under way in a history that was lost",
+}
+"""What a person should know besides the reason; the problems of a request bring their own sentence."""
+
+
+def _message(request: Request, reason: str) -> str:
+    problem = next((known for known in request.problems if known.reason == reason), None)
+    if problem is not None:
+        return f"{problem.field}: {problem.message}" if problem.field else problem.message
+    return _SENTENCES.get(reason, "")
 
 
 def with_request(job: Job, uid: Uid, **changes: object) -> Job:
