@@ -1,5 +1,6 @@
 """The whole stack as real processes, one for each module that asks."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,4 +16,8 @@ async def operator(tmp_path_factory) -> AsyncIterator[Operator]:
     folder: Path = tmp_path_factory.mktemp("stack")
     audit = folder / "audit.jsonl"
     async with Stack(folder, settings={"MUSTER_DRAIN": "PT1S"}, audit=audit) as stack:
-        yield Operator(stack, audit)
+        operator = Operator(stack, audit)
+        keeping = asyncio.create_task(operator.keep_running())
+        yield operator
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)

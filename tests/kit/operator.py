@@ -121,6 +121,19 @@ class Operator:
         )
         return status
 
+    async def keep_running(self) -> None:
+        """Start a service again when it ended by itself, as a kubelet would; say so, with its last words."""
+        while True:
+            for service in self.stack.services.values():
+                if not service.running:
+                    print(f"{service.name} ended by itself:\n{_tail(service.log)}")
+                    service.start()
+            await asyncio.sleep(0.5)
+
+    def last_words(self) -> str:
+        """The end of every service's log: what a person would look at first."""
+        return "\n".join(f"-- {service.name}\n{_tail(service.log)}" for service in self.stack.services.values())
+
     async def until(self, holds: Callable[[], Any], why: Callable[[], str] = lambda: "never") -> None:
         """Wait until a coroutine function answers true; a server that is down meanwhile is waited for."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
@@ -130,8 +143,8 @@ class Operator:
                     return
             except Exception as trouble:
                 if asyncio.get_running_loop().time() > deadline:
-                    raise AssertionError(why()) from trouble
-            assert asyncio.get_running_loop().time() < deadline, why()
+                    raise AssertionError(f"{why()}\n{self.last_words()}") from trouble
+            assert asyncio.get_running_loop().time() < deadline, f"{why()}\n{self.last_words()}"
             await asyncio.sleep(0.05)
 
     async def pods(self, job: str) -> list[str]:
@@ -193,3 +206,7 @@ class Operator:
             service = self.stack.services[name]
             service.kill()
             service.start()
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-12:])
