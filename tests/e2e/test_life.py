@@ -98,6 +98,13 @@ async def test_a_deleted_job_leaves_nothing(operator: Operator):
     await operator.apply(a_job("short", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "short")
     await operator.apply(a_request("ScaleOut", "short-out", "short", toAdd={"count": 1}))
+
+    async def owned() -> bool:
+        request = await operator.stack.kube.get(SCALEOUTS, "default", "short-out")
+        return request is not None and request.metadata.controller is not None
+
+    # One that nobody took up yet would wait for the next job of that name instead.
+    await operator.until(owned, lambda: "the request was never taken up")
     await operator.kubectl("delete", "trainingjob", "short", "--wait=false")
 
     async def nothing() -> bool:
