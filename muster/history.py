@@ -14,7 +14,7 @@ from muster.words import one_line
 from shared.eventlog import Stored
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.fold import History
-from shared.job.naming import ACCEPT_HISTORY
+from shared.job.naming import ACCEPT_HISTORY, history_subjects
 from shared.service.settings import Settings
 
 
@@ -40,7 +40,7 @@ async def show(
             _print_state(history, mine)
         if not follow:
             return
-        async for batch in log.read(after=histories.position, subjects=_subjects(history)):
+        async for batch in log.read(after=histories.position, subjects=history_subjects(history.job.key)):
             for stored in batch.events:
                 _print(stored, decisions=decisions, as_json=as_json)
 
@@ -81,13 +81,7 @@ async def accept(target: Target, namespace: str, settings: Settings) -> None:
 
 
 def _of(stored: Stored, history: History) -> bool:
-    return any(stored.subject.startswith(subject.removesuffix(">")) for subject in _subjects(history))
-
-
-def _subjects(history: History) -> tuple[str, str]:
-    key = history.job.key
-    tokens = ".".join(token.replace(".", "_") for token in (key.namespace, key.name, key.uid))
-    return f"facts.{tokens}.>", f"jobs.{tokens}.>"
+    return any(stored.subject.startswith(subject.removesuffix(">")) for subject in history_subjects(history.job.key))
 
 
 def _print(stored: Stored, *, decisions: bool, as_json: bool) -> None:

@@ -48,10 +48,10 @@ async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
         await cluster.close()
 
 
-async def everything(log: EventLog, upto: int | None = None) -> tuple[Histories, list[Stored]]:
-    """The whole log, folded and as it is; `upto` ends at a sequence."""
+async def everything(log: EventLog) -> tuple[Histories, list[Stored]]:
+    """The whole log, folded and as it is."""
     histories, kept = Histories(), []
-    end = await log.end() if upto is None else upto
+    end = await log.end()
     async for batch in log.read():
         for stored in batch.events:
             if stored.sequence <= end:

@@ -12,7 +12,8 @@ from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused, Transient
-from shared.frameworks.training import SCALEINS, SCALEOUTS
+from shared.frameworks.children import owner_reference
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_VERSION, JobKey, config_name
@@ -115,15 +116,12 @@ class Scaler:
             {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
             for owner in meta.owner_references or ()
         ]
-        mine = {
-            "apiVersion": job.api_version,
-            "kind": job.kind,
-            "name": job.key.name,
-            "uid": job.key.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
+        patch = {
+            "metadata": {
+                "resourceVersion": meta.resource_version,
+                "ownerReferences": [*kept, owner_reference(TRAININGJOBS, job.key)],
+            }
         }
-        patch = {"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": [*kept, mine]}}
         await self._cluster.patch(resource, namespace, effect.name, patch)
 
 

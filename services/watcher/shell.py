@@ -22,7 +22,7 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events import Author, HeadForged, HistoryBroken, TimePassed
 from shared.job.fold import History
-from shared.job.naming import JOB_UID, JobKey, Uid
+from shared.job.naming import JOB_UID, JobKey, Uid, history_subjects
 from shared.job.spec import ScaleKind
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
@@ -326,8 +326,7 @@ class Watcher:
         """The hash of a job's history up to a sequence, from the log itself; None when it has no such event."""
         key = history.job.key
         again = History(key)
-        tokens = ".".join(token.replace(".", "_") for token in (key.namespace, key.name, key.uid))
-        async for batch in self._log.read(subjects=(f"facts.{tokens}.>", f"jobs.{tokens}.>")):
+        async for batch in self._log.read(subjects=history_subjects(key)):
             for stored in batch.events:
                 if stored.sequence <= sequence:
                     again.fold(stored)

@@ -85,6 +85,12 @@ def decision_subject(key: JobKey, author: str, tag: str) -> str:
     return f"jobs.{_token(key.namespace)}.{_token(key.name)}.{key.uid}.{author}.{tag}"
 
 
+def history_subjects(key: JobKey) -> tuple[str, str]:
+    """The filters that cover a job's facts and its decisions."""
+    job = f"{_token(key.namespace)}.{_token(key.name)}.{key.uid}"
+    return f"facts.{job}.>", f"jobs.{job}.>"
+
+
 def key_of(subject: str) -> JobKey:
     """The job that a subject speaks of.  Raises `ValueError` for a subject of another shape."""
     _, namespace, name, uid, _, _ = subject.split(".")

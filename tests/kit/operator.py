@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from devcluster.start import ADMIN
+from muster.reading import everything
 from muster.stack import SERVICES, Stack
 from services.status.documents import canonical, document_of, with_head
 from shared.cluster import Resource
@@ -157,13 +158,8 @@ class Operator:
 
     async def log(self) -> list[Stored]:
         """Every event there is."""
-        events: list[Stored] = []
         async with connected(self.stack.nats, READER) as reader:
-            end = await reader.end()
-            async for batch in reader.read():
-                events += batch.events
-                if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
-                    break
+            _, events = await everything(reader)
         return events
 
     async def job(self, name: str) -> Job:

@@ -29,8 +29,7 @@ from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories
-from shared.job.naming import JOB_ROLE, JobKey
-from shared.job.spec import LAUNCHER
+from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.service.run import Machine, Service
 
@@ -242,8 +241,4 @@ class World:
             self.store.patch(PODS, *held.at, {"status": status}, subresource="status")
 
 
-def is_launcher(held: Held) -> bool:
-    return (held.metadata.get("labels") or {}).get(JOB_ROLE) == LAUNCHER
-
-
-__all__ = ["NAMESPACE", "SCALEINS", "SCALEOUTS", "SERVICES", "TRAININGJOBS", "Object", "World", "is_launcher"]
+__all__ = ["NAMESPACE", "SCALEINS", "SCALEOUTS", "SERVICES", "TRAININGJOBS", "Object", "World"]
