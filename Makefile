@@ -5,16 +5,27 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt e2e bench crds replay lock clean
+.PHONY: help demo test test-real test-node test-k3s lint types fmt e2e bench bench-parts binaries control-plane crds rbac replay lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(READY) ## train a model elastically on this machine, then replay its history (KEEP=1 leaves it running)
-	@$(VENV)/bin/muster demo $(if $(KEEP),--keep)
+demo: $(READY) $(if $(filter real,$(CLUSTER)),binaries) ## train a model elastically, then replay its history (KEEP=1 leaves it running; CLUSTER=real|k3s|current)
+	@$(VENV)/bin/muster demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(IMAGE),--image $(IMAGE))
 
 test: $(READY) ## unit, property, contract and embedded end-to-end tests
 	@$(RUN) -m pytest
+
+test-real: $(READY) binaries ## the end-to-end tests and the contract suite on the real control plane
+	@$(RUN) -m pytest -m real
+
+test-node: $(READY) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
+	@$(RUN) -m devcluster.binaries control-plane node
+	@$(RUN) -m pytest -m node -rs
+
+test-k3s: $(READY) ## the end-to-end tests on K3s in a container; skipped where no Docker engine runs
+	@# The client of the Docker engine leaves a socket open when nobody answers it.
+	@$(RUN) -m pytest -m k3s -rs -W 'ignore:unclosed <socket:ResourceWarning'
 
 e2e: $(READY) ## only the end-to-end tests
 	@$(RUN) -m pytest tests/e2e
@@ -28,11 +39,25 @@ types: $(READY) ## mypy, strict
 fmt: $(READY) ## format
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
 
-bench: $(READY) ## fold, append latency, watch event to decision
+bench: $(READY) ## speed and size on the real control plane, beside a bare client (QUICK=1, FIGURES=start, INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane bench
+	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(QUICK),--quick) $(if $(INTO),--into $(INTO))
+
+bench-parts: $(READY) ## fold, append latency, watch event to decision: without a cluster
 	@for file in tests/bench/[a-z]*.py; do $(RUN) -m tests.bench.$$(basename $$file .py) || exit 1; done
+
+binaries: $(READY) ## build the real control plane from Go modules, once
+	@$(RUN) -m devcluster.binaries
+
+control-plane: $(READY) binaries ## the real control plane with one node, in the foreground until Ctrl-C
+	@$(RUN) -m devcluster --real --data .devcluster/real $(foreach user,watcher scheduler scaler status,--user $(user)) \
+	  --image muster-digits=examples/digits
 
 crds: $(READY) ## write crds/ from the models
 	@$(RUN) -m muster.crds
+
+rbac: $(READY) ## write deploy/rbac/ and docs/permissions.md from the table of permissions
+	@$(RUN) -m muster.permissions
 
 replay: $(READY) ## fold a saved history, event by event: make replay LOG=file
 	@$(VENV)/bin/muster replay $(LOG)

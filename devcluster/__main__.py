@@ -4,9 +4,14 @@ import argparse
 import asyncio
 import contextlib
 import signal
+import sys
 from pathlib import Path
 
-from devcluster.start import ADMIN, Devcluster
+from devcluster.binaries import MissingProgram
+from devcluster.child import ChildError
+from devcluster.cluster import ADMIN
+from devcluster.controlplane import ControlPlane
+from devcluster.start import Devcluster
 
 
 def image(text: str) -> tuple[str, Path]:
@@ -19,6 +24,7 @@ def image(text: str) -> tuple[str, Path]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m devcluster", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path(".devcluster"), help="folder of everything (%(default)s)")
+    parser.add_argument("--real", action="store_true", help="the real control plane instead of our own API server")
     parser.add_argument("--user", action="append", default=[], help="a further user with a kubeconfig of their own")
     parser.add_argument("--image", type=image, action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--nodes", type=int, default=1)
@@ -29,7 +35,8 @@ async def run(options: argparse.Namespace) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    cluster = Devcluster(options.data, options.user, dict(options.image), options.nodes)
+    make = ControlPlane if options.real else Devcluster
+    cluster = make(options.data, options.user, dict(options.image), options.nodes)
     entering = asyncio.ensure_future(cluster.__aenter__())
     stop = asyncio.ensure_future(stopping.wait())
     await asyncio.wait([entering, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -39,13 +46,18 @@ async def run(options: argparse.Namespace) -> None:
         await entering
         try:
             print(f"export KUBECONFIG={cluster.kubeconfig(ADMIN)}", flush=True)
+            for user in options.user:
+                print(f"# as {user}: export KUBECONFIG={cluster.kubeconfig(user)}", flush=True)
             await stop
         finally:
             await cluster.__aexit__(None, None, None)
 
 
 def main() -> None:
-    asyncio.run(run(arguments()))
+    try:
+        asyncio.run(run(arguments()))
+    except (MissingProgram, ChildError) as problem:
+        sys.exit(str(problem))
 
 
 if __name__ == "__main__":

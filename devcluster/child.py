@@ -25,6 +25,9 @@ class ChildError(Exception):
 
 
 class Child:
+    orphaned = signal.SIGTERM
+    """What the kernel sends when the parent was killed."""
+
     def __init__(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
         self.command = [*command]
@@ -56,7 +59,7 @@ class Child:
                 # A Ctrl-C in the terminal is for the parent, who ends its children in order.
                 start_new_session=True,
                 # Unsafe beside threads only for what takes locks; this makes two system calls.
-                preexec_fn=_bound_to_parent(),  # noqa: PLW1509
+                preexec_fn=_bound_to_parent(self.orphaned),  # noqa: PLW1509
             )
 
     async def line(self, prefix: str, timeout: float) -> str:
@@ -95,7 +98,7 @@ class Child:
         self.kill()
 
 
-def _bound_to_parent() -> Callable[[], None] | None:
+def _bound_to_parent(number: signal.Signals) -> Callable[[], None] | None:
     """What makes the kernel end the child when its parent is killed; only Linux has that."""
     if sys.platform != "linux":
         return None
@@ -104,7 +107,7 @@ def _bound_to_parent() -> Callable[[], None] | None:
     parent = os.getpid()
 
     def bind() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        libc.prctl(PR_SET_PDEATHSIG, number)
         # The parent may have died before the call above.
         if os.getppid() != parent:
             os._exit(1)

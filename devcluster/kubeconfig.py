@@ -1,26 +1,34 @@
 """Kubeconfig files with everything inlined, so that they can be copied anywhere."""
 
 import base64
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
+
+from shared.private import write_private
 
 CONTEXT = "devcluster"
 
 
 def write_kubeconfig(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
+    """Of a cluster whose server is known by the certificate `authority`."""
+    trusted = base64.b64encode(authority).decode()
+    write_access(path, {"server": server, "certificate-authority-data": trusted}, user=user, token=token)
+
+
+def write_access(path: Path, cluster: Mapping[str, Any], *, user: str, token: str) -> None:
+    """Of a `cluster` as a kubeconfig describes it."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {
-                "name": CONTEXT,
-                "cluster": {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()},
-            }
-        ],
+        "clusters": [{"name": CONTEXT, "cluster": dict(cluster)}],
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": "default"}}],
         "current-context": CONTEXT,
     }
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    # All at once: programs that were started with it may be reading it.
+    fresh = path.with_name(f"{path.name}.new")
+    write_private(fresh, yaml.safe_dump(config, sort_keys=False))
+    fresh.replace(path)

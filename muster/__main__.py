@@ -3,13 +3,18 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
 
 from muster.targets import fail, parse_target
 from shared.service.settings import Settings, complaint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.stack import Host
 
 app = typer.Typer(
     help="Elastic training jobs on Kubernetes, with every fact and decision in one log.",
@@ -32,6 +37,9 @@ class ClusterKind(StrEnum):
     """What the demo runs on."""
 
     embedded = "embedded"
+    real = "real"
+    k3s = "k3s"
+    current = "current"
 
 
 def settings() -> Settings:
@@ -42,16 +50,47 @@ def settings() -> Settings:
         raise fail(complaint(error)) from error
 
 
+def hosts(kind: ClusterKind) -> "Callable[..., Host]":
+    """What makes a cluster of this kind."""
+    match kind:
+        case ClusterKind.embedded:
+            from devcluster.start import Devcluster
+
+            return Devcluster
+        case ClusterKind.real:
+            from devcluster.controlplane import ControlPlane
+
+            return ControlPlane
+        case ClusterKind.k3s:
+            from muster.k3s import K3sCluster
+
+            return K3sCluster
+        case ClusterKind.current:
+            from muster.borrowed import BorrowedCluster
+
+            return BorrowedCluster
+
+
 @app.command()
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="leave everything running until Ctrl-C")] = False,
-    cluster: Annotated[ClusterKind, typer.Option(help="what to run on")] = ClusterKind.embedded,
+    cluster: Annotated[
+        ClusterKind,
+        typer.Option(
+            help="what to run on: our own small API server; the real control plane, which takes `make binaries`; "
+            "K3s, which takes Docker; or the cluster that kubectl uses here, which is left as it was found"
+        ),
+    ] = ClusterKind.embedded,
+    image: Annotated[
+        str | None,
+        typer.Option(help="what the pods run in the current cluster, built from examples/digits/Containerfile"),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
 ) -> None:
     """Train a model elastically on this machine: 2 workers, then 4, then 3; then replay its history."""
     from muster.demo import main
 
-    raise typer.Exit(main(data, keep=keep))
+    raise typer.Exit(main(data, hosts(cluster), keep=keep, image=image))
 
 
 @app.command()
@@ -86,7 +125,9 @@ def setup(
             known.nats_url,
             user=known.nats_user or "",
             password=known.nats_password or "",
+            password_file=known.nats_password_file,
             credentials=known.nats_creds,
+            tls=known.nats_tls,
             replicas=replicas,
         )
         for stream in done.created:
@@ -104,6 +145,16 @@ def crds() -> None:
     from muster.crds import render
 
     typer.echo("---\n".join(render().values()), nl=False)
+
+
+@app.command()
+def rbac(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="for one namespace, with Roles only")] = "",
+) -> None:
+    """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
+    from muster.permissions import render
+
+    typer.echo("---\n".join(render(namespace).values()), nl=False)
 
 
 @app.command()

@@ -1,7 +1,8 @@
 """`muster demo`: one elastic training job, from apply to a replayed history, on this machine.
 
 Everything is real: a NATS server, an API server that kubectl can talk to, four services, pods as processes, a model
-that learns.  Nothing is left afterwards, unless a folder was named or `--keep` given.
+that learns; on a cluster of the caller's choice.  Nothing is left afterwards, unless a folder was named or `--keep`
+given.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
 from muster.reading import everything, open_log
-from muster.stack import DIGITS, Stack, scratch
+from muster.stack import DIGITS, Host, Stack, scratch
 from muster.words import one_line
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
@@ -45,12 +48,15 @@ class DemoError(Exception):
     """A step did not happen; the message says which, and where to look."""
 
 
-def main(data: Path | None, *, keep: bool) -> int:
-    """Run the demo; the exit code is 0 only if all of it happened."""
+def main(data: Path | None, cluster: Callable[..., Host], *, keep: bool, image: str | None = None) -> int:
+    """Run the demo; the exit code is 0 only if all of it happened.
+
+    `image` is what the pods run, for clusters whose nodes are not ours.
+    """
     folder = data or scratch()
     teller = Teller()
     try:
-        return asyncio.run(_until_interrupted(Demo(folder, teller, keep=keep).run()))
+        return asyncio.run(_until_interrupted(Demo(folder, teller, cluster, keep=keep, image=image).run()))
     finally:
         if data is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -102,19 +108,23 @@ class Teller:
 class Demo:
     """The story, step by step."""
 
-    def __init__(self, folder: Path, teller: Teller, *, keep: bool) -> None:
+    def __init__(
+        self, folder: Path, teller: Teller, cluster: Callable[..., Host], *, keep: bool, image: str | None
+    ) -> None:
         self._folder = folder
         self._teller = teller
+        self._cluster = cluster
         self._keep = keep
+        self._image = image
         self._epoch = 0
         self._training_ended = False
 
     async def run(self) -> int:
         """All of it; 0 when everything happened, 1 with one line that says what did not."""
         try:
-            self._teller.doing("starting NATS, the embedded cluster and the four services")
-            async with Stack(self._folder, settings=SERVICES) as stack:
-                self._teller.say(f"up: NATS, an API server with one node, {', '.join(stack.services)}")
+            self._teller.doing("starting NATS, the cluster and the four services")
+            async with Stack(self._folder, self._cluster, settings=SERVICES) as stack:
+                self._teller.say(f"up: NATS, an API server at {stack.kube.url}, {', '.join(stack.services)}")
                 await self._train(stack)
                 await self._tell_history(stack)
                 if self._keep:
@@ -123,7 +133,7 @@ class Demo:
                 await self._replay(stack)
                 self._teller.still()
                 self._teller.say("done")
-        except (DemoError, ChildError, Trouble) as error:
+        except (DemoError, ChildError, MissingProgram, Trouble) as error:
             self._teller.still()
             self._teller.plain(f"muster demo: {error}")
             return 1
@@ -149,6 +159,10 @@ class Demo:
 
     async def _apply(self, stack: Stack, resource: Resource[Custom], file: str) -> str:
         manifest = yaml.safe_load((DIGITS / file).read_text())
+        if self._image is not None:
+            for replicas in manifest["spec"].get("etReplicaSpecs", {}).values():
+                for container in replicas["template"]["spec"]["containers"]:
+                    container["image"] = self._image
         made = await stack.kube.create(resource, NAMESPACE, manifest)
         self._teller.say(f"applied [bold]{resource.kind.lower()}/{made.metadata.name}[/bold]")
         return made.metadata.name

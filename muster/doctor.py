@@ -1,17 +1,16 @@
 """`muster doctor`: what is missing, one line each, with what to do about it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import typer
 
-from muster.reading import PATIENCE_SECONDS, everything, open_cluster, open_log
-from shared.cluster import Blind, Cluster, Resource, Snapshot
-from shared.cluster.objects import Custom
+from muster.reading import everything, open_cluster, open_log
+from shared.cluster.examination import Right
+from shared.cluster.examination import examine as must_do
 from shared.errors import Trouble
 from shared.eventlog.setup import differences
 from shared.eventlog.subjects import HEADS, LEASES
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.service.permissions import OURS
 from shared.service.settings import Settings
 
 Finding = tuple[bool, str]
@@ -20,7 +19,7 @@ Finding = tuple[bool, str]
 async def examine(settings: Settings) -> None:
     """Look at the log and the cluster from here; exit code 1 when something is wrong."""
     fine = True
-    for look in (_log(settings), _cluster(settings)):
+    for look in (of_log(settings), of_cluster(settings)):
         async for good, line in look:
             typer.echo(f"{'ok  ' if good else 'FAIL'}  {line}")
             fine = fine and good
@@ -28,10 +27,11 @@ async def examine(settings: Settings) -> None:
         raise typer.Exit(1)
 
 
-async def _log(settings: Settings) -> AsyncIterator[Finding]:
+async def of_log(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether it is set up, whole, and as it would be made today."""
     try:
         async with open_log(settings) as log:
-            yield True, f"log: {settings.nats_url} answers"
+            yield True, f"log: {log.url} answers"
             yield True, f"log: stream set up, identity {await log.identity()}"
             for name in (LEASES, HEADS):
                 await log.bucket(name)
@@ -47,26 +47,12 @@ async def _log(settings: Settings) -> AsyncIterator[Finding]:
         yield False, f"log: {trouble}"
 
 
-async def _cluster(settings: Settings) -> AsyncIterator[Finding]:
+async def of_cluster(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether it serves our kinds, and lets us see them."""
+    watching = [Right(verb, kind.group, kind.plural) for kind in OURS for verb in ("list", "watch")]
     try:
         async with open_cluster(settings) as cluster:
-            for resource in (TRAININGJOBS, SCALEINS, SCALEOUTS):
-                trouble = await _cannot_watch(cluster, resource, settings.namespace)
-                what = f"cluster: {resource.plural}.{resource.group}"
-                yield not trouble, f"{what}: {trouble or 'served, and may be listed and watched'}"
+            await must_do(cluster, OURS, watching, settings.namespace)
+            yield True, f"cluster: {cluster.url} serves our kinds, and they may be listed and watched"
     except Trouble as trouble:
         yield False, f"cluster: {trouble}"
-
-
-async def _cannot_watch(cluster: Cluster, resource: Resource[Custom], namespace: str) -> str:
-    """Why a kind cannot be listed; empty when it can."""
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            async for seen in cluster.watch(resource, namespace=namespace):
-                if isinstance(seen, Snapshot):
-                    return ""
-                if isinstance(seen, Blind):
-                    return f"{seen.reason}; `muster crds | kubectl apply -f -` installs the definitions"
-    except TimeoutError:
-        pass
-    return f"no answer within {PATIENCE_SECONDS:.0f} s"

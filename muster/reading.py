@@ -16,7 +16,10 @@ from shared.job.fold import Histories
 from shared.service.settings import Settings
 
 PATIENCE_SECONDS = 10.0
-"""How long a command waits for the log before it says that it cannot reach it."""
+"""How long a command waits for an answer before it says that there is none."""
+
+CONNECT_SECONDS = 3.0
+"""How long it tries to reach the log before it says that it cannot."""
 
 T = TypeVar("T")
 
@@ -29,8 +32,11 @@ async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
         name="muster",
         user=settings.nats_user or "",
         password=settings.nats_password or "",
+        password_file=settings.nats_password_file,
         credentials=settings.nats_creds,
+        tls=settings.nats_tls,
         patience=PATIENCE_SECONDS,
+        wait=CONNECT_SECONDS,
     )
     try:
         yield log

@@ -17,7 +17,9 @@ from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
 from shared.job.events import Author
-from shared.service.main import Build, serve
+from shared.service.health import Health
+from shared.service.health import serve as probes
+from shared.service.main import Build, opened, serve
 from shared.service.settings import Settings
 from shared.service.telemetry import configure
 
@@ -29,8 +31,18 @@ log = structlog.get_logger()
 async def run_all(settings: Settings, embedded: Path | None) -> None:
     """Run until cancelled; `embedded` is the folder of a NATS server of our own."""
     configure("muster", style=settings.log_format, level=settings.log_level)
-    async with _users(settings, embedded) as settings_of:
-        services = [asyncio.create_task(_one(author, build, settings_of[author])) for author, build in SERVICES.items()]
+    async with contextlib.AsyncExitStack() as stack:
+        settings_of = await stack.enter_async_context(_users(settings, embedded))
+        for author in SERVICES:
+            # A person is watching: what is wrong from the start is told once and ends the command.
+            async with opened(author, settings_of[author]):
+                pass
+        health = {author: Health(author) for author in SERVICES}
+        await stack.enter_async_context(probes([*health.values()], settings.health_host, settings.health_port))
+        services = [
+            asyncio.create_task(_one(author, build, settings_of[author], health[author]))
+            for author, build in SERVICES.items()
+        ]
         try:
             ended, _ = await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)
             for service in ended:
@@ -42,9 +54,9 @@ async def run_all(settings: Settings, embedded: Path | None) -> None:
             await asyncio.gather(*services, return_exceptions=True)
 
 
-async def _one(author: Author, build: Build, settings: Settings) -> None:
+async def _one(author: Author, build: Build, settings: Settings, health: Health) -> None:
     structlog.contextvars.bind_contextvars(service=author)
-    await serve(author, build, settings)
+    await serve(author, build, settings, health)
 
 
 @asynccontextmanager

@@ -1,28 +1,27 @@
-"""Everything on one machine: the NATS server, the embedded cluster, and the four services as processes.
+"""Everything the operator needs on one machine: the NATS server, a cluster, and the four services as processes.
 
-For the demo and the end-to-end tests.
+For the demo and the end-to-end tests.  Which cluster is the caller's choice; one that was there before is left as it
+was found.
 """
 
 import asyncio
-import base64
 import os
-import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 import aiohttp
-import yaml
 
 from devcluster.child import Child
-from devcluster.start import ADMIN as CLUSTER_ADMIN
+from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
-from muster.crds import manifests
+from muster import crds, permissions
 from shared.cluster import Resource
+from shared.cluster.access import find_cluster
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
@@ -31,21 +30,66 @@ from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 
-SERVICES = ("watcher", "scheduler", "scaler", "status")
+SERVICES = permissions.SERVICE_ACCOUNTS
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+IMAGES = {"muster-digits": DIGITS}
 READY_SECONDS = 20.0
+
+_RBAC = "rbac.authorization.k8s.io"
+APPLIED: Mapping[str, Resource[Custom]] = {
+    "CustomResourceDefinition": CRDS,
+    "Namespace": Resource("", "v1", "namespaces", "Namespace", Custom),
+    "ServiceAccount": Resource("", "v1", "serviceaccounts", "ServiceAccount", Custom),
+    "Role": Resource(_RBAC, "v1", "roles", "Role", Custom),
+    "RoleBinding": Resource(_RBAC, "v1", "rolebindings", "RoleBinding", Custom),
+    "ClusterRole": Resource(_RBAC, "v1", "clusterroles", "ClusterRole", Custom),
+    "ClusterRoleBinding": Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", Custom),
+}
+"""What an installation consists of, by kind."""
+
+
+class Host(Protocol):
+    """A cluster that a stack runs on: an async context."""
+
+    lasting: bool
+    """Whether it was there before, and goes on after the stack."""
+
+    def kubeconfig(self, user: str) -> Path:
+        """The file that makes a client the administrator, or the service account of a service."""
+
+    async def admit(self, users: Sequence[str]) -> None:
+        """Let the service accounts in, once they exist."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
 
 
 class Stack:
     """`async with Stack(folder) as stack`: all of it is up; nothing is left after."""
 
-    def __init__(self, data: Path, *, settings: Mapping[str, str] | None = None, audit: Path | None = None) -> None:
-        """`settings` are environment variables for all services."""
+    def __init__(
+        self,
+        data: Path,
+        cluster: Callable[..., Host] = Devcluster,
+        *,
+        settings: Mapping[str, str] | None = None,
+        audit: Path | None = None,
+        alone: bool = False,
+    ) -> None:
+        """`cluster` makes the one to run on from a folder, users, images and the file of an audit log.
+
+        `settings` are environment variables for all services.  `alone` has them work in their own namespace only, with
+        no rights beyond it.
+        """
         self.data = data.absolute()
         self.nats = NatsServer(self.data / "nats")
-        self.cluster = Devcluster(self.data / "cluster", users=SERVICES, images={"muster-digits": DIGITS}, audit=audit)
-        self._settings = dict(settings or {})
+        self.cluster = cluster(self.data / "cluster", users=SERVICES, images=IMAGES, audit=audit)
+        self._namespace = permissions.HOME if alone else ""
+        self._settings = {"MUSTER_NAMESPACE": self._namespace, **(settings or {})}
         self.services: dict[str, Child] = {}
         self._stack = AsyncExitStack()
 
@@ -59,7 +103,8 @@ class Stack:
             await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
             self.kube = await KubeCluster.connect(self.cluster.kubeconfig(CLUSTER_ADMIN))
             self._stack.push_async_callback(self.kube.close)
-            await self._apply_crds()
+            await self._install()
+            await self.cluster.admit(SERVICES)
             self._stack.push_async_callback(self.stop_services)
             for name in SERVICES:
                 self.services[name] = Child(
@@ -94,33 +139,37 @@ class Stack:
         return self.environment(READER)
 
     async def stop_services(self) -> None:
-        """End the four in order; what they leave undone is owed again by the next start."""
+        """End all four; what they leave undone is owed again by the next start."""
         await asyncio.gather(*(service.stop() for service in self.services.values()))
 
     async def logs(self, namespace: str, pod: str, *, follow: bool = False) -> AsyncIterator[str]:
-        """A pod's log, line by line."""
-        config = yaml.safe_load(self.cluster.kubeconfig(CLUSTER_ADMIN).read_text())
-        server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        authority = base64.b64decode(server["certificate-authority-data"]).decode()
-        context = ssl.create_default_context(cadata=authority)
-        url = f"{server['server']}/api/v1/namespaces/{namespace}/pods/{pod}/log"
-        headers = {"Authorization": f"Bearer {user['token']}"}
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session,
-            session.get(url, params={"follow": str(follow).lower()}, headers=headers, ssl=context) as answer,
-        ):
-            if answer.status != 200:
-                raise Transient(f"logs of {pod}: {answer.status}")
-            async for line in answer.content:
-                yield line.decode(errors="replace").rstrip("\n")
+        """A pod's log, line by line.  Raises `Transient` when it cannot be had, or breaks off."""
+        access = await find_cluster(self.cluster.kubeconfig(CLUSTER_ADMIN))
+        url = f"{access.url}/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        try:
+            async with (
+                access.open() as session,
+                session.get(
+                    url,
+                    params={"follow": str(follow).lower()},
+                    headers=await access.headers(),
+                    timeout=aiohttp.ClientTimeout(total=None),
+                    **access.options,
+                ) as answer,
+            ):
+                if answer.status != 200:
+                    raise Transient(f"logs of {pod}: {answer.status}")
+                async for line in answer.content:
+                    yield line.decode(errors="replace").rstrip("\n")
+        except aiohttp.ClientError as error:
+            raise Transient(f"logs of {pod}: {error}") from error
 
-    async def _apply_crds(self) -> None:
-        for manifest in manifests():
-            try:
-                await self.kube.create(CRDS, "", manifest)
-            except Refused as refusal:
-                if refusal.reason != "AlreadyExists":
-                    raise
+    async def _install(self) -> None:
+        """The kinds, and what each service may do; both are gone with the stack where the cluster goes on."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
+        roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace)]
+        for manifest in [*crds.manifests(), namespace, *roles]:
+            await self._apply(manifest)
         deadline = asyncio.get_running_loop().time() + READY_SECONDS
         for resource in (TRAININGJOBS, SCALEINS, SCALEOUTS):
             name = f"{resource.plural}.{resource.group}"
@@ -128,6 +177,24 @@ class Stack:
                 if asyncio.get_running_loop().time() > deadline:
                     raise Transient(f"{name} is not served after {READY_SECONDS:.0f} s")
                 await asyncio.sleep(0.05)
+
+    async def _apply(self, manifest: Mapping[str, Any]) -> None:
+        resource, metadata = APPLIED[manifest["kind"]], manifest["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        try:
+            made = await self.kube.create(resource, namespace, manifest)
+        except Refused as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise
+            if self.cluster.lasting:
+                raise Refused(
+                    f"{resource.kind} {name} is in this cluster already: use the Muster that runs there, "
+                    "or delete what an earlier one left",
+                    reason="AlreadyInstalled",
+                ) from refusal
+            return
+        if self.cluster.lasting:
+            self._stack.push_async_callback(self.kube.delete, resource, namespace, name, uid=made.metadata.uid)
 
 
 def _established(crd: Custom | None) -> bool:

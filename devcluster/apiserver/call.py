@@ -10,7 +10,7 @@ from aiohttp import web
 from devcluster.apiserver import protobuf
 from devcluster.apiserver.auth import User
 from devcluster.apiserver.entry import Place
-from devcluster.apiserver.errors import ApiError, bad_request, unsupported_media_type
+from devcluster.apiserver.errors import ApiError, Cause, bad_request, invalid, not_supported, unsupported_media_type
 
 BODY_LIMIT = 3 * 1024 * 1024
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
@@ -79,8 +79,13 @@ class Call:
     def dry_run(self) -> bool:
         asked = self.request.query.getall("dryRun", [])
         if any(value != "All" for value in asked):
-            raise bad_request(f'dryRun: Unsupported value: {asked[0]!r}: supported values: "All"')
+            raise self.wrong_option(not_supported("dryRun", asked, ("All",)))
         return bool(asked)
+
+    def wrong_option(self, cause: Cause) -> ApiError:
+        """The refusal of an option of this kind of call."""
+        kind = {"deletecollection": "Delete"}.get(self.verb, self.verb.capitalize())
+        return invalid("meta.k8s.io", f"{kind}Options", "", [cause])
 
     def number(self, name: str) -> int | None:
         text = self.query.get(name, "")

@@ -91,6 +91,7 @@ class Variables:
 
     def __init__(self, schema: Json, value: Any, old: Any, root: bool) -> None:
         self.schema = schema
+        self.value = value
         self.existed = old is not ABSENT
         self.changed = not (self.existed and same(value, old))
         self._values = {"self": value} | ({"oldSelf": old} if self.existed else {})
@@ -110,8 +111,9 @@ def _broken(rule: Json, variables: Variables, path: str) -> Cause | None:
         if bool(program(text)(variables.cel)):
             return None
     except RuleError as error:
-        return _cause(rule, variables.schema, path, f"rule evaluation error: {error}")
-    return _cause(rule, variables.schema, path, _message(rule, text, variables.cel))
+        why = f"{error} evaluating rule: {rule.get('message', '').strip() or text}"
+        return invalid_value(path or "<nil>", variables.schema.get("type", ""), why)
+    return _cause(rule, variables, path, _message(rule, text, variables.cel))
 
 
 def _message(rule: Json, text: str, variables: Json) -> str:
@@ -125,19 +127,21 @@ def _message(rule: Json, text: str, variables: Json) -> str:
     return rule.get("message", "").strip() or f"failed rule: {text}"
 
 
-def _cause(rule: Json, schema: Json, path: str, message: str) -> Cause:
+def _cause(rule: Json, variables: Variables, path: str, message: str) -> Cause:
     where = path + rule.get("fieldPath", "") if path else rule.get("fieldPath", "").lstrip(".")
     where = where or "<nil>"
-    shown = schema.get("type", "")
     match rule.get("reason"):
         case "FieldValueForbidden":
             return forbidden_field(where, message)
         case "FieldValueRequired":
             return required(where, message)
         case "FieldValueDuplicate":
-            return duplicate(where, shown)
+            return duplicate(where, variables.value)
+        case _ if isinstance(variables.value, dict | list):
+            # Too much to repeat.
+            return Cause(where, "FieldValueInvalid", f"Invalid value: {message}")
         case _:
-            return invalid_value(where, shown, message)
+            return invalid_value(where, variables.value, message)
 
 
 @lru_cache(maxsize=1024)

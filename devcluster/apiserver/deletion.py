@@ -52,19 +52,28 @@ def delete(store: Store, key: Key, entry: Entry, how: Delete) -> Deleted:
     if how.dry_run:
         return Deleted(entry, not held)
     if not held:
+        if key == PODS.key and _says_something_new(metadata, finalizers, grace):
+            # Even a pod that ends at once is first marked, which watches see.
+            obj = store.put(key, _marked(obj, key, finalizers, grace)).object()
         return Deleted(store.delete(key, obj), True)
     if not _says_something_new(metadata, finalizers, grace):
         return Deleted(entry, False)
+    return Deleted(store.put(key, _marked(obj, key, finalizers, grace)), False)
+
+
+def _marked(obj: Json, key: Key, finalizers: list[str], grace: int) -> Json:
+    """`obj`, which is used up, as something that is being deleted."""
+    metadata = obj["metadata"]
+    if "generation" in metadata and not metadata.get("deletionTimestamp"):
+        metadata["generation"] += 1
     metadata["deletionTimestamp"] = after(grace) if grace else metadata.get("deletionTimestamp") or now()
     metadata["deletionGracePeriodSeconds"] = grace
     metadata["finalizers"] = finalizers
     if not finalizers:
         del metadata["finalizers"]
-    if "generation" in metadata:
-        metadata["generation"] += 1
     if key == NAMESPACES.key:
         obj["status"] = (obj.get("status") or {}) | {"phase": "Terminating"}
-    return Deleted(store.put(key, obj), False)
+    return obj
 
 
 def finish(store: Store, key: Key, obj: Json) -> Entry:
@@ -81,15 +90,19 @@ def finish(store: Store, key: Key, obj: Json) -> Entry:
 
 
 def _check_preconditions(key: Key, entry: Entry, how: Delete) -> None:
+    kind = entry.object().get("kind", "")
     if how.uid and how.uid != entry.uid:
-        why = f"Precondition failed: UID in precondition: {how.uid}, UID in object meta: {entry.uid}"
-        raise conflict(key.group, key.plural, entry.place.name, why)
+        why = (
+            f"the UID in the precondition ({how.uid}) does not match the UID in record ({entry.uid})."
+            " The object might have been deleted and then recreated"
+        )
+        raise conflict(key.group, kind, entry.place.name, why)
     if how.resource_version and how.resource_version != str(entry.version):
         why = (
-            f"Precondition failed: ResourceVersion in precondition: {how.resource_version},"
-            f" ResourceVersion in object meta: {entry.version}"
+            f"the ResourceVersion in the precondition ({how.resource_version}) does not match the ResourceVersion in"
+            f" record ({entry.version}). The object might have been modified"
         )
-        raise conflict(key.group, key.plural, entry.place.name, why)
+        raise conflict(key.group, kind, entry.place.name, why)
 
 
 def _finalizers(key: Key, current: list[str], how: Delete) -> list[str]:

@@ -37,12 +37,17 @@ class ApiError(Exception):
             "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
-        if self.details:
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
         return status
+
+
+class UndecodableError(ApiError):
+    """What was sent has fields of the wrong types."""
 
 
 class Cause(NamedTuple):
@@ -55,9 +60,7 @@ class Cause(NamedTuple):
 
 def shown(value: Any) -> str:
     """A value as error messages quote it."""
-    if value is None:
-        return '"null"'
-    return msgspec.json.encode(value).decode()[:400]
+    return msgspec.json.encode(value).decode()
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -98,15 +101,15 @@ def bad_request(message: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', _details(group, plural, name))
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
-    message = f'{qualified(plural, group)} "{name}" already exists'
+def already_exists(group: str, plural: str, name: str, *, ending: bool = False) -> ApiError:
+    message = ("object is being deleted: " if ending else "") + f'{qualified(plural, group)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, _details(group, plural, name))
 
 
@@ -137,12 +140,12 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> ApiErr
 
 
 def method_not_allowed() -> ApiError:
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     message = "the body of the request was in an unknown format - accepted media types include: "
-    return ApiError(415, "UnsupportedMediaType", message + ", ".join(accepted))
+    return ApiError(415, "UnsupportedMediaType", message + ", ".join(accepted), {})
 
 
 def expired(message: str, continue_token: str = "") -> ApiError:

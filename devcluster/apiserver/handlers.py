@@ -9,9 +9,10 @@ from aiohttp import web
 from devcluster.apiserver import binder, scale
 from devcluster.apiserver.call import Call, decode_yaml
 from devcluster.apiserver.deletion import POLICIES, Delete, delete, finish
-from devcluster.apiserver.entry import Entry
+from devcluster.apiserver.entry import Entry, Key
 from devcluster.apiserver.errors import (
     Json,
+    UndecodableError,
     bad_request,
     conflict,
     forbidden_field,
@@ -19,7 +20,9 @@ from devcluster.apiserver.errors import (
     invalid_value,
     method_not_allowed,
     no_such_path,
+    not_found,
     not_implemented,
+    not_supported,
     required,
     unsupported_media_type,
 )
@@ -28,12 +31,14 @@ from devcluster.apiserver.metadata import check_type
 from devcluster.apiserver.objects import Objects, Write
 from devcluster.apiserver.patch import json_patch, merge_patch
 from devcluster.apiserver.render import Renderer, answer, success
-from devcluster.apiserver.resources import NAMESPACES, PODS, Resource
+from devcluster.apiserver.resources import NAMESPACES, PODS, SERVICES, Resource
 from devcluster.apiserver.reviews import review
 from devcluster.apiserver.strategic import strategic_merge_patch
 from devcluster.apiserver.streams import Streams
 from devcluster.apiserver.watches import Watches
 
+SHOWN_WHEN_DELETED = (PODS.key, SERVICES.key, Key("", "serviceaccounts"))
+"""The kinds of which the answer to a deletion is the object; of others it is a Status."""
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -76,7 +81,7 @@ class Handlers:
     async def _on_subresource(self, call: Call, resource: Resource) -> web.StreamResponse:
         name = call.target.subresource
         if name not in resource.subresources:
-            raise no_such_path()
+            raise not_found(resource.group, resource.plural, call.target.name) if resource.custom else no_such_path()
         match name, call.verb:
             case "log", "get":
                 return await self._streams.log(call, self._objects.find(resource, call.place))
@@ -128,15 +133,20 @@ class Handlers:
 
     async def _update(self, call: Call, resource: Resource) -> web.StreamResponse:
         body, how = await call.body(), read_write(call, replaces=True)
+        existed = self._store.get(resource.key, call.place) is not None
         entry = self._objects.update(resource, call.place, body, how, call.target.subresource)
-        return await self._one(call, resource, entry, how)
+        return await self._one(call, resource, entry, how, 200 if existed else 201)
 
     async def _patch(self, call: Call, resource: Resource) -> web.StreamResponse:
         raw, how = await call.raw_body(), read_write(call)
         if call.content_type == APPLY_PATCH:
             return await self._apply(call, resource, decode_yaml(raw), how)
         change = read_patch(resource, call.content_type, raw)
-        entry = self._objects.patch(resource, call.place, change, how, call.target.subresource)
+        try:
+            entry = self._objects.patch(resource, call.place, change, how, call.target.subresource)
+        except UndecodableError as error:
+            # The real server blames the patch for what it made of the object.
+            raise invalid("", "", "", [invalid_value("patch", msgspec_decode(raw), error.message)]) from error
         return await self._one(call, resource, entry, how)
 
     async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
@@ -164,7 +174,7 @@ class Handlers:
     async def _delete(self, call: Call, resource: Resource) -> web.StreamResponse:
         how = read_delete(call, await call.body())
         entry, gone = delete(self._store, resource.key, self._objects.find(resource, call.place), how)
-        if gone and resource.key != PODS.key:
+        if gone and resource.key not in SHOWN_WHEN_DELETED:
             details = {"name": entry.place.name, "group": resource.group, "kind": resource.plural, "uid": entry.uid}
             return await self._answer(success({name: value for name, value in details.items() if value}))
         return await self._one(call, resource, entry, Write())
@@ -174,10 +184,11 @@ class Handlers:
             raise method_not_allowed()
         how, chosen = read_delete(call, await call.body()), call_selector(resource, call)
         entries = self._store.all(resource.key, call.target.namespace)
-        entries = [entry for entry in entries if chosen is None or chosen(entry)]
+        entries = sorted((one for one in entries if chosen is None or chosen(one)), key=lambda one: one.place)
         for entry in entries:
             delete(self._store, resource.key, entry, how)
-        body = Renderer.of(resource, call).many(entries, {"resourceVersion": str(self._store.version)})
+        metadata = {"resourceVersion": str(self._store.version)} | ({"continue": ""} if resource.custom else {})
+        body = Renderer.of(resource, call).many(entries, metadata)
         return await self._answer(body)
 
     async def _bind(self, call: Call) -> web.StreamResponse:
@@ -221,19 +232,21 @@ class Handlers:
 def read_write(call: Call, *, replaces: bool = False) -> Write:
     validation = call.query.get("fieldValidation", "") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        cause = invalid_value("fieldValidation", validation, 'supported values: "Ignore", "Strict", "Warn"')
-        raise invalid("meta.k8s.io", "CreateOptions", "", [cause])
-    return Write(dry_run=call.dry_run, field_validation=validation, must_say_version=replaces)
+        raise call.wrong_option(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+    return Write(dry_run=call.dry_run, field_validation=validation, replaces=replaces)
 
 
 def read_delete(call: Call, body: Any) -> Delete:
-    """Options come in the body or in the query; the body has the last word."""
-    body = {} if body is None else body
+    """Options come in the query, or else in a body, beside which the query does not count."""
+    if body is None:
+        names = ("propagationPolicy", "orphanDependents")
+        body = {name: call.query[name] for name in names if call.query.get(name)}
+        body["gracePeriodSeconds"], body["dryRun"] = call.number("gracePeriodSeconds"), call.dry_run
     if not isinstance(body, dict):
         raise bad_request("couldn't read DeleteOptions: the body is not an object")
     preconditions = body.get("preconditions") or {}
-    grace = body.get("gracePeriodSeconds", call.number("gracePeriodSeconds"))
-    policy = body.get("propagationPolicy") or call.query.get("propagationPolicy", "")
+    grace = body.get("gracePeriodSeconds")
+    policy = body.get("propagationPolicy") or ""
     if not policy and body.get("orphanDependents"):
         policy = "Orphan"
     if not isinstance(preconditions, dict) or isinstance(grace, bool) or not isinstance(grace, int | None):
@@ -242,14 +255,14 @@ def read_delete(call: Call, body: Any) -> Delete:
     if not isinstance(uid, str) or not isinstance(version, str):
         raise bad_request("couldn't read DeleteOptions: preconditions are texts")
     if policy and policy not in POLICIES:
-        cause = invalid_value("propagationPolicy", policy, "must be one of Background, Foreground, Orphan")
+        cause = not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         raise invalid("meta.k8s.io", "DeleteOptions", "", [cause])
     return Delete(
         uid=uid,
         resource_version=version,
         grace=None if grace is None else min(max(grace, -1), 10**9),
         policy=policy,
-        dry_run=call.dry_run or bool(body.get("dryRun")),
+        dry_run=bool(body.get("dryRun")),
     )
 
 
@@ -258,14 +271,17 @@ def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[J
     accepted = [JSON_PATCH, MERGE_PATCH, *([] if resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
     if content_type not in accepted:
         raise unsupported_media_type(accepted)
-    patch = msgspec_decode(raw)
-    if content_type == JSON_PATCH:
-        return lambda document: json_patch(document, patch)
-    if not isinstance(patch, dict):
-        raise bad_request("error decoding patch: a merge patch is an object")
-    if content_type == MERGE_PATCH:
-        return lambda document: merge_patch(document, patch)
-    return lambda document: strategic_merge_patch(document, patch)
+
+    def change(document: Json) -> Any:
+        # Read only now: of what does not exist nobody learns that the patch is wrong too.
+        patch = msgspec_decode(raw)
+        if content_type == JSON_PATCH:
+            return json_patch(document, patch)
+        if not isinstance(patch, dict):
+            raise bad_request("error decoding patch: a merge patch is an object")
+        return merge_patch(document, patch) if content_type == MERGE_PATCH else strategic_merge_patch(document, patch)
+
+    return change
 
 
 def _replacement(body: Any) -> Callable[[Json], Any]:

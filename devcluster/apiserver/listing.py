@@ -53,13 +53,13 @@ def call_selector(resource: Resource, call: Call) -> Selector | None:
     return selector(call.query.get("labelSelector", ""), fields, resource.selectable)
 
 
-def asked_version(resource: Resource, call: Call) -> int | None:
+def asked_version(call: Call) -> int | None:
     """The query's resourceVersion; None when there is none."""
     text = call.query.get("resourceVersion", "")
     if not text:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise invalid(resource.group, resource.kind, "", [invalid_value("resourceVersion", text, "invalid version")])
+        raise bad_request(f'resourceVersion: Invalid value: "{text}": invalid version')
     return int(text)
 
 
@@ -67,7 +67,7 @@ def page(store: Store, resource: Resource, call: Call) -> Page:
     chosen = call_selector(resource, call)
     token = call.query.get("continue", "")
     start = Continue.read(token) if token else None
-    version = _list_version(store, resource, call, start)
+    version = _list_version(store, call, start)
     entries = _as_of(store, resource, version, start)
     if call.target.namespace:
         entries = [entry for entry in entries if entry.place.namespace == call.target.namespace]
@@ -77,10 +77,10 @@ def page(store: Store, resource: Resource, call: Call) -> Page:
     if start:
         entries = [entry for entry in entries if entry.place > Place(start.namespace, start.name)]
     metadata: Json = {"resourceVersion": str(version)}
+    if resource.custom:
+        metadata["continue"] = ""
     limit = call.number("limit") or 0
-    if limit < 0:
-        raise bad_request("limit must not be negative")
-    if limit and len(entries) > limit:
+    if 0 < limit < len(entries):
         # With a selector the real server does not know how much is left.
         if not chosen:
             metadata["remainingItemCount"] = len(entries) - limit
@@ -90,9 +90,9 @@ def page(store: Store, resource: Resource, call: Call) -> Page:
     return Page(entries, metadata)
 
 
-def _list_version(store: Store, resource: Resource, call: Call, start: Continue | None) -> int:
+def _list_version(store: Store, call: Call, start: Continue | None) -> int:
     """The version to list at."""
-    asked, match = asked_version(resource, call), call.query.get("resourceVersionMatch", "")
+    asked, match = asked_version(call), call.query.get("resourceVersionMatch", "")
     if match not in ("", "Exact", "NotOlderThan") or (match and (asked is None or start)):
         cause = invalid_value("resourceVersionMatch", match, "is forbidden here, or is not Exact or NotOlderThan")
         raise invalid("meta.k8s.io", "ListOptions", "", [cause])

@@ -5,7 +5,7 @@ import uuid
 
 from devcluster.apiserver.clock import now
 from devcluster.apiserver.entry import Place
-from devcluster.apiserver.errors import Json, bad_request, invalid, required
+from devcluster.apiserver.errors import Cause, Json, bad_request, invalid, invalid_value
 from devcluster.apiserver.resources import Resource
 from devcluster.apiserver.shapes import METADATA_FIELDS, Metadata, check_shape
 
@@ -32,16 +32,24 @@ def read_metadata(resource: Resource, obj: Json) -> list[str]:
     obj["metadata"] = {
         name: value
         for name, value in metadata.items()
-        if name in METADATA_FIELDS and value is not None and name not in ("managedFields", "selfLink")
+        if name in METADATA_FIELDS and value not in (None, "", [], {}) and name not in ("managedFields", "selfLink")
     }
     return [f"metadata.{name}" for name in metadata if name not in METADATA_FIELDS]
 
 
 def check_type(resource: Resource, obj: object) -> Json:
-    """`obj`, if it is an object of this kind; kind and apiVersion are filled in."""
+    """`obj`, if it is an object of this kind; kind and apiVersion are filled in, of built-in kinds alone."""
     if not isinstance(obj, dict):
         raise bad_request(f"the body of the request is not a {resource.kind}")
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if resource.custom and not (isinstance(kind, str) and kind and api_version):
+        wanted = f"must be of type {resource.kind}"
+        raise bad_request(f"the object provided is unrecognized ({wanted}): its kind or apiVersion is missing")
+    if resource.custom and kind != resource.kind:
+        cause = invalid_value("kind", kind, f"must be {resource.kind}")
+        metadata = obj.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        raise invalid(resource.group, str(kind), name if isinstance(name, str) else "", [cause])
     if kind not in (None, "", resource.kind):
         raise bad_request(f"{kind!s} in version {api_version!s} cannot be handled as a {resource.kind}")
     if api_version not in (None, "", resource.api_version):
@@ -63,15 +71,12 @@ def settle_namespace(resource: Resource, metadata: Json, namespace: str) -> None
         metadata["namespace"] = namespace
 
 
-def settle_name(resource: Resource, metadata: Json) -> None:
+def settle_name(metadata: Json) -> None:
     if metadata.get("name"):
         return
     prefix = metadata.get("generateName")
-    if not prefix:
-        cause = required("metadata.name", "name or generateName is required")
-        raise invalid(resource.group, resource.kind, "", [cause])
-    # Names only have to differ.
-    metadata["name"] = prefix[:58] + "".join(random.choices(SUFFIX_ALPHABET, k=5))  # noqa: S311
+    # Names only have to differ; an empty one is found wrong later.
+    metadata["name"] = "" if not prefix else prefix[:58] + "".join(random.choices(SUFFIX_ALPHABET, k=5))  # noqa: S311
 
 
 def give_identity(metadata: Json) -> None:
@@ -79,13 +84,22 @@ def give_identity(metadata: Json) -> None:
     metadata["creationTimestamp"] = now()
 
 
-def keep_identity(metadata: Json, old: Json) -> None:
-    """What clients say of these fields does not count."""
+def keep_identity(metadata: Json, old: Json) -> list[Cause]:
+    """What clients say of these fields does not count, except that nobody may claim another uid or a deletion."""
+    claimed = [
+        invalid_value(f"metadata.{name}", metadata[name], "field is immutable")
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds")
+        if name in metadata and name not in old
+    ]
+    uid = metadata.get("uid", old["uid"])
+    if uid != old["uid"]:
+        claimed.append(invalid_value("metadata.uid", uid, "field is immutable"))
     for name in GIVEN_BY_SERVER:
         if name in old:
             metadata[name] = old[name]
         else:
             metadata.pop(name, None)
+    return claimed
 
 
 def place_of(metadata: Json) -> Place:

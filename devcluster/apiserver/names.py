@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from devcluster.apiserver.errors import Cause, Json, invalid_value, too_long
+from devcluster.apiserver.errors import Cause, Json, invalid_value, required, too_long
 
 LABEL_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -37,6 +37,7 @@ QUALIFIED_NAME_RULE = (
     " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 ANNOTATIONS_LIMIT = 256 * 1024
 
 NameRule = Callable[[str], str]
@@ -46,7 +47,9 @@ NameRule = Callable[[str], str]
 def label_1123(name: str) -> str:
     if len(name) > 63:
         return "must be no more than 63 characters"
-    return "" if LABEL_1123.fullmatch(name) else LABEL_1123_RULE
+    if LABEL_1123.fullmatch(name):
+        return ""
+    return "must not contain dots" if SUBDOMAIN_1123.fullmatch(name) else LABEL_1123_RULE
 
 
 def label_1035(name: str) -> str:
@@ -69,6 +72,11 @@ def path_segment(name: str) -> str:
         if character in name:
             return f"may not contain '{character}'"
     return "" if name.isprintable() and len(name) <= 253 else "must be no more than 253 printable characters"
+
+
+def qualified_name_pattern(text: str) -> str:
+    """The part of `qualified_name` that is said of an empty name besides."""
+    return QUALIFIED_NAME_RULE if not text else qualified_name(text)
 
 
 def qualified_name(name: str) -> str:
@@ -97,10 +105,15 @@ def label_causes(labels: dict[str, Any], field: str) -> list[Cause]:
     return causes
 
 
-def metadata_causes(metadata: Json, rule: NameRule) -> list[Cause]:
-    """What is wrong with the metadata of any object; its types are right already."""
+def metadata_causes(metadata: Json, rule: NameRule, *, core: bool) -> list[Cause]:
+    """What is wrong with the metadata of any object; its types are right already.
+
+    `core` kinds have a stricter rule for finalizers.
+    """
     causes = []
-    if wrong := rule(metadata["name"]):
+    if not metadata.get("name"):
+        causes.append(required("metadata.name", "name or generateName is required"))
+    elif wrong := rule(metadata["name"]):
         causes.append(invalid_value("metadata.name", metadata["name"], wrong))
     causes += label_causes(metadata.get("labels") or {}, "metadata.labels")
     annotations = metadata.get("annotations") or {}
@@ -109,19 +122,36 @@ def metadata_causes(metadata: Json, rule: NameRule) -> list[Cause]:
             causes.append(invalid_value("metadata.annotations", name, wrong))
     if sum(len(name) + len(value.encode()) for name, value in annotations.items()) > ANNOTATIONS_LIMIT:
         causes.append(too_long("metadata.annotations", ANNOTATIONS_LIMIT))
-    for finalizer in metadata.get("finalizers") or ():
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if wrong := qualified_name(finalizer):
             causes.append(invalid_value("metadata.finalizers", finalizer, wrong))
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS and core:
+            wrong = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(invalid_value(f"metadata.finalizers[{index}]", finalizer, wrong))
     return causes + _owner_causes(metadata.get("ownerReferences") or [])
+
+
+def finalizer_warnings(new: Json, old: Json | None) -> list[str]:
+    """What the real server says of finalizers that a custom resource gets: their names should have a domain."""
+    known = {*((old or {}).get("metadata") or {}).get("finalizers", ()), *STANDARD_FINALIZERS}
+    warnings = []
+    for name in sorted({*new["metadata"].get("finalizers", ())} - known):
+        if "/" not in name:
+            path = " including a path (/)" if "." in name else ""
+            warnings.append(
+                f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name{path} to avoid accidental'
+                " conflicts with other finalizer writers"
+            )
+    return warnings
 
 
 def _owner_causes(owners: list[Json]) -> list[Cause]:
     causes = []
-    for index, owner in enumerate(owners):
+    for owner in owners:
         for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner[field]:
-                where = f"metadata.ownerReferences[{index}].{field}"
-                causes.append(invalid_value(where, "", "must not be empty"))
+            if not owner.get(field):
+                what = "version must not be empty" if field == "apiVersion" else "must not be empty"
+                causes.append(invalid_value(f"metadata.ownerReferences.{field}", "", what))
     controllers = [owner for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         kinds = " and ".join(f"{owner['kind']}/{owner['name']}" for owner in controllers[:2])

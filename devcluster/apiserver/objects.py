@@ -5,7 +5,7 @@ Deleting is in `deletion.py`; HTTP is in `handlers.py`.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from devcluster.apiserver.deletion import finish
@@ -14,6 +14,7 @@ from devcluster.apiserver.errors import (
     ApiError,
     Cause,
     Json,
+    UndecodableError,
     already_exists,
     bad_request,
     conflict,
@@ -36,9 +37,9 @@ from devcluster.apiserver.metadata import (
     settle_name,
     settle_namespace,
 )
-from devcluster.apiserver.names import metadata_causes
-from devcluster.apiserver.resources import DEFINITIONS, EVENTS, NAMESPACES, NODES, Registry, Resource
-from devcluster.apiserver.schema import same
+from devcluster.apiserver.names import finalizer_warnings, metadata_causes
+from devcluster.apiserver.resources import DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, Registry, Resource
+from devcluster.apiserver.schema import prune, same
 from devcluster.apiserver.shapes import check_shape
 from devcluster.apiserver.store import Change, Store
 
@@ -55,7 +56,7 @@ class Write:
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
     """Filled while writing; the client is shown them."""
-    must_say_version: bool = False
+    replaces: bool = False
     """A PUT, which replaces what its author has read."""
 
 
@@ -88,26 +89,34 @@ class Objects:
     # Creating
 
     def create(self, resource: Resource, namespace: str, obj: object, how: Write) -> Entry:
-        new = check_type(resource, obj)
-        dropped = read_metadata(resource, new)
+        return self._create(resource, namespace, _read(resource, obj, how), how)
+
+    def _create(self, resource: Resource, namespace: str, new: Json, how: Write) -> Entry:
         metadata = new["metadata"]
         settle_namespace(resource, metadata, namespace)
-        settle_name(resource, metadata)
+        settle_name(metadata)
         self._check_open(resource, place_of(metadata))
-        for name in ("uid", "resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        version = metadata.pop("resourceVersion", "")
+        for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
             metadata.pop(name, None)
         # Whoever creates an object says what it shall be; how it is, is written to the status subresource.
         if "status" in resource.subresources and resource.key != NODES.key:
             new.pop("status", None)
-        new = self._admit(resource, new, None, how, dropped)
-        if self.store.get(resource.key, place_of(metadata)):
-            raise already_exists(resource.group, resource.plural, metadata["name"])
+        self._admit(resource, new, None, how)
+        if version.isdecimal() and version.strip("0") and not how.dry_run:
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        taken = self.store.get(resource.key, place_of(metadata))
+        if taken:
+            raise already_exists(resource.group, resource.plural, metadata["name"], ending=taken.deleting)
         give_identity(new["metadata"])
         if _counts_generations(resource):
             new["metadata"]["generation"] = 1
         if resource.key == DEFINITIONS.key:
             new["status"] = definitions.established(new, None)
+        how.warnings.extend(_rules(resource).warnings(new))
         if how.dry_run:
+            # Only tried, it shows the version that came with it.
+            new["metadata"] |= {"resourceVersion": version} if version else {}
             return Entry(new, UNSAVED)
         return self.store.put(resource.key, new)
 
@@ -129,55 +138,76 @@ class Objects:
             )
             raise forbidden(resource.group, resource.plural, place.name, why, [cause])
 
-    def _admit(self, resource: Resource, new: Json, old: Json | None, how: Write, dropped: list[str]) -> Json:
-        """`new` in the form in which it is stored: converted, completed, found valid."""
+    def _admit(
+        self,
+        resource: Resource,
+        new: Json,
+        old: Json | None,
+        how: Write,
+        subresource: str = "",
+        claimed: Sequence[Cause] = (),
+    ) -> None:
+        """Complete `new` in place, and find it valid."""
         rules = _rules(resource)
-        if resource.key == EVENTS.key and resource is not EVENTS:
-            new = events.to_core(new) | {"apiVersion": EVENTS.api_version}
-        check_shape(rules.shape, new, f'{resource.kind} in version "{resource.version}"')
         if resource.custom:
-            dropped = dropped + custom.fill(resource, new)
+            custom.fill(resource, new)
+            how.warnings.extend(finalizer_warnings(new, old))
         rules.fill(new, old)
-        _tell_of_dropped_fields(resource, dropped, how)
-        causes = metadata_causes(new["metadata"], rules.name) if _metadata_changed(new, old) else []
-        causes += custom.wrong(resource, new, old) if resource.custom else rules.wrong(new, old)
-        if resource.key == EVENTS.key and resource is not EVENTS and old is None:
-            causes += events.wrong_in_the_new_group(new)
+        causes = []
+        if _metadata_changed(new, old):
+            causes += metadata_causes(new["metadata"], rules.name, core=not resource.key.group)
+        if resource.custom:
+            causes += custom.wrong(resource, new, old, causes, subresource)
+        else:
+            causes += rules.wrong(new, old)
+        if resource.key == EVENTS.key and resource is not EVENTS:
+            causes += events.wrong_in_the_new_group(new, old)
+        # Beside the status of a custom resource anything is passed over, beside that of a pod claims of a deletion.
+        if not (subresource and resource.custom):
+            in_vain = subresource and resource.key == PODS.key
+            causes += [cause for cause in claimed if cause.field == "metadata.uid" or not in_vain]
         if causes:
-            raise invalid(resource.group, resource.kind, new["metadata"]["name"], causes)
-        return new
+            # Events are checked in their old shape.
+            group = EVENTS.group if resource.key == EVENTS.key else resource.group
+            raise invalid(group, resource.kind, new["metadata"]["name"], causes)
 
     # Changing
 
     def update(self, resource: Resource, place: Place, obj: object, how: Write, subresource: str = "") -> Entry:
         """Replace the object, or only its status."""
-        old = self.find(resource, place)
-        new = check_type(resource, obj)
-        dropped = read_metadata(resource, new)
+        new = _read(resource, obj, how)
+        settle_namespace(resource, new["metadata"], place.namespace)
         name = new["metadata"].get("name")
         if name != place.name:
             raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({place.name})")
-        return self._replace(resource, old, new, how, subresource=subresource, dropped=dropped)
+        old = self.store.get(resource.key, place)
+        if old is None:
+            if not subresource and _rules(resource).created_by_update:
+                if uid := new["metadata"].get("uid"):
+                    raise conflict(resource.group, resource.plural, place.name, uid_mismatch(uid, ""))
+                version_of(new["metadata"].get("resourceVersion", ""))
+                if not how.dry_run:
+                    new["metadata"].pop("resourceVersion", None)
+                return self._create(resource, place.namespace, new, how)
+            raise not_found(resource.group, resource.plural, place.name)
+        return self._replace(resource, old, new, how, subresource)
 
     def patch(
         self, resource: Resource, place: Place, change: Callable[[Json], object], how: Write, subresource: str = ""
     ) -> Entry:
         """Replace the object by what `change` makes of it; versions and uids that it brings in are preconditions."""
         old = self.find(resource, place)
-        new = check_type(resource, change(self.served(resource, old)))
-        dropped = read_metadata(resource, new)
-        if new["metadata"].get("name") != place.name:
-            cause = invalid_value("metadata.name", new["metadata"].get("name"), "field is immutable")
-            raise invalid(resource.group, resource.kind, place.name, [cause])
-        return self._replace(resource, old, new, how, subresource=subresource, dropped=dropped)
+        new = _read(resource, change(self.served(resource, old)), how)
+        name = new["metadata"].get("name")
+        if name != place.name:
+            raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({place.name})")
+        return self._replace(resource, old, new, how, subresource)
 
-    def _replace(
-        self, resource: Resource, entry: Entry, new: Json, how: Write, *, subresource: str, dropped: list[str]
-    ) -> Entry:
+    def _replace(self, resource: Resource, entry: Entry, new: Json, how: Write, subresource: str) -> Entry:
         old, metadata = entry.object(), new["metadata"]
         settle_namespace(resource, metadata, entry.place.namespace)
         self._check_preconditions(resource, entry, metadata, how)
-        keep_identity(metadata, old["metadata"])
+        claimed = keep_identity(metadata, old["metadata"])
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         if subresource == "status":
             new = _only_status(resource, new, self.served(resource, entry))
@@ -186,7 +216,7 @@ class Objects:
             if "status" in old:
                 new["status"] = copy.deepcopy(old["status"])
         before = self.served(resource, entry) if resource.custom else old
-        new = self._admit(resource, new, before, how, dropped)
+        self._admit(resource, new, before, how, subresource, claimed)
         self._check_finalizers(resource, new, old)
         if resource.key == DEFINITIONS.key and subresource != "status":
             new["status"] = definitions.established(new, old)
@@ -198,14 +228,15 @@ class Objects:
         return finish(self.store, resource.key, new)
 
     def _check_preconditions(self, resource: Resource, entry: Entry, metadata: Json, how: Write) -> None:
-        version = metadata.get("resourceVersion", "")
-        if not version and how.must_say_version and (resource.custom or _rules(resource).must_say_version):
-            cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid(resource.group, resource.kind, entry.place.name, [cause])
         uid = metadata.get("uid", "")
-        if uid and uid != entry.uid:
+        # Of a patch this is a change like others, of a field that cannot be changed.
+        if uid and uid != entry.uid and how.replaces:
             raise conflict(resource.group, resource.plural, entry.place.name, uid_mismatch(uid, entry.uid))
-        if version not in ("", "0", str(entry.version)):
+        version = version_of(metadata.get("resourceVersion", ""))
+        if not version and (resource.custom or _rules(resource).must_say_version):
+            cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(resource.group, resource.plural, entry.place.name, [cause])
+        if version not in (0, entry.version):
             raise modified(resource.group, resource.plural, entry.place.name)
 
     def _check_finalizers(self, resource: Resource, new: Json, old: Json) -> None:
@@ -214,7 +245,8 @@ class Objects:
         added = set(new["metadata"].get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ())
         if added:
             names = ", ".join(f'"{name}"' for name in sorted(added))
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers [{names}]"
+            detail = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            detail += f" []string{{{names}}}"
             cause = forbidden_field("metadata.finalizers", detail)
             raise invalid(resource.group, resource.kind, new["metadata"]["name"], [cause])
 
@@ -227,6 +259,28 @@ class Objects:
             obj = events.from_core(obj)
         obj["apiVersion"] = resource.api_version
         return obj
+
+
+def _read(resource: Resource, obj: object, how: Write) -> Json:
+    """What was sent as an object of this kind, in the form in which it is stored and without unknown fields."""
+    new = check_type(resource, obj)
+    dropped = read_metadata(resource, new)
+    if resource.key == EVENTS.key and resource is not EVENTS:
+        new = events.to_core(new) | {"apiVersion": EVENTS.api_version}
+    check_shape(_rules(resource).shape, new, f'{resource.kind} in version "{resource.version}"')
+    if resource.schema is not None:
+        dropped += prune(resource.schema, new)
+    _tell_of_dropped_fields(resource, dropped, how)
+    return new
+
+
+def version_of(text: str) -> int:
+    """A resourceVersion as a number; 0 when none was given."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdecimal() or len(text) > 20:
+        raise ApiError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
 
 
 def uid_mismatch(wanted: str, found: str) -> str:
@@ -246,14 +300,15 @@ def _metadata_changed(new: Json, old: Json | None) -> bool:
 
 
 def _only_status(resource: Resource, new: Json, old: Json) -> Json:
-    """The old object with the new status; of built-in kinds the labels and annotations may change with it."""
+    """The old object with the new status; of built-in kinds the metadata may change with it, but not a pod's owners."""
     changed = {name: value for name, value in old.items() if name != "status"}
     if "status" in new:
         changed["status"] = new["status"]
     if not resource.custom:
-        kept = {name: value for name, value in old["metadata"].items() if name not in ("labels", "annotations")}
-        along = {name: new["metadata"][name] for name in ("labels", "annotations") if name in new["metadata"]}
-        changed["metadata"] = kept | along
+        kept = ("ownerReferences",) if resource.key == PODS.key else ()
+        before = {name: value for name, value in old["metadata"].items() if name in kept}
+        along = {name: value for name, value in new["metadata"].items() if name not in kept}
+        changed["metadata"] = along | before
     return changed
 
 
@@ -270,7 +325,7 @@ def _tell_of_dropped_fields(resource: Resource, dropped: list[str], how: Write) 
         return
     unknown = [f'unknown field "{path}"' for path in dropped]
     if how.field_validation == "Strict":
-        raise ApiError(
+        raise UndecodableError(
             400,
             "BadRequest",
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'

@@ -3,7 +3,6 @@
 The strategic merge patch that kubectl sends for built-in kinds is in `strategic.py`.
 """
 
-import copy
 from typing import Any
 
 import jsonpatch
@@ -18,7 +17,7 @@ MOST_OPERATIONS = 10_000
 def merge_patch(document: Any, patch: Any) -> Any:
     """`document`, which is used up, with `patch` laid over it; null removes."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return without_nulls(patch)
     merged = document if isinstance(document, dict) else {}
     for name, value in patch.items():
         if value is None:
@@ -26,6 +25,13 @@ def merge_patch(document: Any, patch: Any) -> Any:
         else:
             merged[name] = merge_patch(merged.get(name), value)
     return merged
+
+
+def without_nulls(value: Any) -> Any:
+    """A copy without the nulls in any object of a list: the real server drops them there too."""
+    if isinstance(value, dict):
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def json_patch(document: Any, patch: Any) -> Any:
@@ -43,7 +49,10 @@ def json_patch(document: Any, patch: Any) -> Any:
     try:
         return jsonpatch.JsonPatch(patch).apply(document)
     except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+        raise _not_applicable() from error
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, ValueError, KeyError, IndexError) as error:
-        message = "the server rejected our request due to an error in our request"
-        raise ApiError(422, "Invalid", f"{message}: {error}") from error
+        raise _not_applicable() from error
+
+
+def _not_applicable() -> ApiError:
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})

@@ -69,7 +69,14 @@ class Renderer:
         else:
             kind, api_version = f"{self._resource.kind}List", self._resource.api_version
         head = msgspec.json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-        return head[:-1] + b',"items":[' + b",".join(self.one(entry) for entry in entries) + b"]}"
+        return head[:-1] + b',"items":[' + b",".join(self._item(entry) for entry in entries) + b"]}"
+
+    def _item(self, entry: Entry) -> bytes:
+        """One of a list: the kind of a built-in one is said only once, by the list."""
+        if self._form is not Form.WHOLE or self._resource.custom:
+            return self.one(entry)
+        obj = _served(self._resource, entry.object())
+        return msgspec.json.encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
     def watch_event(self, kind: str, entry: Entry) -> bytes:
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), self.one(entry))

@@ -20,7 +20,7 @@ ABSENT = object()
 
 def same(one: Any, other: Any) -> bool:
     """Equal as JSON, where 1 is not true and 1.0 is not 1."""
-    return bool(one == other) and encode(one) == encode(other)
+    return bool(one == other) and encode(one, order="deterministic") == encode(other, order="deterministic")
 
 
 def is_resource(schema: Json, root: bool) -> bool:
@@ -81,8 +81,13 @@ class Pair(NamedTuple):
     old: Any
 
 
-def pairs(schema: Json, value: Any, old: Any, path: str = "", *, root: bool = True) -> Iterator[Pair]:
-    """The members or items directly within `value` that have a schema, each with its former self or `ABSENT`."""
+def pairs(
+    schema: Json, value: Any, old: Any, path: str = "", *, root: bool = True, dotted: bool = False
+) -> Iterator[Pair]:
+    """The members or items directly within `value` that have a schema, each with its former self or `ABSENT`.
+
+    A member whose name the schema does not know is `path[name]` for rules, and `path.name` where `dotted`.
+    """
     if isinstance(value, dict):
         for name, member in value.items():
             if name in RESOURCE_FIELDS and is_resource(schema, root):
@@ -90,7 +95,7 @@ def pairs(schema: Json, value: Any, old: Any, path: str = "", *, root: bool = Tr
             inner = child(schema, name)
             if isinstance(inner, dict):
                 former = old.get(name, ABSENT) if isinstance(old, dict) else ABSENT
-                declared = name in (schema.get("properties") or {})
+                declared = dotted or name in (schema.get("properties") or {})
                 yield Pair(_member_path(path, name, declared=declared), inner, member, former)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):

@@ -4,12 +4,15 @@ Only shapes are checked here (400, as a decoder does); rules are in `kinds/`.  F
 kept as they are: the built-in kinds are not pruned.
 """
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
 import msgspec
 
-from devcluster.apiserver.errors import Json, bad_request
+from devcluster.apiserver.errors import Json, UndecodableError
 
+MicroTime = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")]
+"""With exactly six decimals."""
 Strings = dict[str, str] | None
 
 
@@ -18,10 +21,10 @@ class Shape(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class OwnerReference(Shape):
-    api_version: str
-    kind: str
-    name: str
-    uid: str
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
     controller: bool | None = None
     block_owner_deletion: bool | None = None
 
@@ -34,8 +37,8 @@ class Metadata(Shape):
     uid: str | None = None
     resource_version: str | None = None
     generation: int | None = None
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
     labels: Strings = None
     annotations: Strings = None
@@ -174,12 +177,12 @@ class Service(Shape):
 
 class ConfigMap(Shape):
     data: Strings = None
-    binary_data: Strings = None
+    binary_data: dict[str, bytes] | None = None
     immutable: bool | None = None
 
 
 class Secret(Shape):
-    data: Strings = None
+    data: dict[str, bytes] | None = None
     string_data: Strings = None
     type: str | None = None
     immutable: bool | None = None
@@ -206,9 +209,9 @@ class Event(Shape):
     count: int | None = None
     series: Json | None = None
     action: str | None = None
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    event_time: str | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: MicroTime | None = None
     reporting_component: str | None = None
     reporting_instance: str | None = None
 
@@ -269,8 +272,8 @@ class LeaseSpec(Shape):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
+    acquire_time: MicroTime | None = None
+    renew_time: MicroTime | None = None
 
 
 class Lease(Shape):
@@ -341,4 +344,5 @@ def check_shape(shape: type[Shape], value: Any, what: str) -> None:
         msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         kind = what.partition(" ")[0]
-        raise bad_request(f"{what} cannot be handled as a {kind}: {error}") from error
+        message = f"{what} cannot be handled as a {kind}: {error}"
+        raise UndecodableError(400, "BadRequest", message) from error

@@ -7,7 +7,7 @@ for the kinds this server stores.  Server-side apply uses the same merge, withou
 import copy
 from typing import Any
 
-from devcluster.apiserver.errors import Json, bad_request
+from devcluster.apiserver.errors import ApiError, Json, bad_request
 
 MERGE_KEYS = {
     "containers": "name",
@@ -60,7 +60,8 @@ def _object(current: Json, patch: Json) -> Json | None:
     if isinstance(retained, list):
         current = {name: value for name, value in current.items() if name in retained}
     for name, value in fields.items():
-        merged = None if value is None else _value(name, current.get(name), value)
+        # What was not there is taken as it comes.
+        merged = _value(name, current[name], value) if current.get(name) is not None else _fresh(value)
         if merged is None:
             current.pop(name, None)
         else:
@@ -74,6 +75,18 @@ def _object(current: Json, patch: Json) -> Json | None:
             if field in current:
                 current[field] = _ordered(field, _items(current, field), value)
     return current
+
+
+def _fresh(value: Any) -> Any:
+    """A new value from a patch, without nulls and directives."""
+    if isinstance(value, dict):
+        if value.get(DIRECTIVE) == "delete":
+            return None
+        fresh = {name: _fresh(inner) for name, inner in value.items() if not name.startswith("$")}
+        return {name: inner for name, inner in fresh.items() if inner is not None}
+    if isinstance(value, list):
+        return [_fresh(item) for item in value if not (isinstance(item, dict) and DIRECTIVE in item)]
+    return value
 
 
 def _items(current: Json, field: str) -> list[Any]:
@@ -100,22 +113,41 @@ def _list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
         return [copy.deepcopy(item) for item in patch if item.get(DIRECTIVE) != "replace"]
     merged = [*current]
     for item in patch:
-        at = next((i for i, one in enumerate(merged) if isinstance(one, dict) and one.get(key) == item.get(key)), None)
+        if key not in item:
+            raise ApiError(500, "", f"map: {item} does not contain declared merge key: {key}")
+        at = next((i for i, one in enumerate(merged) if isinstance(one, dict) and one.get(key) == item[key]), None)
         result = _object(merged[at] if at is not None else {}, item)
-        if at is None:
-            merged += [result] if result is not None else []
-        elif result is None:
+        if at is not None:
             del merged[at]
-        else:
-            merged[at] = result
-    return merged
+        if result is not None:
+            merged.insert(len(merged) if at is None else at, result)
+    named = {_identity(item, key): index for index, item in enumerate(patch)}
+    mine = sorted((one for one in merged if _identity(one, key) in named), key=lambda one: named[_identity(one, key)])
+    others = [one for one in merged if _identity(one, key) not in named]
+    return _interleaved(others, mine, [_identity(one, key) for one in current], key)
+
+
+def _interleaved(others: list[Any], mine: list[Any], before: list[str], key: str | None) -> list[Any]:
+    """Both lists in one, each in its own order: what is new comes first, the rest as it stood before."""
+    merged, others = [], [*others]
+    rank = {identity: index for index, identity in enumerate(before)}
+    for one in mine:
+        at = rank.get(_identity(one, key))
+        while at is not None and others and rank.get(_identity(others[0], key), at) < at:
+            merged.append(others.pop(0))
+        merged.append(one)
+    return merged + others
+
+
+def _identity(item: Any, key: str | None) -> str:
+    return repr(item.get(key)) if key and isinstance(item, dict) else repr(item)
 
 
 def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
+    """`items` in the order that the patch asks for, and those it does not name where they stood."""
     key = merge_key(field, items)
-
-    def identity(item: Any) -> str:
-        return repr(item.get(key)) if key and isinstance(item, dict) else repr(item)
-
-    rank = {identity(item): index for index, item in enumerate(order)}
-    return sorted(items, key=lambda item: rank.get(identity(item), len(rank)))
+    rank = {_identity(item, key): index for index, item in enumerate(order)}
+    named = [item for item in items if _identity(item, key) in rank]
+    others = [item for item in items if _identity(item, key) not in rank]
+    named.sort(key=lambda item: rank[_identity(item, key)])
+    return _interleaved(others, named, [_identity(item, key) for item in items], key)

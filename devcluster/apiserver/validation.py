@@ -36,7 +36,7 @@ def validate(schema: Json, value: Any, old: Any = ABSENT, path: str = "", *, roo
     causes = _validate_here(schema, value, path)
     if any(cause.reason == "FieldValueTypeInvalid" for cause in causes):
         return causes
-    for inner in pairs(schema, value, old, path, root=root):
+    for inner in pairs(schema, value, old, path, root=root, dotted=True):
         if len(causes) >= ENOUGH:
             break
         causes += validate(inner.schema, inner.value, inner.old, inner.path, root=False)
@@ -64,7 +64,12 @@ def _validate_here(schema: Json, value: Any, path: str) -> list[Cause]:
         return [wrong_type(where, "null", f'{path} in body must be of type {wanted}: "null"')]
     wrong = _type_problem(schema, value)
     if wrong:
-        return [wrong_type(where, type_name(value), f"{path} in body must be of type {wrong}: {_quoted(value)}")]
+        detail = f"{path} in body must be of type {wrong}: {_quoted(value)}"
+        causes = [wrong_type(where, type_name(value), detail), *_enum(schema, value, where)]
+        if (wrong, type_name(value)) == ("integer", "number"):
+            kind = f"with format {schema['format']}" if "format" in schema else "(default format)"
+            causes.append(invalid_value("<nil>", "", f"Checked value must be of type integer {kind} in {path}"))
+        return causes
     causes = _enum(schema, value, where)
     if isinstance(value, bool):
         return causes
@@ -131,9 +136,8 @@ def _number(schema: Json, value: float, path: str) -> list[Cause]:
         causes.append(invalid_value(path, value, f"{path} in body should be a multiple of {step}"))
     bounds = INT_RANGES.get(schema.get("format", ""))
     if bounds and not bounds[0] <= value <= bounds[1]:
-        causes.append(
-            invalid_value(path, value, f"{path} in body must be of type {schema['format']}: {_quoted(value)}")
-        )
+        wanted = f"of type {schema['type']} with format {schema['format']}"
+        causes.append(invalid_value("<nil>", "", f"Checked value must be {wanted} in {path}"))
     return causes
 
 
@@ -168,6 +172,9 @@ def _repeated(schema: Json, value: list[Any], path: str) -> list[Cause]:
     causes, seen = [], set()
     for index, item in enumerate(value):
         as_map = schema["x-kubernetes-list-type"] == "map"
+        if as_map and not isinstance(item, dict):
+            causes.append(invalid_value(f"{path}[{index}]", item, "must be an object for an array of list-type map"))
+            continue
         key: Any = map_key(schema, item) if as_map else repr(item)
         if key in seen:
             keys = schema.get("x-kubernetes-list-map-keys") or ()

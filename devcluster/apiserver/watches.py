@@ -17,6 +17,9 @@ from devcluster.apiserver.watching import Watch
 PATIENCE = 10.0
 """Seconds of quiet after which a bookmark is sent, or the client is found gone."""
 
+LAST_WORD = 2.0
+"""Seconds before its end at which a watch brings a bookmark, so that the next one can begin there."""
+
 LONGEST = (1800.0, 3600.0)
 """Seconds that a watch lasts when the client does not say, spread so that not all come back at once."""
 
@@ -35,7 +38,7 @@ class Watches:
     async def serve(self, resource: Resource, call: Call) -> web.StreamResponse:
         renderer = Renderer.of(resource, call)
         chosen = call_selector(resource, call)
-        version = asked_version(resource, call)
+        version = asked_version(call)
         _refuse_initial_events(call)
         seconds = call.number("timeoutSeconds") or random.uniform(*LONGEST)  # noqa: S311
         await self._store.durable()
@@ -74,17 +77,18 @@ class Watches:
         end = clock() + seconds
         bookmarks = call.query.get("allowWatchBookmarks") in ("true", "1")
         bookmarked = clock()
+        # The bookmark that comes in any case.
+        last = end - LAST_WORD
         while not watch.ended and (left := end - clock()) > 0:
-            # What is published by now has been heard by this watch: a bookmark may say so.
-            published = self._store.published
-            changes = await watch.changes(min(left, PATIENCE))
+            changes = await watch.changes(min(left, PATIENCE, max(last - clock(), 0) or left))
             if changes:
                 await response.write(b"".join(renderer.watch_event(kind, entry) for kind, entry in changes))
             elif call.request.transport is None or call.request.transport.is_closing():
                 return
-            elif bookmarks and clock() - bookmarked >= PATIENCE:
+            elif bookmarks and not watch.waiting and (clock() - bookmarked >= PATIENCE or bookmarked < last <= clock()):
                 bookmarked = clock()
-                await response.write(renderer.bookmark(published))
+                # Whatever is published by now has been heard by this watch, and nothing of it waits.
+                await response.write(renderer.bookmark(self._store.published))
 
 
 def _refuse_initial_events(call: Call) -> None:

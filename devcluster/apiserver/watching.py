@@ -49,6 +49,11 @@ class Watch:
         self._waiting.append(seen)
         self._arrived.set()
 
+    @property
+    def waiting(self) -> bool:
+        """Something has arrived that was not taken yet."""
+        return bool(self._waiting)
+
     def end(self) -> None:
         self.ended = True
         self._arrived.set()

@@ -43,6 +43,11 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     _checked(_libc.mount(*arguments), f"mount {source or kind} on {target}")
 
 
+def umount(target: str) -> None:
+    """Out of sight at once; gone when the last process has left it."""
+    _checked(_libc.umount2(target.encode(), _MNT_DETACH), f"umount {target}")
+
+
 def bind(source: str, target: str) -> None:
     """Also what is mounted below, without which a user namespace may not bind at all."""
     mount(source, target, flags=MS_BIND | MS_REC)

@@ -57,7 +57,9 @@ class Pod:
         self._mounted = False
         self._refreshing = asyncio.Lock()
         self._refreshes: set[asyncio.Task[None]] = set()
-        self._over = status.get("phase") in ("Succeeded", "Failed")
+        self._phase = status.get("phase") or "Pending"
+        """The one last told."""
+        self._over = self._phase in ("Succeeded", "Failed")
         self._verdict: Json = {}
         """Reason and message, when the pod fails for something else than its containers."""
         self._grace: float | None = None
@@ -317,8 +319,12 @@ class Pod:
         main = [container.status() for container in self.main]
         phase = statuses.phase(self._policy, init, main, ended=self._over and self._stopping.is_set())
         if self._verdict:
-            # Said together with its reason, and only when nothing runs any more.
+            # Said together with its reason.
             phase = "Failed" if self._over else "Running"
+        if phase in ("Succeeded", "Failed") and not self._over:
+            # As a kubelet has it: how the containers ended is told at once, the pod's end when all of it is taken down.
+            phase = self._phase
+        self._phase = phase
         addresses: Mapping[str, object] = {}
         if self._address:
             addresses = {"podIP": self._address, "podIPs": [{"ip": self._address}]}

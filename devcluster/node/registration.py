@@ -121,6 +121,8 @@ class Registration:
             "allocatable": room,
             "conditions": [condition],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
+            # Else the API server would translate exec to SPDY, an older protocol that few still serve.
+            "declaredFeatures": ["ExtendWebSocketsToKubelet"],
             "nodeInfo": {
                 "architecture": _architecture(),
                 "bootID": "",

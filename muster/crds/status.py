@@ -90,14 +90,21 @@ class TrainingJobStatus(Status):
     """Current and target workers, such as 3/4."""
 
 
-class ScaleInStatus(Status):
+class RequestStatus(Status):
+    """Read only: written by Muster."""
+
+    replica_statuses: dict[str, ReplicaStatus] | None = None
+    """Always empty; et-operator's readers expect the field."""
+
+
+class ScaleInStatus(RequestStatus):
     """Read only: written by Muster."""
 
     to_delete_pods: list[str] | None = None
     """The workers that leave."""
 
 
-class ScaleOutStatus(Status):
+class ScaleOutStatus(RequestStatus):
     """Read only: written by Muster."""
 
     add_pods: list[str] | None = None

@@ -11,7 +11,7 @@ from services.scaler.policy import Policy
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.cluster.objects import Custom
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused
 from shared.frameworks.children import owner_reference
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events import Author
@@ -20,7 +20,7 @@ from shared.job.naming import HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.service.claims import QUICK_SECONDS, ours, settle
+from shared.service.claims import ours, settle
 from shared.service.parts import Parts
 from shared.service.run import Machine, Standing
 
@@ -64,15 +64,16 @@ class Scaler:
         key, name = job.key, config_name(job.key.name)
         workers = [job.worker_name(index) for index in effect.members]
         manifest = hosts_config_map(key, members=workers, slots=job.spec.slots_per_worker, version=effect.version)
-        held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
+        held = await self._cluster.get(CONFIGMAPS, key.namespace, name) if job.hosts is not None else None
         if held is None:
             try:
                 await self._cluster.create(CONFIGMAPS, key.namespace, manifest)
             except Refused as refusal:
                 if refusal.reason != "AlreadyExists":
                     raise
-                raise Transient(f"config map {name} was made while we looked", retry_after=QUICK_SECONDS) from refusal
-            return
+                held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
+            else:
+                return
         meta = held.metadata if held is not None else None
         settle(meta, key, f"config map {name}")
         assert meta is not None

@@ -14,8 +14,9 @@ def decide(job: Job) -> list[Step]:
         return documents.of_requests(job)
     phase = phases.owed(job)
     if phase is not None:
-        # What a document says would be old within a millisecond: the phase comes first.
-        return [Record(phase)]
+        # What a document says would be old within a millisecond: the phase comes first.  What was announced stays
+        # wanted meanwhile: a wish that is gone for a moment is forgotten, and carried out anew when it is back.
+        return [Record(phase), *announce.owed(job)]
     if not job.generation:
         return []
     return [*documents.of_job(job), *documents.of_requests(job), *announce.owed(job)]

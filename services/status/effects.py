@@ -3,6 +3,8 @@
 from math import inf
 from typing import ClassVar
 
+import msgspec
+
 from shared.job.naming import Uid
 from shared.job.steps import Effect
 
@@ -12,6 +14,7 @@ class PatchStatus(Effect, frozen=True):
 
     settle: ClassVar[float] = inf
     """Nobody but us writes it, and the next document replaces it."""
+    rests: ClassVar[bool] = True
 
     kind: str
     name: str
@@ -24,6 +27,10 @@ class PatchStatus(Effect, frozen=True):
     @property
     def target(self) -> str:
         return f"status/{self.uid}"
+
+    def urgent(self, last: Effect) -> bool:
+        """Another phase is what people and scripts wait for; counts can wait a moment."""
+        return isinstance(last, PatchStatus) and _phase(last) != _phase(self)
 
 
 class Announce(Effect, frozen=True):
@@ -43,3 +50,11 @@ class Announce(Effect, frozen=True):
     @property
     def target(self) -> str:
         return f"event/{self.uid}/{self.sequence}/{self.reason}"
+
+
+class _Document(msgspec.Struct):
+    phase: str = ""
+
+
+def _phase(patch: PatchStatus) -> str:
+    return msgspec.json.decode(patch.document, type=_Document).phase

@@ -100,16 +100,20 @@ class Status:
         try:
             await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
         except Conflict:
-            held = await self._cluster.get(resource, namespace, effect.name)
-            if held is not None and held.metadata.uid == effect.uid:
+            if not await self._gone(resource, namespace, effect):
                 raise
-            # Another uid holds the name by now; the watcher will say so.
-            return
         except Refused as refusal:
-            if refusal.reason == "NotFound" or (refusal.reason == "Invalid" and "history" in refusal.field):
-                # It is gone, or a replica that read further wrote first: either way this document is old.
+            if refusal.reason == "Invalid" and "history" in refusal.field:
+                # A replica that read further wrote first: this document is old.
                 return
-            raise
+            # A kind that is not served, or a proxy, says NotFound as well, but not of the object.
+            if refusal.reason != "NotFound" or not await self._gone(resource, namespace, effect):
+                raise
+
+    async def _gone(self, resource: Resource[Custom], namespace: str, effect: PatchStatus) -> bool:
+        """It is no more, or another uid holds its name; the watcher will say so."""
+        held = await self._cluster.get(resource, namespace, effect.name)
+        return held is None or held.metadata.uid != effect.uid
 
     async def _announce(self, effect: Announce, namespace: str) -> None:
         if self._now() - datetime.fromisoformat(effect.time) > EVENTS_LIVE:

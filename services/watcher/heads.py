@@ -33,6 +33,14 @@ def judge(
     return HeadForged(log=log, sequence=head.sequence, hash=head.hash)
 
 
+def told(job: Job, wrong: HistoryBroken | HeadForged, found: int) -> bool:
+    """The log knows of it, or a person accepted it before; `found` is how far the fold was when it was found."""
+    head = f"{wrong.sequence}:{wrong.hash}"
+    if head in job.accepted_heads:
+        return True
+    return job.forged > found if isinstance(wrong, HeadForged) else job.broken == f"{wrong.log}/{head}"
+
+
 def accepted(job: Job, wish: str, pods: Mapping[Uid, PodView]) -> list[JobAdopted | HistoryAccepted]:
     """A person named exactly the head that broke this history: take on what is there, then go on."""
     if not job.broken or not wish or not job.broken.endswith(f"/{wish}"):

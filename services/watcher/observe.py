@@ -41,8 +41,10 @@ def observe(
     world: World,
     folded: Callable[[JobKey], Job | None] = lambda _: None,
     begun: Callable[[JobKey], Collection[Uid]] = lambda _: (),
+    *,
+    pods: bool = True,
 ) -> list[Fact]:
-    """The facts about `job` that the world shows and the log lacks, most important first.
+    """The facts about `job` that the world shows and the log lacks, most important first; its `pods` may wait.
 
     `folded` gives other histories: a request that waited under the job's name keeps its turn, and leaves there once
     the job's own history has it.
@@ -57,10 +59,16 @@ def observe(
     if events or not job.generation:
         # Pods and requests mean something once the log knows the job.
         return events
-    return [*_pods(job, world), *_children(job, world), *_requests(job, world, folded, begun)]
+    if world.epoch > job.epoch and not job.gone:
+        # In another store the job itself comes first: what it says of its end decides what its pods' end means.
+        return []
+    views = _pods(job, world) if pods else ()
+    return [*views, *_children(job, world), *_requests(job, world, folded, begun)]
 
 
 def _resource(job: Job, world: World) -> Iterator[Fact]:
+    if world.jobs.outdated:
+        return
     sight = world.job(job.key)
     if sight is None:
         if job.generation and not job.gone and job.key in world.confirmed_gone:
@@ -92,17 +100,32 @@ def _pods(job: Job, world: World) -> Iterator[Fact]:
     changed = [pod for pod in now.values() if _news(job, world, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield PodsObserved(pods=some, epoch=world.epoch)
-    gone = [
-        pod
-        for uid, pod in job.pods.items()
-        if uid not in now and (pod.version <= world.pods.version or world.epoch > job.epoch)
-    ]
-    for pod in gone:
-        if pod.role == LAUNCHER and pod.slot in job.slots:
-            yield LauncherLost(uid=pod.uid)
-    others = tuple(pod.uid for pod in gone if not (pod.role == LAUNCHER and pod.slot in job.slots))
+    bereft = bereft_of(job, world)
+    for uid in bereft & world.vouched:
+        yield LauncherLost(uid=uid)
+    others = tuple(
+        uid for uid, pod in job.pods.items() if uid not in now and uid not in bereft and _vanished(job, world, pod)
+    )
     for start in range(0, len(others), UIDS_PER_EVENT):
         yield PodsGone(uids=others[start : start + UIDS_PER_EVENT])
+
+
+def bereft_of(job: Job, world: World) -> set[Uid]:
+    """Launchers that vanished before their end was seen, from a job that is not known to go itself.
+
+    Each is lost once the job's own GET, asked after that, vouches for the job: the pods watch may be ahead of the
+    jobs watch, and the launcher of a job that was deleted is no failure.
+    """
+    if job.key in world.confirmed_gone or job.gone or job.deleting or not world.pods.listed:
+        return set()
+    launchers = [pod for pod in job.pods.values() if pod.role == LAUNCHER and pod.slot in job.slots]
+    return {pod.uid for pod in launchers if _vanished(job, world, pod)}
+
+
+def _vanished(job: Job, world: World, pod: PodView) -> bool:
+    if pod.uid in world.pods_of(job.key):
+        return False
+    return pod.version <= world.pods.version or world.epoch > job.epoch
 
 
 def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:
@@ -127,7 +150,9 @@ def _news(job: Job, world: World, pod: PodView) -> bool:
 
 
 def _told(pod: PodView) -> tuple[object, ...]:
-    return (pod.phase, pod.ready, pod.exits, pod.reason, pod.node, pod.deleting, pod.disruption, pod.hosts)
+    # Its node is told of together with what happens to it there.
+    node = pod.node if pod.phase != "Pending" else ""
+    return (pod.phase, pod.ready, pod.exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts)
 
 
 def _children(job: Job, world: World) -> Iterator[Fact]:
@@ -135,9 +160,12 @@ def _children(job: Job, world: World) -> Iterator[Fact]:
     changed = tuple(
         child
         for at, child in sorted(now.items())
-        if (known := job.children.get(at)) is None
-        or known.uid != child.uid
-        or (child.version > known.version and child.hosts != known.hosts)
+        if not world.children[child.kind].outdated
+        and (
+            (known := job.children.get(at)) is None
+            or known.uid != child.uid
+            or (child.version > known.version and child.hosts != known.hosts)
+        )
     )
     if changed:
         yield ChildrenObserved(children=changed, epoch=world.epoch)

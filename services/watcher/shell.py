@@ -1,28 +1,31 @@
-"""The watcher's shell: watches into the world, heads examined, timers measured."""
+"""The watcher's shell: watches into the world, timers measured; what it asks besides is in `checks.py`."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, TypeVar
 
 import structlog
 
+from services.watcher.checks import Checks
 from services.watcher.clock import Clock
-from services.watcher.heads import accepted, judge
-from services.watcher.observe import observe, waiting_room
+from services.watcher.epochs import Known, known, went_back
+from services.watcher.heads import accepted
+from services.watcher.observe import bereft_of, observe, waiting_room
+from services.watcher.pace import pause
+from services.watcher.vanished import may_be_gone, too_many
 from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
 from services.watcher.world import Level, World
-from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
+from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.cluster.objects import Custom, Object
-from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.job.chain import Head
-from shared.job.events import Author, HeadForged, HistoryBroken, TimePassed
+from shared.job.events import Author, Fact, PodsGone, PodsObserved, TimePassed
 from shared.job.fold import History
-from shared.job.naming import JOB_UID, JobKey, Uid, history_subjects
+from shared.job.naming import JOB_UID, JobKey, Uid
 from shared.job.spec import ScaleKind
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
@@ -33,17 +36,14 @@ from shared.service.run import Machine, Standing
 T = TypeVar("T", bound=Object)
 At = tuple[str, str]
 
-VANISHED_AT_ONCE = 10
-"""More jobs (or more than a fifth of all) missing from one LIST are not believed gone: a person decides."""
-
 STALL_SECONDS = 5.0
 """A process that stood still this long (paused, or the machine slept) saw nothing meanwhile."""
 
-_HINTS = {
-    "NotFound": "`muster crds | kubectl apply -f -` installs the definitions",
-    "Forbidden": "give this service account get, list and watch of it",
-}
-"""What a person can do about a watch that is refused."""
+LISTS_THAT_WENT_BACK = 3
+"""So many in a row that are older than what was known make another store; one or two are an old answer's echo."""
+
+LIST_AGAIN_SECONDS = 1.0
+"""Between two of them."""
 
 log = structlog.get_logger()
 
@@ -65,23 +65,21 @@ class Watcher:
     ) -> None:
         """An empty `namespace` is the whole cluster; `believes_vanished` is a person's word that many jobs are gone."""
         self._cluster = cluster
-        self._log = eventlog
-        self._heads = heads
         self._namespace = namespace
         self._now = now
         self._world = World()
         self._clock = Clock()
-        self._identity = ""
-        self._examined: dict[JobKey, tuple[str, Head]] = {}
-        self._wrong: dict[JobKey, tuple[HistoryBroken | HeadForged, int]] = {}
-        """What is wrong with a head, and how far the fold was when that was found."""
-        self._checking: set[JobKey] = set()
         self._believes_vanished = believes_vanished
         self._held_back = False
         """Too many jobs vanished at once to be believed."""
         self._beat = inf
         """When this process was last known to move, on the loop's clock."""
+        self._paused: set[JobKey] = set()
+        """Jobs whose pods were told of a moment ago."""
         self._tasks = asyncio.TaskGroup()
+        self._checks = Checks(cluster, eventlog, heads, self._world, self._tasks, self._wake_later)
+        self._streams: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._following: Sequence[asyncio.Task[None] | None] = []
 
     def known(self) -> Iterable[JobKey]:
         return self._world.keys()
@@ -93,14 +91,14 @@ class Watcher:
         """The facts that are owed: what the world shows and the log lacks, and timers that ran out."""
         job = history.job
         key = job.key
+        if job.epoch > self._world.epoch:
+            # Another replica saw the store go back; what we saw before that is no news.
+            self._enter(job.epoch)
         sight = self._world.job(key)
-        if sight is not None and sight.head is not None and self._examined.get(key) != (sight.log, sight.head):
-            self._check(key, self._examine(history, sight.log, sight.head))
-            if key not in self._examined:
-                # Nothing is said about a job whose history may have been lost.
-                return []
-        wrong, found = self._wrong.get(key, (None, 0))
-        if wrong is not None and not _told(job, wrong, found):
+        if not self._checks.examined(history, sight):
+            # Nothing is said about a job whose history may have been lost.
+            return []
+        if (wrong := self._checks.untold(job)) is not None:
             return [Record(wrong)]
         if job.broken:
             # Nobody acts meanwhile, so no deadline runs: measuring lets go of those that did.
@@ -108,11 +106,30 @@ class Watcher:
             # What is there is taken on with the acceptance: before a list of pods nobody knows what that is.
             wish = sight.accept if sight is not None and self._world.pods.listed else ""
             return [Record(event) for event in accepted(job, wish, self._world.pods_of(key))]
-        if self._may_be_gone(history):
-            self._check(key, self._confirm(key))
-        facts = observe(job, self._world, self._folded, self._begun)
+        vanished = may_be_gone(job, self._world) and not self._held_back
+        if vanished or bereft_of(job, self._world) - self._world.vouched:
+            self._checks.confirm(history)
+        facts = observe(job, self._world, self._folded, self._begun, pods=key not in self._paused)
+        self._pause_after(history, facts)
         self._see_off(job)
         return [*map(Record, facts), *map(Record, self._timers(history))]
+
+    def _pause_after(self, history: History, facts: list[Fact]) -> None:
+        """Tell of a job's pods only once in a while; what does not fit into one event goes on at once."""
+        key = history.job.key
+        views = sum(isinstance(fact, PodsObserved | PodsGone) for fact in facts)
+        # What has to wait for the append before it was not told yet.
+        if views == 1 and not self._machine.appends.busy(history):
+            seconds = pause(len(self._world.pods_of(key)), self._machine.appends.seconds, len(self._paused))
+            self._paused.add(key)
+            asyncio.get_running_loop().call_later(seconds, self._resume, key)
+
+    def _resume(self, key: JobKey) -> None:
+        self._paused.discard(key)
+        self._machine.wake(key)
+
+    def _wake_later(self, key: JobKey, seconds: float) -> None:
+        self._machine.wake_later(key, seconds)
 
     def _folded(self, key: JobKey) -> Job | None:
         history = self._machine.histories.get(key)
@@ -133,28 +150,44 @@ class Watcher:
         self._machine = machine
         # A LIST is compared with what the log knew before it was asked for.
         await machine.folded.wait()
-        self._identity = await self._log.identity()
         world, selector = self._world, JOB_UID
+        self._streams = [
+            lambda: self._follow(
+                TRAININGJOBS,
+                world.jobs,
+                lambda at, manifest: world.set_job(
+                    at, job_sight(TRAININGJOBS.kind, TRAININGJOBS.api_version, manifest) if manifest else None
+                ),
+            ),
+            lambda: self._follow_requests(SCALEINS, "ScaleIn"),
+            lambda: self._follow_requests(SCALEOUTS, "ScaleOut"),
+            lambda: self._follow(
+                PODS, world.pods, lambda at, pod: world.set_pod(at, pod_sight(pod) if pod else None), selector
+            ),
+            lambda: self._follow_children(SERVICES, selector),
+            lambda: self._follow_children(CONFIGMAPS, selector),
+        ]
         async with self._tasks as tasks:
             tasks.create_task(self._notice_stalls())
-            tasks.create_task(
-                self._follow(
-                    TRAININGJOBS,
-                    world.jobs,
-                    lambda at, manifest: world.set_job(
-                        at, job_sight(TRAININGJOBS.kind, TRAININGJOBS.api_version, manifest) if manifest else None
-                    ),
-                )
-            )
-            tasks.create_task(self._follow_requests(SCALEINS, "ScaleIn"))
-            tasks.create_task(self._follow_requests(SCALEOUTS, "ScaleOut"))
-            tasks.create_task(
-                self._follow(
-                    PODS, world.pods, lambda at, pod: world.set_pod(at, pod_sight(pod) if pod else None), selector
-                )
-            )
-            tasks.create_task(self._follow_children(SERVICES, selector))
-            tasks.create_task(self._follow_children(CONFIGMAPS, selector))
+            self._begin()
+
+    def _begin(self, but: asyncio.Task[Any] | None = None) -> None:
+        """Begin every watch anew, `but` one that lists just now."""
+        running = self._following or [None] * len(self._streams)
+        self._following = [
+            task if task is not None and task is but else self._tasks.create_task(stream())
+            for task, stream in zip(running, self._streams, strict=True)
+        ]
+        for task in running:
+            if task is not None and task is not but:
+                task.cancel()
+
+    def _enter(self, epoch: int, but: asyncio.Task[Any] | None = None) -> None:
+        """The store is another one; a watch that did not break would never find out by itself."""
+        if epoch > self._world.epoch:
+            self._world.enter(epoch)
+            if self._following:
+                self._begin(but)
 
     async def _follow_requests(self, resource: Resource[Custom], kind: ScaleKind) -> None:
         await self._follow(
@@ -180,49 +213,72 @@ class Watcher:
         put: Callable[[At, T | None], set[JobKey]],
         selector: str = "",
     ) -> None:
-        async for seen in self._cluster.watch(resource, namespace=self._namespace, selector=selector):
-            match seen:
-                case Snapshot(objects=objects, version=version):
-                    self._raise_epoch(level, version)
-                    now = {_at(thing): thing for thing in sorted(objects, key=lambda thing: thing.metadata.version)}
-                    for at in [at for at in level if at not in now]:
-                        put(at, None)
-                    for at, thing in now.items():
-                        put(at, thing)
-                    level.version, level.blind = version, False
-                    self._hold_if_too_many(resource)
-                    self._life()
-                    self._wake_all()
-                    continue
-                case Applied(object=thing):
-                    concerned = put(_at(thing), thing)
-                    level.version = max(level.version, thing.metadata.version)
-                case Deleted(object=thing):
-                    concerned = put(_at(thing), None)
-                    level.version = max(level.version, thing.metadata.version)
-                case Alive():
-                    level.blind, concerned = False, set()
-                case Blind(reason=reason):
-                    log.warning("watch broken", resource=resource.plural, why=reason, hint=_HINTS.get(reason, ""))
-                    level.blind, concerned = True, set()
+        before, doubts = self._known(resource, level), 0
+        while True:
+            async with aclosing(self._cluster.watch(resource, namespace=self._namespace, selector=selector)) as watch:
+                async for seen in watch:
+                    if isinstance(seen, Snapshot):
+                        before = (
+                            before if doubts and before.epoch == self._world.epoch else self._known(resource, level)
+                        )
+                        if went_back(before, seen.version, seen.objects):
+                            doubts += 1
+                            if doubts < LISTS_THAT_WENT_BACK:
+                                break
+                            self._enter_another_store(before, seen.version)
+                        doubts = 0
+                    self._take(resource, level, put, seen)
+                else:
+                    # Our client was closed.
+                    return
+            log.info("list older than what is known", resource=resource.plural, known=before.reached)
+            level.blind = True
             self._life()
-            for key in concerned:
-                self._machine.wake(key)
+            await asyncio.sleep(LIST_AGAIN_SECONDS)
 
-    def _raise_epoch(self, level: Level[Any], version: int) -> None:
-        # Versions are the store's revision: a complete LIST that is older than what was seen is another store.
+    def _take(
+        self, resource: Resource[T], level: Level[Any], put: Callable[[At, T | None], set[JobKey]], seen: Seen[T]
+    ) -> None:
+        """Into the world with it, and wake the jobs that it concerns."""
+        concerned: set[JobKey] = set()
+        match seen:
+            case Snapshot(objects=objects, version=version):
+                now = {_at(thing): thing for thing in sorted(objects, key=lambda thing: thing.metadata.version)}
+                for at in [at for at in level if at not in now]:
+                    put(at, None)
+                for at, thing in now.items():
+                    put(at, thing)
+                level.version, level.blind, level.outdated = version, False, False
+                self._hold_if_too_many(resource)
+                self._wake_all()
+            case Applied(object=thing):
+                concerned = put(_at(thing), thing)
+                level.version = max(level.version, thing.metadata.version)
+            case Deleted(object=thing):
+                concerned = put(_at(thing), None)
+                level.version = max(level.version, thing.metadata.version)
+            case Alive():
+                level.blind = False
+            case Blind(reason=reason):
+                log.info("watch broken", resource=resource.plural, why=reason)
+                self._machine.alarm.set()
+                level.blind = True
+        self._life()
+        if resource is PODS:
+            # They are woken when they may be told of again.
+            concerned -= self._paused
+        for key in concerned:
+            self._machine.wake(key)
+
+    def _known(self, resource: Resource[Any], level: Level[Any]) -> Known:
+        """What any LIST that is asked for from now on must show, at least."""
         jobs = [history.job for history in self._machine.histories]
-        self._world.epoch = max([self._world.epoch, *(job.epoch for job in jobs)])
-        newest = [job for job in jobs if job.epoch == self._world.epoch]
-        known = 0
-        # Only with what came from this very watch: another one may be ahead of this LIST.
-        if level is self._world.jobs:
-            known = max((job.version for job in newest), default=0)
-        elif level is self._world.pods:
-            known = max((pod.version for job in newest for pod in job.pods.values()), default=0)
-        if version < max(level.version, known):
-            self._world.epoch += 1
-            log.warning("resource versions went back", to=version, known=known, epoch=self._world.epoch)
+        self._enter(max((job.epoch for job in jobs), default=0), asyncio.current_task())
+        return known(self._world.epoch, 0 if level.outdated else level.version, jobs, resource.kind)
+
+    def _enter_another_store(self, before: Known, version: int) -> None:
+        self._enter(before.epoch + 1, asyncio.current_task())
+        log.warning("resource versions went back", to=version, known=before.reached, epoch=self._world.epoch)
 
     def _wake_all(self) -> None:
         for key in {*self._world.keys(), *(history.job.key for history in self._machine.histories)}:
@@ -255,23 +311,12 @@ class Watcher:
             self._machine.wake_later(key, following + 0.001)
         return [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in out]
 
-    def _may_be_gone(self, history: History) -> bool:
-        job = history.job
-        return (
-            bool(job.generation)
-            and not job.gone
-            and self._world.jobs.listed
-            and not self._held_back
-            and self._world.job(job.key) is None
-            and job.key not in self._world.confirmed_gone
-        )
-
     def _hold_if_too_many(self, resource: Resource[T]) -> None:
         if resource.kind != TRAININGJOBS.kind:
             return
         alive = [h.job for h in self._machine.histories if h.job.generation and not h.job.gone]
         missing = sum(self._world.job(job.key) is None for job in alive)
-        self._held_back = missing > max(VANISHED_AT_ONCE, len(alive) // 5) and not self._believes_vanished
+        self._held_back = too_many(missing, len(alive)) and not self._believes_vanished
         if self._held_back:
             log.error(
                 "too many jobs vanished at once; none is believed gone until MUSTER_BELIEVE_VANISHED=true says so",
@@ -279,72 +324,9 @@ class Watcher:
                 of=len(alive),
             )
 
-    def _check(self, key: JobKey, work: Coroutine[Any, Any, None]) -> None:
-        if key in self._checking:
-            work.close()
-            return
-        self._checking.add(key)
-        task = self._tasks.create_task(work)
-        task.add_done_callback(lambda _: self._checking.discard(key))
-
-    async def _confirm(self, key: JobKey) -> None:
-        """Ask for this very job: only its own GET says that it is gone."""
-        try:
-            found = await self._cluster.get(TRAININGJOBS, key.namespace, key.name)
-        except (Transient, Refused) as trouble:
-            log.info("cannot confirm that a job is gone", job=str(key), why=str(trouble))
-            self._machine.wake_later(key, 1.0)
-            return
-        if found is None or found.metadata.uid != key.uid:
-            self._world.confirmed_gone.add(key)
-        self._machine.wake_later(key, 0.0)
-
-    async def _examine(self, history: History, named: str, head: Head) -> None:
-        """Compare a head from a resource with the log; a fold that is behind it catches up first."""
-        key = history.job.key
-        try:
-            end = await self._log.end()
-            known = history.hash_at(head.sequence)
-            if known is None and key not in self._examined and head.sequence <= end:
-                known = await self._read_again(history, head.sequence)
-            kept = await self._heads.get(key.uid) if known not in (None, head.hash) else None
-        except (Transient, Refused) as trouble:
-            log.info("cannot examine a head", job=str(key), why=str(trouble))
-            self._machine.wake_later(key, 1.0)
-            return
-        checkpoint = kept.value.decode() if kept is not None else ""
-        wrong = judge(self._identity, named, head, end=end, known=known, checkpoint=checkpoint)
-        if wrong is not None:
-            self._wrong[key] = wrong, history.sequence
-            log.error("head is wrong", job=str(key), head=str(head), verdict=type(wrong).__name__)
-        else:
-            self._wrong.pop(key, None)
-        self._examined[key] = (named, head)
-        self._machine.wake_later(key, 0.0)
-
-    async def _read_again(self, history: History, sequence: int) -> str | None:
-        """The hash of a job's history up to a sequence, from the log itself; None when it has no such event."""
-        key = history.job.key
-        again = History(key)
-        async for batch in self._log.read(subjects=history_subjects(key)):
-            for stored in batch.events:
-                if stored.sequence <= sequence:
-                    again.fold(stored)
-            if not batch.pending or (batch.events and batch.events[-1].sequence >= sequence):
-                break
-        return again.head.hash if again.sequence == sequence else ""
-
 
 def _at(thing: Object) -> At:
     return thing.metadata.namespace, thing.metadata.name
-
-
-def _told(job: Job, wrong: HistoryBroken | HeadForged, found: int) -> bool:
-    """The log knows of it, or a person accepted it before."""
-    head = f"{wrong.sequence}:{wrong.hash}"
-    if head in job.accepted_heads:
-        return True
-    return job.forged > found if isinstance(wrong, HeadForged) else job.broken == f"{wrong.log}/{head}"
 
 
 def build(parts: Parts) -> Watcher:

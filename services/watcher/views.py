@@ -104,7 +104,7 @@ def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
         attempt=attempt,
         role=labels.get(JOB_ROLE, ""),
         index=index,
-        phase=pod.status.phase or "Pending",
+        phase=_phase(pod),
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
         exits=tuple(
             Exit(s.name, s.state.terminated.exit_code, s.state.terminated.reason or "")
@@ -119,6 +119,20 @@ def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
         ),
         hosts=_number((meta.annotations or {}).get(HOSTS_VERSION, "0")) or 0,
     )
+
+
+def _phase(pod: Pod) -> str:
+    """The API server's; or the end to which the pod came, as soon as all of its containers have ended.
+
+    A kubelet tells exit codes up to two seconds before the phase.  Meanwhile the job may be over, and a pod that
+    seems to run would be taken by the clean-up, with its log, and counted as neither succeeded nor failed.
+    """
+    phase = pod.status.phase or "Pending"
+    ends = [status.state.terminated for status in pod.status.container_statuses or ()]
+    if phase not in ("Pending", "Running") or not ends or None in ends:
+        return phase
+    # Never restarted: such is the restartPolicy of every pod of a job.
+    return "Failed" if any(end is not None and end.exit_code for end in ends) else "Succeeded"
 
 
 def child_sight(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:

@@ -20,11 +20,13 @@ class Level(dict[tuple[str, str], T]):
         super().__init__()
         self.version = 0
         """The newest resourceVersion seen; 0 until the first complete LIST."""
+        self.outdated = False
+        """It is what a store showed that has gone since: it means nothing until it was listed again."""
         self.blind = True
 
     @property
     def listed(self) -> bool:
-        return self.version > 0
+        return self.version > 0 and not self.outdated
 
 
 class World:
@@ -39,6 +41,8 @@ class World:
         self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {"Service": Level(), "ConfigMap": Level()}
         self.confirmed_gone: set[JobKey] = set()
         """Jobs whose own GET said NotFound, or another uid."""
+        self.vouched: set[Uid] = set()
+        """Launchers that vanished while their job stayed: its own GET, asked afterwards, said so."""
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
         self._placed: dict[JobKey, dict[Uid, RequestSight]] | None = None
@@ -51,8 +55,17 @@ class World:
         yield from self.children.values()
 
     def sees(self) -> bool:
-        """Every watch works."""
-        return not any(level.blind for level in self.levels())
+        """Every watch works, on the store that there is."""
+        return not any(level.blind or level.outdated for level in self.levels())
+
+    def enter(self, epoch: int) -> None:
+        """The store is another one from now on: what the watches showed so far says nothing of it."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            for level in self.levels():
+                level.outdated = level.version > 0
+            self.confirmed_gone.clear()
+            self.vouched.clear()
 
     def keys(self) -> set[JobKey]:
         """Every job there is a trace of."""

@@ -1,13 +1,13 @@
 """The port to Kubernetes: watch, get, create, patch, delete.
 
 Adapters: `kube.py` (any API server), `memory.py` (tests and simulation), held to one contract suite,
-`tests/contract/test_cluster.py`.
+`tests/contract/test_cluster_*.py`.
 
 Objects come as small typed Structs (`objects.py`) and go as plain dictionaries.
 Nothing here knows a training job.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -77,7 +77,7 @@ class Cluster(Protocol):
     a quota `Refused(reason="QuotaExceeded")`.
     """
 
-    def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncIterator[Seen[T]]:
+    def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
         """List, then follow, for ever: a `Snapshot` first, and again after every gap (410, a lost history).
 
         An empty `namespace` is the whole cluster.  `selector` is a label selector on labels that never change.

@@ -63,6 +63,12 @@ def is_named_absence(status: Status) -> bool:
     return status.code == 404 and status.reason == "NotFound" and bool(status.details and status.details.name)
 
 
+def may_be_starting(body: bytes) -> bool:
+    """Whether a 403 is that of the authorizer: for want of a right, or of the time to learn who has it."""
+    message = read_status(body).message
+    return 'User "' in message and '" cannot ' in message
+
+
 def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     """The error to raise for a failed request; `what` says what was being done, and to what."""
     code, causes = status.code, status.causes
@@ -72,8 +78,10 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
         return Refused(message, reason=EXPIRED)
     if any(cause.reason == AHEAD for cause in causes):
         return Refused(message, reason=AHEAD)
-    if code in (401, 408, 429) or (code >= 500 and code != 501):
+    if code in (408, 429) or (code >= 500 and code != 501):
         return Transient(message, retry_after=(status.details.retry_after_seconds or None) if status.details else None)
+    if code == 401:
+        return Transient(f"{message}; renew the credentials of the kubeconfig or of the service account")
     if code == 409:
         return _conflict(message, reason, method)
     if code == 422 and method == "PATCH" and any(cause.field == "metadata.uid" for cause in causes):

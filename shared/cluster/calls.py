@@ -13,7 +13,7 @@ import msgspec
 from yarl import URL
 
 from shared.cluster import Resource
-from shared.cluster.answers import Status, read_status
+from shared.cluster.answers import Status, may_be_starting, read_status
 from shared.cluster.limiter import Limiter
 from shared.errors import Refused, Transient
 
@@ -129,6 +129,11 @@ class Caller:
                 await response.read()
                 await self._access.renew()
                 response = await self._send(method, url, timeout, body, headers or {})
+            if response.status == 403 and may_be_starting(await response.read()):
+                # It forbids everything until it has read its own rules.
+                if await self._is_starting(timeout):
+                    raise Transient(f"{what}: forbidden, but the API server is still starting")
+                response = await self._send(method, url, timeout, body, headers or {})
             try:
                 yield response
             except BaseException:
@@ -139,7 +144,13 @@ class Caller:
         except TimeoutError as error:
             raise Transient(f"{what}: timed out") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Transient(f"{what}: {error or type(error).__name__}") from error
+            raise Transient(f"{what}: {_why(error)}") from error
+
+    async def _is_starting(self, timeout: aiohttp.ClientTimeout) -> bool:
+        """Whether the server is not ready, which it tells to everybody but in its first moments."""
+        response = await self._send("GET", URL(f"{self._access.url}/readyz"), timeout, None, {})
+        await response.read()
+        return response.status == 403 or response.status >= 500
 
     async def _send(
         self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
@@ -154,6 +165,22 @@ class Caller:
             headers={**BASE_HEADERS, **headers, **credentials},
             **self._access.options,
         )
+
+
+def _why(error: Exception) -> str:
+    """What went wrong on the way, and what to look at, in fewer words than the library's."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return (
+            f"the certificate of {error.host}:{error.port} is not trusted ({why}); "
+            "give the authority that signed it in the kubeconfig"
+        )
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return (
+            f"cannot connect to {error.host}:{error.port} ({error.os_error}); "
+            "is the API server up, and is its address in the kubeconfig right?"
+        )
+    return str(error) or type(error).__name__
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:

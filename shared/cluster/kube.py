@@ -6,28 +6,57 @@ The client is imported when it is needed: it takes about 20 MiB.
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import msgspec
 
 from shared.cluster import Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
-from shared.cluster.answers import is_named_absence, trouble
+from shared.cluster.answers import Status, is_named_absence, trouble
 from shared.cluster.calls import Access, Caller, FailedRequest, Timeouts, path_of
 from shared.cluster.decoding import encode, read_object
+from shared.cluster.examination import Right
 from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
+from shared.errors import Conflict, Refused, Transient
 
 T = TypeVar("T", bound=Object)
+D = TypeVar("D")
 
 MERGE_PATCH = "application/merge-patch+json"
+LIFE_TRIES = 4
+"""How often a subresource is read and patched again while others write to the object."""
+KEPT_VERSIONS = 10_000
+"""Objects whose version is remembered from our own last patch; of any other it is asked for first."""
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class _Served(msgspec.Struct):
+    name: str = ""
+
+
+class _Discovered(msgspec.Struct):
+    resources: tuple[_Served, ...] = ()
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Verdict = msgspec.field(default_factory=_Verdict)
 
 
 class KubeCluster:
     """One client of an API server.  Its calls share a session and a bound on requests in flight; watches are beside."""
 
     def __init__(self, access: Access, *, timeouts: Timeouts | None = None, pace: Pace | None = None) -> None:
+        self.url = access.url
         self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter())
         self._pace = pace or Pace()
+        self._patched: dict[tuple[str, str, str], tuple[str, str]] = {}
+        """The uid and version of what we patched last, by resource and place."""
 
     @classmethod
     async def connect(
@@ -64,6 +93,9 @@ class KubeCluster:
     async def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
     ) -> T:
+        guard = manifest.get("metadata") or {}
+        if subresource and guard.get("uid") and not guard.get("resourceVersion"):
+            return await self._patch_life(resource, namespace, name, manifest, subresource)
         what = f"patch {resource.kind} {namespace}/{name} {subresource}".rstrip()
         path = path_of(resource, namespace, name, subresource)
         try:
@@ -73,6 +105,42 @@ class KubeCluster:
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="PATCH") from failure
         return read_object(resource, answer)
+
+    async def _patch_life(
+        self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, subresource: str
+    ) -> T:
+        """Patch a subresource if the object still has the patch's uid.
+
+        The API server passes over all metadata beside the status of a custom resource, except the version.
+        """
+        what, metadata = f"patch {resource.kind} {namespace}/{name} {subresource}", manifest["metadata"]
+        # While nobody else wrote, our own last write says which version to expect.
+        uid, version = self._patched.pop((resource.plural, namespace, name), ("", ""))
+        for attempt in range(1, LIFE_TRIES + 1):
+            if attempt > 1 or uid != metadata["uid"]:
+                held = await self.get(resource, namespace, name)
+                if held is None:
+                    raise Refused(f"{what}: it does not exist", reason="NotFound")
+                if held.metadata.uid != metadata["uid"]:
+                    raise Conflict(f"{what}: its uid is {held.metadata.uid}, not {metadata['uid']}")
+                version = held.metadata.resource_version
+            guarded = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
+            try:
+                patched = await self.patch(resource, namespace, name, guarded, subresource=subresource)
+            except Conflict:
+                # Somebody else wrote in between, which the caller's precondition says nothing about.
+                if attempt == LIFE_TRIES:
+                    raise
+                continue
+            self._keep(resource, patched)
+            return patched
+        raise AssertionError("the last try returns or raises")
+
+    def _keep(self, resource: Resource[Any], patched: Object) -> None:
+        while len(self._patched) >= KEPT_VERSIONS:
+            del self._patched[next(iter(self._patched))]
+        meta = patched.metadata
+        self._patched[resource.plural, meta.namespace, meta.name] = (meta.uid, meta.resource_version)
 
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
         what = f"delete {resource.kind} {namespace}/{name}"
@@ -89,5 +157,45 @@ class KubeCluster:
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
 
+    async def serves(self, resource: Resource[Any]) -> bool:
+        """Whether the kind is known to the API server, by what it says of its group."""
+        what = f"look for {resource.plural}.{resource.group} in {self.url}"
+        path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+        answer = await self._asked("GET", path, what)
+        if isinstance(answer, Status):
+            # Who may not look finds out by trying.
+            return answer.code != 404
+        return resource.plural in (served.name for served in _decoded(_Discovered, answer, what).resources)
+
+    async def may(self, right: Right, namespace: str) -> bool:
+        """Whether we may do this in a namespace, or in the whole cluster when that is empty."""
+        resource, _, subresource = right.resource.partition("/")
+        what = f"ask {self.url} whether we may {right.verb} {right.resource}"
+        wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": wanted | {"namespace": namespace}},
+        }
+        answer = await self._asked("POST", ACCESS_REVIEWS, what, encode(review))
+        # Where nobody may ask, nobody was told no either.
+        return isinstance(answer, Status) or _decoded(_Review, answer, what).status.allowed
+
     async def close(self) -> None:
         await self._caller.close()
+
+    async def _asked(self, method: str, path: str, what: str, body: bytes | None = None) -> bytes | Status:
+        """The answer, or the Status when it says that this cannot be asked."""
+        try:
+            return await self._caller.request(method, path, what=what, body=body)
+        except FailedRequest as failure:
+            if failure.status.code in (403, 404):
+                return failure.status
+            raise trouble(failure.status, what, method=method) from failure
+
+
+def _decoded(of: type[D], answer: bytes, what: str) -> D:
+    try:
+        return msgspec.json.decode(answer, type=of)
+    except msgspec.MsgspecError as error:
+        raise Transient(f"{what}: the answer makes no sense: {error}") from error

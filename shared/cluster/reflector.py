@@ -49,8 +49,6 @@ class Pace(msgspec.Struct, frozen=True):
     """A stream that brings nothing for so long is dead; bookmarks come about once a minute."""
     first_wait: float = 0.8
     longest_wait: float = 30.0
-    hopeless_wait: float = 30.0
-    """Between tries when the server forbids it or does not know the kind: a person has to do something first."""
     random: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -73,13 +71,18 @@ class Reflector(Generic[T]):
         self._known: dict[At, tuple[str, int]] = {}
         """The uid and version of each object that is there."""
         self._blind = ""
+        self._unsure = False
+        """The connection broke: who answers next may be a server that has not seen what we have."""
         self._short_watches = 0
 
     async def run(self) -> AsyncGenerator[Seen[T], None]:
         while not self._caller.closed:
             try:
+                if self._version and self._unsure:
+                    await self._ask_whether_it_is_as_far()
                 if not self._version:
                     yield await self._list()
+                self._unsure = False
                 async with aclosing(self._watch()) as watch:
                     async for seen in watch:
                         yield seen
@@ -90,6 +93,7 @@ class Reflector(Generic[T]):
                 found = error
             if self._caller.closed:
                 return
+            self._unsure = True
             if isinstance(found, Refused) and found.reason in (EXPIRED, AHEAD, "NotFound"):
                 self._version = 0
                 if found.reason == EXPIRED and self._pace.clock() - self._listed_at >= LOOP_SECONDS:
@@ -115,6 +119,20 @@ class Reflector(Generic[T]):
             self._blind = ""
             return snapshot
         raise Transient(f"{self._what}: the list expires faster than it can be read")
+
+    async def _ask_whether_it_is_as_far(self) -> None:
+        """Raises `FailedRequest` with the cause `AHEAD` when the server has not reached the version that we have.
+
+        A watch from such a version is not refused: it is silent until the store counts that far again.
+        """
+        query = {
+            "limit": "1",
+            "resourceVersion": str(self._version),
+            "resourceVersionMatch": "NotOlderThan",
+            # The answer is in the metadata; no object has to be read, or sent.
+            "fieldSelector": "metadata.name=none",
+        }
+        await self._caller.request("GET", self._path, what=self._what, query=query)
 
     async def _list_pages(self) -> Snapshot[T]:
         objects: list[T] = []
@@ -203,8 +221,7 @@ class Reflector(Generic[T]):
             self._version = 0
 
     def _wait_after(self, found: Trouble) -> float:
-        if isinstance(found, Refused) and found.reason not in (EXPIRED, AHEAD):
-            return self._pace.hopeless_wait * (1 + self._pace.random()) / 2
+        # Also what is forbidden or not served: a server that has just started forbids all until it has read its roles.
         return self._backoff.next(found.retry_after if isinstance(found, Transient) else None)
 
 

@@ -121,6 +121,9 @@ class MemoryStore:
                 raise Conflict(f"{what}: its {field} is {held.metadata[field]}, not {wanted[field]}")
         if wanted.get("name", name) != name or wanted.get("namespace", namespace) != namespace:
             raise Refused(f"{what}: an object cannot be renamed", reason="BadRequest")
+        if wanted.get("deletionTimestamp") not in (None, held.metadata.get("deletionTimestamp")) and not subresource:
+            field = "metadata.deletionTimestamp"
+            raise Refused(f"{what}: {field} is immutable", reason="Invalid", field=field)
         after = merged(held.manifest, manifest)
         if subresource:
             after = {**held.manifest, "status": after.get("status")}
@@ -153,21 +156,26 @@ class MemoryStore:
         grace = _grace(resource, held.manifest)
         if not cascade:
             metadata["finalizers"] = sorted({*metadata.get("finalizers", ()), ORPHAN})
-        if not grace and not metadata.get("finalizers"):
-            return self._drop(resource, held, held.manifest)
-        if metadata.get("deletionTimestamp"):
-            return held
-        metadata["deletionTimestamp"] = _stamp(self._now() + timedelta(seconds=grace))
-        metadata["deletionGracePeriodSeconds"] = grace
-        if "generation" in metadata:
-            metadata["generation"] += 1
-        return self._put(resource, held, {**held.manifest, "metadata": metadata})
+        ends = not grace and not metadata.get("finalizers")
+        if not metadata.get("deletionTimestamp") and (not ends or resource.plural == PODS.plural):
+            # Even a pod that ends at once is first marked, which watches see.
+            metadata["deletionTimestamp"] = _stamp(self._now() + timedelta(seconds=grace))
+            metadata["deletionGracePeriodSeconds"] = grace
+            if "generation" in metadata:
+                metadata["generation"] += 1
+            held = self._put(resource, held, {**held.manifest, "metadata": metadata})
+        return self._drop(resource, held, held.manifest) if ends else held
 
     def remove(self, resource: Resource[T], namespace: str, name: str, *, uid: str = "") -> None:
         """End its grace, as a kubelet does when a pod's containers have ended; finalizers are not waited for."""
         held = self.get(resource, namespace, name)
-        if held is not None and uid in ("", held.metadata["uid"]):
-            self._drop(resource, held, held.manifest)
+        if held is None or uid not in ("", held.metadata["uid"]):
+            return
+        if held.metadata.get("deletionGracePeriodSeconds"):
+            # The kubelet deletes with no grace, and that is a change before the end.
+            metadata = {**held.metadata, "deletionGracePeriodSeconds": 0}
+            held = self._put(resource, held, {**held.manifest, "metadata": metadata})
+        self._drop(resource, held, held.manifest)
 
     def bind(self, namespace: str, name: str, node: str) -> Held:
         """Place a pod, as kube-scheduler does."""

@@ -8,20 +8,21 @@ What the requests mean is `api.py`'s business.
 import asyncio
 import random
 import re
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 import nats.errors
-from nats.aio.client import Client, Server
+from nats.aio.client import Server
 from nats.aio.subscription import Subscription
 
 from shared.errors import Refused, Transient
 from shared.eventlog import wire
+from shared.eventlog.client import Handler, RawClient, distrust_in
 from shared.eventlog.retry import backoff
 from shared.eventlog.subjects import inbox_of
+from shared.eventlog.tls import Tls
 
 _PING = 5
 """Seconds between pings; two unanswered ones and the connection counts as lost."""
@@ -29,9 +30,12 @@ _CONNECT = 5
 """Seconds that one attempt to connect may take."""
 _BETWEEN_FIRST_TRIES = 0.1
 _SLOWEST_RECONNECT = 2.0
-
-Handler = Callable[[bytes, bytes, bytes, bytes], None]
-"""Takes subject, reply subject, raw headers and body of a message; must not raise."""
+_API = "$JS."
+_NOBODY_THERE = {
+    True: "the server has no JetStream; enable it in the server's configuration (`jetstream {}`)",
+    False: "no stream takes this subject; run `muster setup`",
+}
+"""What it means that nobody answers a request of the JetStream API, or a publish."""
 
 
 class NotSent(Transient):
@@ -52,8 +56,10 @@ class Connection:
 
     def __init__(self, name: str, inbox: str) -> None:
         self.name = name
+        self.url = ""
+        """Where to connect, fit to be told."""
         self._inbox = inbox
-        self._client = _RawClient()
+        self._client = RawClient()
         self._up = asyncio.Event()
         self._fatal: Refused | None = None
         self._trouble = "no connection yet"
@@ -62,6 +68,8 @@ class Connection:
         self._asked: dict[str, _Asked] = {}
         self._on_loss: list[Callable[[], None]] = []
         self._turned_away = asyncio.Event()
+        self._refusal: Refused | None = None
+        """Why the first attempts will not succeed, however long we wait."""
 
     @classmethod
     async def open(
@@ -71,20 +79,25 @@ class Connection:
         name: str,
         user: str = "",
         password: str = "",
+        password_file: Path | None = None,
         credentials: Path | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         patience: float = 30.0,
     ) -> Self:
-        """Connect, waiting up to `patience` seconds for a server that is not there yet."""
+        """Connect, waiting up to `patience` seconds for a server that is not there yet.
+
+        With `tls`, or a URL that says `tls://`, nothing is told to a server that does not prove who it is.
+        """
         connection = cls(name, inbox_of(user or name))
+        connection.url = without_secrets(url)
+        connection._client.trusted = tls
         trying = asyncio.create_task(
             connection._client.connect(
                 url.split(","),
                 name=name,
                 user=user or None,
-                password=password or None,
+                password=_password(password_file) if password_file is not None else password or None,
                 user_credentials=credentials,
-                tls=tls,
                 inbox_prefix=connection._inbox,
                 connect_timeout=_CONNECT,
                 reconnect_time_wait=_BETWEEN_FIRST_TRIES,  # type: ignore[arg-type]
@@ -99,7 +112,7 @@ class Connection:
                 closed_cb=connection._closed,
             )
         )
-        await connection._first(trying, patience, url)
+        await connection._first(trying, patience)
         return connection
 
     @property
@@ -125,11 +138,14 @@ class Connection:
             raise Refused(f"{subject}: {len(body)} bytes are more than the server takes", reason="TooLarge") from error
         except nats.errors.Error as error:
             raise NotSent(f"{subject}: {error}") from error
+        except OSError as error:
+            # It broke in the middle of a write.
+            raise NoAnswer(f"{subject}: {error}") from error
         finally:
             del self._asked[token]
             asked.forget()
         if wire.status(answer.headers) == 503:
-            raise NotSent(f"{subject}: nobody there to answer; is JetStream up, and has `muster setup` run?")
+            raise NotSent(f"{subject}: {_NOBODY_THERE[subject.startswith(_API)]}")
         return answer
 
     async def send(self, subject: str, body: bytes, *, reply: str) -> None:
@@ -137,7 +153,7 @@ class Connection:
         self._must_live()
         try:
             await self._client.publish(subject, body, reply)
-        except nats.errors.Error as error:
+        except (nats.errors.Error, OSError) as error:
             raise NotSent(f"{subject}: {error}") from error
 
     async def listen(self, handler: Handler, *, lost: Callable[[], None]) -> "Listener":
@@ -146,7 +162,7 @@ class Connection:
         inbox = self._client.new_inbox()
         try:
             subscription = await self._client.listen(inbox, handler)
-        except nats.errors.Error as error:
+        except (nats.errors.Error, OSError) as error:
             raise NotSent(f"listen on {inbox}: {error}") from error
         self._on_loss.append(lost)
         return Listener(self, inbox, subscription, lost)
@@ -158,29 +174,35 @@ class Connection:
         await self._client.shut()
         self._fail_all(self._end_reason)
 
-    async def _first(self, trying: "asyncio.Task[None]", patience: float, url: str) -> None:
-        turned_away = asyncio.create_task(self._turned_away.wait())
+    async def _first(self, trying: "asyncio.Task[None]", patience: float) -> None:
+        turned_away, succeeded = asyncio.create_task(self._turned_away.wait()), False
         try:
             await asyncio.wait((trying, turned_away), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if trying.done() and trying.exception() is None:
                 self._answers = self._client.new_inbox()
                 await self._client.listen(f"{self._answers}.*", self._answered)
                 self._up.set()
+                succeeded = True
                 return
         finally:
             turned_away.cancel()
-            if not self._up.is_set():
+            if not succeeded:
                 # Not once: a connect that fails at the very moment swallows the cancellation, and nats-py goes on.
                 while not trying.done():
                     trying.cancel()
                     await asyncio.wait((trying,), timeout=_BETWEEN_FIRST_TRIES)
                 await self.close()
-        if self._turned_away.is_set():
-            raise self._unauthorized()
+        if self._refusal is not None:
+            raise self._refusal
         if not trying.cancelled() and (error := trying.exception()):
             # Nothing that waiting would mend, such as a malformed address, or credentials without the library for them.
-            raise Refused(f"connect to {url} as {self.name}: {error}", reason="Invalid") from error
-        raise Transient(f"connect to {url} as {self.name}: {self._trouble}")
+            raise Refused(
+                f"connect to {self.url!r} as {self.name}: {error}; correct NATS_URL or the credentials",
+                reason="Invalid",
+            ) from error
+        raise Transient(
+            f"connect to {self.url} as {self.name}: {self._trouble}; start NATS there, or say in NATS_URL where it is"
+        )
 
     async def _ready(self, subject: str, deadline: float) -> None:
         self._must_live()
@@ -200,13 +222,21 @@ class Connection:
 
     async def _error(self, error: Exception) -> None:
         text = str(error).lower()
-        self._trouble = text or type(error).__name__
-        if denied := _DENIED.search(text):
+        self._trouble = str(error) or type(error).__name__
+        if distrust := distrust_in(error):
+            self._trouble = distrust
+            # Later the same may be mended by a new certificate, and nats-py goes on trying.
+            self._turn_away(Refused(f"connect as {self.name}: {distrust}", reason="Untrusted"))
+        elif denied := _DENIED.search(text):
             self._deny(denied["verb"], denied["subject"])
         elif "authorization" in text or "authentication" in text:
             # nats-py would try for ever, or close without a word, depending on when the server says it.
-            self._turned_away.set()
+            self._turn_away(self._unauthorized())
             self._end(self._unauthorized())
+
+    def _turn_away(self, refusal: Refused) -> None:
+        self._refusal = refusal
+        self._turned_away.set()
 
     def _deny(self, verb: str, subject: str) -> None:
         # nats-py lowers the server's words, so two subjects that differ in case alone would fail together.
@@ -257,7 +287,9 @@ class Connection:
 
     def _unauthorized(self) -> Refused:
         return Refused(
-            f"connect as {self.name}: the server does not know this user and password", reason="Unauthorized"
+            f"connect as {self.name}: the server does not know this user and password; "
+            "set NATS_USER and NATS_PASSWORD, or NATS_CREDS, to those that it knows",
+            reason="Unauthorized",
         )
 
     async def _stop_listening(self, listener: "Listener") -> None:
@@ -295,52 +327,14 @@ class _Asked:
             self.answer.exception()
 
 
-class _RawClient(Client):
-    """nats-py's client with a way past its queues, its message objects and its header parser.
+def _password(path: Path) -> Callable[[], str]:
+    """Read at every attempt, so that a rotated one counts."""
+    return lambda: path.read_text().strip()
 
-    They cost more than everything else a reader does, and a bounded queue there loses messages silently.
-    The only code that touches nats-py's insides; the contract suite notices when they change.
-    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._handlers: dict[int, Handler] = {}
-
-    async def listen(self, subject: str, handler: Handler) -> Subscription:
-        subscription = await self.subscribe(subject)
-        self._handlers[subscription._id] = handler
-        return subscription
-
-    async def forget(self, subscription: Subscription) -> None:
-        self._handlers.pop(subscription._id, None)
-        if not self.is_closed:
-            await subscription.unsubscribe()
-
-    def forget_unsent(self) -> None:
-        """Drop what waits to be written; subscriptions are replayed from elsewhere after a reconnect."""
-        self._pending.clear()
-        self._pending_data_size = 0
-
-    async def shut(self) -> None:
-        # One that was never told how to connect cannot be closed either.
-        if self._flush_queue is not None:
-            await self.close()
-        # A first attempt that was given up leaves a client that counts as closed with its socket open.
-        if self._transport:
-            self._transport.close()  # type: ignore[no-untyped-call]
-
-    async def _connect_to_server(self, server: Any) -> None:
-        # A handshake that failed leaves its socket open, and the next attempt would forget it.
-        if self._transport:
-            self._transport.close()  # type: ignore[no-untyped-call]
-        await super()._connect_to_server(server)
-
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        handler = self._handlers.get(sid)
-        if handler is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-        else:
-            handler(subject, reply, headers or b"", data)
+def without_secrets(url: str) -> str:
+    """One address or several, as they may be told: without user, password and token."""
+    return re.sub(r"(^|,)(\w+://)?[^,]*@", r"\1\2", url)
 
 
 _DENIED = re.compile(r'permissions violation for (?P<verb>publish|subscription)[^"]*"(?P<subject>[^"]*)"')

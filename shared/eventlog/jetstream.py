@@ -4,10 +4,11 @@ Reading is in `reader.py`, buckets in `buckets.py`, NATS itself in `connection.p
 """
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, scope_of, wire
@@ -16,9 +17,18 @@ from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
 from shared.eventlog.retry import backoff, insist
 from shared.eventlog.subjects import GENESIS, STREAM, stream_of
+from shared.eventlog.tls import Tls
 
 _IN_FLIGHT = 1.0
 """Seconds for which a refusal may speak of a message that cannot be read yet, because replicas still agree on it."""
+
+
+LAYOUT = 1
+"""How streams, subjects and headers are laid out; raised when an older release would misread them."""
+
+
+class _Genesis(msgspec.Struct):
+    layout: int = LAYOUT
 
 
 class JetStreamEventLog:
@@ -38,19 +48,31 @@ class JetStreamEventLog:
         name: str,
         user: str = "",
         password: str = "",
+        password_file: Path | None = None,
         credentials: Path | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         patience: float = 30.0,
+        wait: float | None = None,
     ) -> Self:
         """Connect to one server of `url` (several are separated by commas).
 
         `name` is shown in the server's lists, and names the inbox when there is no `user`.
-        `credentials` is a file of NATS credentials, instead of user and password.
-        `patience` is how many seconds to wait for a server, now, and later in an append, before saying so.
-        Raises `Refused(reason="Unauthorized")` when the server does not know the user.
+        `credentials` is a file of NATS credentials, instead of user and password; `password_file` holds a password.
+        Both are read again at every attempt, and so are the files of `tls`.
+        `patience` is how many seconds to wait for a server in an append before saying so, `wait` how many to wait
+        for one now; without it as many.
+        Raises `Refused` with reason `Unauthorized` when the server does not know the user, `Untrusted` when one
+        side does not trust the other's certificate.
         """
         connection = await Connection.open(
-            url, name=name, user=user, password=password, credentials=credentials, tls=tls, patience=patience
+            url,
+            name=name,
+            user=user,
+            password=password,
+            password_file=password_file,
+            credentials=credentials,
+            tls=tls,
+            patience=patience if wait is None else wait,
         )
         return cls(connection, patience=patience)
 
@@ -58,6 +80,11 @@ class JetStreamEventLog:
     def connection(self) -> Connection:
         """What the log is read through; `setup.py` looks at the streams with it."""
         return self._connection
+
+    @property
+    def url(self) -> str:
+        """Where it is, fit to be told."""
+        return self._connection.url
 
     @property
     def connected(self) -> bool:
@@ -159,7 +186,21 @@ class JetStreamEventLog:
         genesis = _stored(await api.message(self._connection, STREAM, last_by_subj=GENESIS))
         if genesis is None:
             raise Refused("ask the log who it is: no genesis event; run `muster setup`", reason="NotSetUp")
+        if (layout := _layout(genesis.body)) > LAYOUT:
+            raise Refused(
+                f"read the log {genesis.event_id}: a newer release made it (layout {layout}, this one reads {LAYOUT}); "
+                "upgrade this service",
+                reason="TooNew",
+            )
         return genesis.event_id
+
+
+def _layout(genesis: bytes) -> int:
+    """Of a log, by its genesis event; one that names none is of the first layout."""
+    try:
+        return msgspec.json.decode(genesis, type=_Genesis).layout
+    except msgspec.MsgspecError as error:
+        raise Refused(f"read the log's genesis event: {error}; a newer release made it?", reason="TooNew") from error
 
 
 def _stored(message: api.Message | None) -> Stored | None:

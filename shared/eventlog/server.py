@@ -22,6 +22,9 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog.subjects import ADMIN, USERS, asks, listens, publishes
+from shared.eventlog.tls import Tls
+from shared.ports import free_port
+from shared.private import write_private
 
 _HOST = "127.0.0.1"
 _MAX_PAYLOAD = 2 * 1024 * 1024
@@ -54,18 +57,21 @@ class NatsServer:
         users: Mapping[str, str] | None = None,
         me: Peer | None = None,
         routes: tuple[Peer, ...] = (),
+        tls: Tls | None = None,
     ) -> None:
+        """`tls` is the server's own certificate; with an authority of clients, these have to show one too."""
         self.directory = directory
         self.port = port or _kept_port(directory)
         self.users = dict(users or _users(directory))
         """Passwords by user, see `shared.eventlog.subjects.USERS`."""
         self._me = me or Peer(f"muster-{secrets.token_hex(4)}", 0)
         self._routes = routes
+        self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"nats://{_HOST}:{self.port}"
+        return f"{'tls' if self._tls else 'nats'}://{_HOST}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -98,9 +104,11 @@ class NatsServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / "server.conf"
         text = json.dumps(
-            configuration(self.directory, port=self.port, users=self.users, me=self._me, routes=self._routes)
+            configuration(
+                self.directory, port=self.port, users=self.users, me=self._me, routes=self._routes, tls=self._tls
+            )
         )
-        _write_secret(path, text)
+        write_private(path, text)
         with (self.directory / "server.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [_program(), "--config", str(path)],
@@ -152,7 +160,13 @@ class NatsServer:
 
 
 def configuration(
-    directory: Path, *, me: Peer, port: int, users: Mapping[str, str], routes: Iterable[Peer] = ()
+    directory: Path,
+    *,
+    me: Peer,
+    port: int,
+    users: Mapping[str, str],
+    routes: Iterable[Peer] = (),
+    tls: Tls | None = None,
 ) -> dict[str, Any]:
     """The server's configuration; JSON is a subset of its own format."""
     result: dict[str, Any] = {
@@ -165,6 +179,10 @@ def configuration(
         "jetstream": {"store_dir": str(directory / "store"), "sync_interval": "always"},
         "authorization": {"users": [_user(name, password) for name, password in users.items()]},
     }
+    if tls is not None:
+        result["tls"] = {"cert_file": str(tls.certificate), "key_file": str(tls.key)}
+        if tls.ca is not None:
+            result["tls"] |= {"ca_file": str(tls.ca), "verify": True}
     if me.port:
         result["cluster"] = {
             "name": "muster",
@@ -185,14 +203,6 @@ def _kept_port(directory: Path) -> int:
     return port
 
 
-def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _user(name: str, password: str) -> dict[str, Any]:
     user: dict[str, Any] = {"user": name, "password": password}
     if name != ADMIN:
@@ -211,13 +221,8 @@ def _users(directory: Path) -> dict[str, str]:
         return known
     directory.mkdir(parents=True, exist_ok=True)
     users = {name: known.get(name) or secrets.token_urlsafe(18) for name in USERS}
-    _write_secret(path, json.dumps(users))
+    write_private(path, json.dumps(users))
     return users
-
-
-def _write_secret(path: Path, text: str) -> None:
-    path.touch(mode=0o600)
-    path.write_text(text)
 
 
 def _program() -> str:

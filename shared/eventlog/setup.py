@@ -19,11 +19,26 @@ from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.retry import insist
 from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
+from shared.eventlog.tls import Tls
 
 _NANOSECONDS = 1_000_000_000
 _DUPLICATES = 600
 """Seconds in which the server itself recognises an event id: a courtesy, since the guard does so for ever."""
 _CREATE = 10.0
+_VITAL = (
+    "subjects",
+    "retention",
+    "max_age",
+    "max_msgs",
+    "max_msgs_per_subject",
+    "allow_msg_ttl",
+    "sealed",
+    "no_ack",
+    "allow_rollup_hdrs",
+)
+"""Settings of every stream under which events or leases would be lost, or never be answered."""
+_VITAL_OF_HISTORY = (*_VITAL, "discard")
+"""Of the log itself: nothing that is in it may make room for what is new."""
 
 
 class SetUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +56,9 @@ async def set_up(
     *,
     user: str = ADMIN,
     password: str = "",
+    password_file: Path | None = None,
     credentials: Path | None = None,
+    tls: Tls | None = None,
     replicas: int = 1,
     max_bytes: int = -1,
     patience: float = 30.0,
@@ -51,7 +68,14 @@ async def set_up(
     `replicas` is 3 on a cluster; `max_bytes` is what the stream may grow to before it refuses events (-1: the disk).
     """
     connection = await Connection.open(
-        url, name="setup", user=user, password=password, credentials=credentials, patience=patience
+        url,
+        name="setup",
+        user=user,
+        password=password,
+        password_file=password_file,
+        credentials=credentials,
+        tls=tls,
+        patience=patience,
     )
     log = JetStreamEventLog(connection, patience=patience)
     created: list[str] = []
@@ -110,7 +134,8 @@ def bucket_config(name: str, *, replicas: int, lifetimes: bool = False) -> dict[
         "discard": "new",
         "deny_delete": True,
         "deny_purge": False,
-        "allow_rollup_hdrs": True,
+        # With it whoever may write one key may wipe them all.
+        "allow_rollup_hdrs": False,
         "allow_direct": True,
         "allow_msg_ttl": lifetimes,
     }
@@ -133,23 +158,47 @@ async def differences(log: JetStreamEventLog) -> list[str]:
     """What is not as it would be made today, one sentence each; how many copies and how large is the owner's choice."""
     found: list[str] = []
     chosen = ("num_replicas", "max_bytes")
-    for config in (
-        log_config(replicas=1, max_bytes=-1),
-        bucket_config(LEASES, replicas=1, lifetimes=True),
-        bucket_config(HEADS, replicas=1),
-    ):
+    for config in _configs():
         wanted = {key: value for key, value in config.items() if key not in chosen}
         found += _compare(config["name"], (await api.stream_info(log.connection, config["name"])).config, wanted)
     return found
 
 
+async def must_fit(log: JetStreamEventLog) -> None:
+    """Raise `Refused(reason="Unfit")` when a stream's settings could lose history, and `NotSetUp` without streams."""
+    wrong: list[str] = []
+    for config in _configs():
+        name, vital = config["name"], _VITAL_OF_HISTORY if config["name"] == STREAM else _VITAL
+        found = (await api.stream_info(log.connection, name)).config
+        wrong += [
+            f"{name}: {key} is {found.get(key, False)!r} and has to be {value!r}"
+            for key, value in _unlike(found, {key: config.get(key, False) for key in vital})
+        ]
+    if wrong:
+        raise Refused(
+            f"use the log: {'; '.join(wrong)}; an administrator mends it with `nats stream edit`", reason="Unfit"
+        )
+
+
+def _configs() -> tuple[dict[str, Any], ...]:
+    return (
+        log_config(replicas=1, max_bytes=-1),
+        bucket_config(LEASES, replicas=1, lifetimes=True),
+        bucket_config(HEADS, replicas=1),
+    )
+
+
 def _compare(name: str, found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    # The server leaves out what is off.
     return [
         f"{name}: {key} is {found.get(key, False)!r}, and would be made {value!r} today"
-        for key, value in wanted.items()
-        if (found.get(key) or False) != (value or False)
+        for key, value in _unlike(found, wanted)
     ]
+
+
+def _unlike(found: dict[str, Any], wanted: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The settings that differ, and what was wanted."""
+    # The server leaves out what is off.
+    return [(key, value) for key, value in wanted.items() if (found.get(key) or False) != (value or False)]
 
 
 async def _begin(log: JetStreamEventLog, connection: Connection) -> str:

@@ -38,7 +38,8 @@ def job_status(job: Job) -> Document:
 def request_status(job: Job, request: Request) -> Document:
     """The status of a scale request in `job`'s history."""
     conditions = [condition(known) for known in request.conditions]
-    document: Document = {"phase": _request_phase(request), "conditions": conditions}
+    # A request has no replicas; et-operator's own definition takes no status without this field.
+    document: Document = {"phase": _request_phase(request), "conditions": conditions, "replicaStatuses": {}}
     if request.phase == "Pending" and (reason := waiting_for(job, request)):
         created = request.conditions[0]
         document["phase"] = "Pending"

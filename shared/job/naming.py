@@ -91,6 +91,11 @@ def history_subjects(key: JobKey) -> tuple[str, str]:
     return f"facts.{job}.>", f"jobs.{job}.>"
 
 
+def namespace_subjects(namespace: str) -> tuple[str, ...]:
+    """The filters that cover all facts and decisions of a namespace; none, which is everything, without one."""
+    return (f"facts.{_token(namespace)}.>", f"jobs.{_token(namespace)}.>") if namespace else ()
+
+
 def key_of(subject: str) -> JobKey:
     """The job that a subject speaks of.  Raises `ValueError` for a subject of another shape."""
     _, namespace, name, uid, _, _ = subject.split(".")

@@ -22,9 +22,20 @@ class Effect(msgspec.Struct, frozen=True):
     The outcome is usually seen within a tenth of a second; a lost one is noticed by the repetition.
     """
 
+    rests: ClassVar[bool] = False
+    """Whether its target is left alone for a moment afterwards, and only then changed again.
+
+    For what changes often and is written whole: a busy API server gets fewer, newer versions of it.
+    """
+
+    def urgent(self, last: "Effect") -> bool:
+        """Whether it disturbs the rest of its target after `last`."""
+        return False
+
     @property
     def target(self) -> str:
         """What it changes: one effect at a time per job and target."""
+        # A Struct cannot be an abstract class; every effect says its own.
         raise NotImplementedError
 
 

@@ -36,7 +36,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     role: str
     index: int
     phase: str = "Pending"
-    """The API server's: Pending, Running, Succeeded, Failed, Unknown."""
+    """Pending, Running, Succeeded, Failed, Unknown; the end is told with the exit of the last container."""
     ready: bool = False
     exits: tuple[Exit, ...] = ()
     reason: str = ""

@@ -10,17 +10,25 @@ from shared.job.timing import back_off
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 30.0
+LEAST_REST_SECONDS = 0.1
+LONGEST_REST_SECONDS = 1.0
+REST = 5.0
+"""A target rests so many times as long as its last change took, so that a busy API server is asked less."""
 
 
 class Wish(msgspec.Struct):
     """One effect on one target, and how far it got."""
 
     effect: Effect
+    begun: float = 0.0
+    """The loop's time."""
     running: bool = True
     not_before: float = 0.0
     """The loop's time before which it is not carried out again."""
     not_below: int = 0
     """The sequence that has to be folded before it is carried out again: that of its recorded refusal."""
+    rests_until: float = 0.0
+    """The loop's time before which only what is urgent changes its target again."""
     tries: int = 0
     """Transient failures in a row."""
     refusals: int = 0
@@ -47,10 +55,12 @@ class Wishes:
         if known is not None:
             if known.running or sequence < known.not_below:
                 return None
+            if now < known.rests_until and not effect.urgent(known.effect):
+                return None
             # After a transient failure any wish on that target waits; after success only the same one.
             if now < known.not_before and (known.tries or known.effect == effect):
                 return None
-        wish = Wish(effect)
+        wish = Wish(effect, begun=now)
         if known is not None:
             wish.tries, wish.refusals = known.tries, known.refusals
         self._by_target[effect.target] = wish
@@ -60,9 +70,16 @@ class Wishes:
         return any(wish.running for wish in self._by_target.values())
 
 
-def succeeded(wish: Wish, now: float) -> None:
-    """It is done; the same wish is not repeated until its outcome had time to be seen."""
+def succeeded(wish: Wish, now: float) -> float:
+    """It is done; the same wish is not repeated until its outcome had time to be seen.
+
+    Return the seconds for which its target rests.
+    """
+    took = (now - wish.begun) * REST
+    rest = min(max(took, LEAST_REST_SECONDS), LONGEST_REST_SECONDS) if wish.effect.rests else 0.0
     wish.running, wish.tries, wish.refusals, wish.not_before = False, 0, 0, now + wish.effect.settle
+    wish.rests_until = now + rest
+    return rest
 
 
 def failed(wish: Wish, now: float, jitter: float, retry_after: float | None) -> float:

@@ -4,32 +4,34 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import structlog
 import uvloop
 from pydantic import ValidationError
 
-from shared.cluster import Cluster
+from shared.cluster.examination import Right, examine
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
-from shared.eventlog import EventLog
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.job.events import Author
-from shared.service import health
+from shared.service.health import Health
+from shared.service.health import serve as probes
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
+from shared.service.permissions import OURS, needs
+from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
 
-T = TypeVar("T")
-
-FIRST_WAIT_SECONDS = 0.5
-LONGEST_WAIT_SECONDS = 15.0
+LOG_SECONDS = 2.0
+"""How long one try to reach the log takes before its trouble is told."""
 
 log = structlog.get_logger()
 
@@ -45,49 +47,93 @@ def main(author: Author, build: Build) -> None:
         sys.exit(f"{author}: {complaint(error)}")
     configure(author, style=settings.log_format, level=settings.log_level)
     try:
-        uvloop.run(until_stopped(serve(author, build, settings)))
+        uvloop.run(until_stopped(_alone(author, build, settings)))
     except Trouble as trouble:
-        # Such as another log in the old one's place: a new process looks at it afresh.
         log.error("ended", why=str(trouble))
         sys.exit(1)
 
 
-async def serve(author: Author, build: Build, settings: Settings) -> None:
-    """Run one service until cancelled; what it needs and cannot reach yet, it waits for."""
-    # A log that does not answer is complained of only after half a minute; until then this line says who waits.
-    log.info("starting", on="the log")
-    eventlog = await _patiently(lambda: _connect(author, settings), "the log")
-    try:
-        cluster = await _patiently(lambda: KubeCluster.connect(settings.kubeconfig), "Kubernetes")
+async def _alone(author: Author, build: Build, settings: Settings) -> None:
+    health = Health(author)
+    async with probes([health], settings.health_host, settings.health_port):
+        await serve(author, build, settings, health)
+
+
+async def serve(author: Author, build: Build, settings: Settings, health: Health) -> None:
+    """Run one service until cancelled; what it needs and cannot use yet, it waits for.
+
+    When the log turns it away, or another log is in the old one's place, it begins anew and looks at that afresh.
+    """
+    loop, waiting = asyncio.get_running_loop(), Waiting(health)
+    log.info("starting")
+    while True:
+        began = loop.time()
         try:
-            parts = await _patiently(lambda: _parts(settings, cluster, eventlog), "the log")
-            await _run(author, build(parts), parts)
+            async with opened(author, settings) as found:
+                health.trouble = ""
+                await _run(author, build(found.parts), found, health)
+        except (Transient, Refused) as trouble:
+            health.machine, health.owner, health.connected = None, lambda: False, lambda: True
+            if loop.time() - began > REMIND_SECONDS:
+                # It had worked: this is another trouble than the last one.
+                waiting = Waiting(health)
+            await waiting.after(trouble)
+
+
+class Found(NamedTuple):
+    """What a service works with, as the port sees it, and the adapters behind."""
+
+    parts: Parts
+    eventlog: JetStreamEventLog
+    cluster: KubeCluster
+
+    async def must_do(self, author: Author) -> None:
+        """Raise `Trouble` when this service could not work with it now, with what to do."""
+        await must_fit(self.eventlog)
+        rights = [Right(need.verb, need.group, need.resource) for need in needs(author)]
+        await examine(self.cluster, OURS, rights, self.parts.settings.namespace)
+
+
+@asynccontextmanager
+async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
+    """The log and the cluster, connected and found fit.  Raises `Trouble` otherwise."""
+    eventlog = await _connect(author, settings)
+    try:
+        identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
+        cluster = await KubeCluster.connect(settings.kubeconfig)
+        try:
+            found = Found(Parts(settings, cluster, eventlog, heads, identity), eventlog, cluster)
+            await found.must_do(author)
+            yield found
         finally:
             await cluster.close()
     finally:
         await eventlog.close()
 
 
-async def _run(author: Author, service: Service, parts: Parts) -> None:
+async def _run(author: Author, service: Service, found: Found, health: Health) -> None:
     holder = f"{socket.gethostname()}/{uuid4().hex[:8]}"
-    settings = parts.settings
+    settings, eventlog = found.parts.settings, found.eventlog
     # Installations of single namespaces share a log without sharing a lease.
     key = f"{author}.{settings.namespace}" if settings.namespace else author
-    leases = await parts.eventlog.bucket(LEASES)
+    leases = await eventlog.bucket(LEASES)
     lease = Lease(leases, key, holder)
-    machine = Machine(service, parts.eventlog, owns=lease.held)
-    keeping = asyncio.create_task(lease.keep(machine.owned))
+    machine = Machine(service, eventlog, namespace=settings.namespace, owns=lease.held)
+    health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
+
     running = asyncio.create_task(machine.run())
+    keeping = asyncio.create_task(lease.keep(machine.owned))
+    looking = asyncio.create_task(look_after(health, machine.alarm, lambda: found.must_do(author)))
     try:
-        async with health.serve(machine, lease.held, settings.health_host, settings.health_port):
-            log.info("started", holder=holder, log=parts.identity)
-            done, _ = await asyncio.wait((keeping, running), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+        log.info("started", holder=holder, log=found.parts.identity)
+        done, _ = await asyncio.wait((keeping, running, looking), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
         # The lease outlives what is in hand, and goes before the process does.
         running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        looking.cancel()
+        await asyncio.gather(running, looking, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()
@@ -113,21 +159,8 @@ async def _connect(author: Author, settings: Settings) -> JetStreamEventLog:
         name=author,
         user=settings.nats_user or "",
         password=settings.nats_password or "",
+        password_file=settings.nats_password_file,
         credentials=settings.nats_creds,
+        tls=settings.nats_tls,
+        wait=LOG_SECONDS,
     )
-
-
-async def _parts(settings: Settings, cluster: Cluster, eventlog: EventLog) -> Parts:
-    return Parts(settings, cluster, eventlog, await eventlog.bucket(HEADS), await eventlog.identity())
-
-
-async def _patiently(attempt: Callable[[], Awaitable[T]], what: str) -> T:
-    """Try until it works: what is missing today may be there in a minute, and the log says what it is."""
-    wait = FIRST_WAIT_SECONDS
-    while True:
-        try:
-            return await attempt()
-        except (Transient, Refused) as trouble:
-            log.warning("waiting", on=what, why=str(trouble))
-        await asyncio.sleep(wait)
-        wait = min(wait * 2, LONGEST_WAIT_SECONDS)

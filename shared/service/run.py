@@ -1,7 +1,8 @@
 """The machine that every service is: fold the log; decide what is owed; record first, act on what was read back.
 
-An event wakes a job, its folded state decides.  Per job one append is in flight at a time and one effect per
-target; across jobs everything overlaps, within bounds.  The shell has no opinions: what to do is `decide`'s.
+An event wakes a job, its folded state decides.  Per job one append is in flight at a time (`appends.py`) and one
+effect per target (`effects.py`); across jobs everything overlaps, within bounds.  The shell has no opinions: what to
+do is `decide`'s.
 """
 
 import asyncio
@@ -18,14 +19,15 @@ import msgspec
 import structlog
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Batch, Entry, EventLog, Stored
+from shared.eventlog import Batch, EventLog, Stored
 from shared.job.chain import Head
-from shared.job.events import FACTS, AnyEvent, Author, EffectRefused
+from shared.job.events import Author, EffectRefused
 from shared.job.fold import Histories, History
-from shared.job.naming import JobKey, Slot, decision_subject, fact_subject, key_of
+from shared.job.naming import JobKey, Slot, key_of, namespace_subjects
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import spans
+from shared.service.appends import Appends
 from shared.service.effects import Wish, Wishes, failed, refused, succeeded
 
 EFFECTS_IN_FLIGHT = 128
@@ -33,9 +35,6 @@ EFFECTS_IN_FLIGHT = 128
 
 EFFECTS_PER_JOB = 64
 """Calls for one job at a time: a job of a thousand workers leaves room for others."""
-
-APPENDS_IN_FLIGHT = 256
-"""Appends of one service at a time, each of another scope."""
 
 STOP_SECONDS = 5.0
 """How long a stop waits for what is in hand; Kubernetes kills after 30."""
@@ -73,15 +72,11 @@ class Service(Protocol):
 
 
 class _Lane:
-    """What is under way for one job."""
+    """The effects that are under way for one job."""
 
     def __init__(self) -> None:
         self.wishes = Wishes()
-        self.appending = False
-        self.awaited = 0
-        """The sequence of our last append; nothing more is recorded until it was read back."""
         self.slots = asyncio.Semaphore(EFFECTS_PER_JOB)
-        self.facts = asyncio.Lock()
 
 
 class Machine:
@@ -92,34 +87,44 @@ class Machine:
         service: Service,
         eventlog: EventLog,
         *,
+        namespace: str = "",
         owns: Callable[[], bool] = lambda: True,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`owns` says whether this replica may act; time, ids and chance come in so that a simulation can own them."""
+        """Of the log only what concerns `namespace` is read; everything without one.
+
+        `owns` says whether this replica may act; time, ids and chance come in so that a simulation can own them.
+        """
         self.service = service
         self.histories = Histories()
         self.current = False
         """The fold reached the log's end as it was when acting began."""
         self.folded = asyncio.Event()
         """Set once `current` was true for the first time."""
-        self.trouble = ""
-        """What keeps this machine from appending; empty when all is well."""
+        self.alarm = asyncio.Event()
+        """Set when something failed that may be more than one job's story: whoever looks after the rest looks now."""
+        self.appends = Appends(
+            service.author, eventlog, wake=self.wake, wake_later=self.wake_later, now=now, new_id=new_id
+        )
         self._log = eventlog
+        self._subjects = namespace_subjects(namespace)
         self._owns = owns
-        self._now = now
-        self._new_id = new_id
         self._chance = chance
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(_Lane)
         self._alarms: set[tuple[JobKey, int]] = set()
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._effect_slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
-        self._append_slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told_held: set[JobKey] = set()
         self._stopping = False
+
+    @property
+    def trouble(self) -> str:
+        """What keeps this machine from reading or appending; empty when all is well."""
+        return self.appends.trouble
 
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
@@ -185,16 +190,23 @@ class Machine:
         """The log's end as it is now, asked for until there is an answer."""
         while True:
             try:
-                end = await self._log.end()
+                end = await self._newest()
             except Transient as trouble:
-                self.trouble = str(trouble)
+                self.appends.trouble = str(trouble)
                 await asyncio.sleep(trouble.retry_after or 1.0)
             else:
-                self.trouble = ""
+                self.appends.trouble = ""
                 return end
 
+    async def _newest(self) -> int:
+        """The last sequence of what this machine reads; 0 when there is nothing."""
+        if not self._subjects:
+            return await self._log.end()
+        newest = [await self._log.last(subjects) for subjects in self._subjects]
+        return max((stored.sequence for stored in newest if stored is not None), default=0)
+
     async def _read(self) -> None:
-        async for batch in self._log.read(after=self.histories.position):
+        async for batch in self._log.read(after=self.histories.position, subjects=self._subjects):
             self._fold(batch)
             # A batch is folded without a pause; give the effects of this turn theirs.
             await asyncio.sleep(0)
@@ -248,71 +260,12 @@ class Machine:
             log.exception("job held", job=str(key), seq=history.sequence)
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
-        if record is not None:
-            self._record(history, record.event)
+        if record is not None and (work := self.appends.record(history, record.event)) is not None:
+            self._start(work)
         effects = [step for step in steps if isinstance(step, Effect)]
         due = self._lanes[key].wishes.due(effects, self._time(), history.sequence)
         if due:
             self._start(self._round(history, due, Standing(history.job, history.head, history.time)))
-
-    def _record(self, history: History, event: AnyEvent) -> None:
-        lane = self._lanes[history.job.key]
-        if lane.appending or history.sequence < lane.awaited:
-            # The last one comes back first, and wakes us.
-            return
-        lane.appending = True
-        self._start(self._append_decided(history, event, self._expected(history, event), history.basis))
-
-    async def _append_decided(self, history: History, event: AnyEvent, expect: int, basis: str) -> None:
-        key = history.job.key
-        lane = self._lanes[key]
-        entry = self._entry(key, event, basis)
-        try:
-            async with self._append_slots:
-                lane.awaited = await self._log.append(entry, expect=expect)
-        except Conflict:
-            # Something newer is on its way and wakes us; should it be lost, so does this.
-            self.trouble = ""
-            self.wake_later(key, 1.0)
-        except Transient as trouble:
-            self.trouble = str(trouble)
-            self.wake_later(key, trouble.retry_after or 1.0)
-        except Refused as refusal:
-            self.trouble = str(refusal)
-            log.error("append refused", job=str(key), type=type(event).__name__, why=str(refusal))
-            if refusal.reason == "TooLarge":
-                history.hold(f"{type(event).__name__} is too large for the log")
-            else:
-                self.wake_later(key, 5.0)
-        else:
-            self.trouble = ""
-            self._tell(event, key, lane.awaited)
-        finally:
-            lane.appending = False
-        if self._expected(history, event) > expect:
-            # It, or what it conflicted with, was read before the answer came: nothing else will wake us soon.
-            self.wake(key)
-
-    async def _append_fact(self, history: History, event: AnyEvent) -> int:
-        """A fact that only we can know: try until it is stored."""
-        key = history.job.key
-        async with self._lanes[key].facts:
-            entry = self._entry(key, event, "")
-            expect = self._expected(history, event)
-            while True:
-                try:
-                    sequence = await self._log.append(entry, expect=expect)
-                except Conflict:
-                    self.trouble = ""
-                    newest = await self._log.last(entry.subject.rpartition(".")[0] + ".>")
-                    expect = newest.sequence if newest is not None else 0
-                except Transient as trouble:
-                    self.trouble = str(trouble)
-                    await asyncio.sleep(trouble.retry_after or 1.0)
-                else:
-                    self.trouble = ""
-                    self._tell(event, key, sequence)
-                    return sequence
 
     async def _round(self, history: History, wishes: list[Wish], standing: Standing) -> None:
         """Carry out what was wished for in one turn, then record what was refused, once per kind and reason."""
@@ -326,7 +279,7 @@ class Machine:
             slots = spans(slot for wish in group if isinstance(slot := getattr(wish.effect, "slot", None), Slot))
             event = EffectRefused(effect=kind, reason=reason, slots=slots, field=field, permanent=permanent)
             try:
-                sequence = await self._append_fact(history, event)
+                sequence = await self.appends.insist(history, event)
             except Refused as refusal:
                 log.error("append refused", job=str(history.job.key), type="EffectRefused", why=str(refusal))
                 sequence = 0
@@ -341,9 +294,13 @@ class Machine:
                 await self.service.act(wish.effect, standing)
         except Refused as refusal:
             log.warning("effect refused", job=str(key), effect=wish.effect.target, why=str(refusal))
+            self.alarm.set()
             return refusal
         except (Transient, Conflict) as trouble:
-            after = trouble.retry_after if isinstance(trouble, Transient) else None
+            after = None
+            if isinstance(trouble, Transient):
+                self.alarm.set()
+                after = trouble.retry_after
             delay = failed(wish, self._time(), self._chance(), after)
             log.info("effect will be retried", job=str(key), effect=wish.effect.target, why=str(trouble))
             self.wake_later(key, delay + 0.001)
@@ -352,33 +309,11 @@ class Machine:
             history.hold(f"{wish.effect.target}: {error!r}")
             log.exception("job held", job=str(key), effect=wish.effect.target)
             return None
-        succeeded(wish, self._time())
+        if rest := succeeded(wish, self._time()):
+            self.wake_later(key, rest + 0.001)
         if isfinite(wish.effect.settle):
             self.wake_later(key, wish.effect.settle + 0.001)
         return None
-
-    def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
-        tag = str(event.__struct_config__.tag)
-        fact = type(event) in FACTS
-        subject = (fact_subject if fact else decision_subject)(key, self.service.author, tag)
-        return Entry(
-            subject=subject,
-            event_id=self._new_id(),
-            time=stamp(self._now()),
-            body=msgspec.json.encode(event),
-            basis="" if fact else basis,
-        )
-
-    def _expected(self, history: History, event: AnyEvent) -> int:
-        if type(event) in FACTS:
-            return history.facts.get(self.service.author, 0)
-        return history.last_decision
-
-    def _tell(self, event: AnyEvent, key: JobKey, sequence: int) -> None:
-        level = "debug" if type(event) in FACTS else "info"
-        getattr(log, level)(
-            type(event).__name__, job=str(key), uid=key.uid, seq=sequence, reason=getattr(event, "reason", "")
-        )
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -401,8 +336,3 @@ class Machine:
 
     def _time(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def stamp(moment: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds, as events carry it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

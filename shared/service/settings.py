@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.eventlog.tls import Tls
+
 
 def _seconds(value: object) -> object:
     """A plain number is seconds; all else is left to ISO 8601 (`PT1M`)."""
@@ -31,6 +33,20 @@ class Settings(BaseSettings):
         default=None, repr=False, validation_alias=AliasChoices("NATS_PASSWORD", "MUSTER_NATS_PASSWORD")
     )
     """That user's password."""
+
+    nats_password_file: Path | None = Field(
+        default=None, validation_alias=AliasChoices("NATS_PASSWORD_FILE", "MUSTER_NATS_PASSWORD_FILE")
+    )
+    """A file that holds it instead, read at every attempt to connect: a mounted secret that is rotated."""
+
+    nats_ca: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CA", "MUSTER_NATS_CA"))
+    """Whom to trust as the log's server; with it, or with `tls://` in the URL, nothing is said without TLS."""
+
+    nats_cert: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CERT", "MUSTER_NATS_CERT"))
+    """Our certificate, for a log whose server asks for one."""
+
+    nats_key: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_KEY", "MUSTER_NATS_KEY"))
+    """The key of that certificate."""
 
     kubeconfig: Path | None = Field(default=None, validation_alias=AliasChoices("KUBECONFIG", "MUSTER_KUBECONFIG"))
     """Which cluster, as kubectl reads it; without it the pod's own service account, then ~/.kube/config."""
@@ -58,6 +74,12 @@ class Settings(BaseSettings):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """At info one line a decision; debug adds every fact."""
+
+    @property
+    def nats_tls(self) -> Tls | None:
+        """The files of TLS to the log; None where there are none, and the URL alone decides."""
+        files = Tls(ca=self.nats_ca, certificate=self.nats_cert, key=self.nats_key)
+        return files if files != Tls() else None
 
 
 def complaint(error: ValidationError) -> str:

@@ -330,14 +330,15 @@ async def test_a_bookmark_is_a_sign_of_life_and_moves_the_start_of_the_next_watc
         pytest.param(html(404), "NotFound", id="a kind that nobody knows"),
     ],
 )
-async def test_what_a_person_has_to_repair_is_tried_slowly(
+async def test_what_a_person_has_to_repair_is_tried_ever_more_slowly(
     cluster: KubeCluster, server: ScriptedApiServer, hurry: Hurry, answer: Any, reason: str
 ) -> None:
-    server.lists += [answer, answer, page([], 9)]
+    # Not at once: an API server that has just started forbids everything until it has read its roles.
+    server.lists += [answer] * 8 + [page([], 9)]
     async with watching(cluster) as watch:
         assert await next_of(watch) == Blind(reason)
         assert await told(watch, 1) == [("snapshot", [], 9)]
-    assert hurry.waits == [22.5, 22.5]
+    assert hurry.waits == [0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
 
 
 async def test_a_consumer_that_does_not_ask_stops_the_reading(cluster: KubeCluster, server: ScriptedApiServer) -> None:
@@ -377,3 +378,32 @@ async def test_a_stream_that_opens_again_is_told(cluster: KubeCluster, server: S
     server.watches += [stream(cut=True), silence()]
     async with watching(cluster) as watch:
         assert await told(watch, 3) == [("snapshot", [], 1), "blind", "alive"]
+
+
+async def test_a_server_whose_versions_went_back_is_listed_anew_and_not_watched_in_silence(
+    cluster: KubeCluster, server: ScriptedApiServer
+) -> None:
+    # A restored store accepts a watch from a version that it has yet to reach, and is silent until it has.
+    ahead = status(504, "Timeout", causes=[{"reason": "ResourceVersionTooLarge"}])
+    server.lists += [page([a_pod("a", 80)], 90), page([a_pod("a", 30)], 40)]
+    server.questions.append(ahead)
+    server.watches += [stream(cut=True), silence()]
+    async with watching(cluster) as watch:
+        assert await told(watch, 4) == [("snapshot", ["a"], 90), "blind", "blind", ("snapshot", ["a"], 40)]
+    (question,) = server.of_kind("question")
+    assert question.query == {
+        "limit": "1",
+        "resourceVersion": "90",
+        "resourceVersionMatch": "NotOlderThan",
+        "fieldSelector": "metadata.name=none",
+    }
+    assert len(server.of_kind("watch")) == 1
+
+
+async def test_a_watch_that_ended_as_planned_goes_on_without_that_question(
+    cluster: KubeCluster, server: ScriptedApiServer
+) -> None:
+    server.watches += [stream(event("ADDED", a_pod("a", 10))), stream(event("ADDED", a_pod("b", 11)), hang=True)]
+    async with watching(cluster) as watch:
+        await take(watch, 3)
+    assert server.of_kind("question") == []

@@ -1,3 +1,3 @@
-from tests.kit.nats import nats_cluster, nats_server
+from tests.kit.clusters import api, api_server, cluster_server, embedded_server, real_server, under_test
 
-__all__ = ["nats_cluster", "nats_server"]
+__all__ = ["api", "api_server", "cluster_server", "embedded_server", "real_server", "under_test"]

@@ -4,16 +4,28 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from devcluster.cluster import ADMIN
+from devcluster.controlplane import ControlPlane
+from muster.crds import manifests
+from muster.stack import APPLIED, CRDS, DIGITS
+from shared.cluster import Snapshot
+from shared.cluster.kinds import PODS
+from shared.cluster.kube import KubeCluster
+from tests.kit.clusters import eventually
+from tests.kit.commands import Ended, run
+from tests.kit.controlplane import require_control_plane
+from tests.kit.traces import nothing_running
+
 pytestmark = pytest.mark.e2e
 
-STOP_SECONDS = 20.0
+STOP_SECONDS = 60.0
+"""After Ctrl-C; four on a quiet machine, and each of the programs may take five before it is killed."""
 LONGEST_SECONDS = 120.0
 
 
@@ -39,31 +51,16 @@ def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         process.stdout.close()
 
 
-def left_behind(folder: Path) -> list[str]:
-    """Processes, mounts and files that mention the folder."""
-    found = [f"file {path}" for path in folder.iterdir()]
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                words = (entry / "cmdline").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if str(folder) in words:
-                found.append(f"process {entry.name}: {words}")
-    mounts = Path("/proc/self/mounts").read_text().splitlines()
-    return [*found, *(f"mount {line}" for line in mounts if str(folder) in line)]
-
-
 def interfaces() -> set[str]:
     return {entry.name for entry in Path("/sys/class/net").iterdir()}
 
 
-def nothing_left(folder: Path) -> list[str]:
-    """What is left once the kernel had a moment to end orphans; empty when all is gone."""
-    deadline = time.monotonic() + 5
-    while (left := left_behind(folder)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+@pytest.fixture(params=[pytest.param("embedded"), pytest.param("real", marks=pytest.mark.real)])
+def cluster(request: pytest.FixtureRequest) -> str:
+    """The value of `--cluster`, each in turn."""
+    if request.param == "real":
+        require_control_plane()
+    return str(request.param)
 
 
 @pytest.mark.parametrize(
@@ -75,23 +72,74 @@ def nothing_left(folder: Path) -> list[str]:
         pytest.param("applied scaleout", id="while it scales"),
     ],
 )
-def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, after: str):
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, cluster: str, after: str):
     before = interfaces()
-    with demo(tmp_path) as process:
+    with demo(tmp_path, "--cluster", cluster) as process:
         assert process.stdout is not None
         if after:
             assert any(after in line for line in process.stdout), f"never said {after!r}"
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=STOP_SECONDS)
         assert process.returncode in (130, -signal.SIGINT), said
-    assert nothing_left(tmp_path) == []
+    assert nothing_running(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
     assert interfaces() == before
 
 
-def test_a_killed_demo_leaves_no_process(tmp_path: Path):
-    with demo(tmp_path) as process:
+def test_a_killed_demo_leaves_no_process(tmp_path: Path, cluster: str):
+    with demo(tmp_path, "--cluster", cluster) as process:
         assert process.stdout is not None
         assert any("is Running" in line for line in process.stdout)
         process.kill()
         process.wait()
-    assert [left for left in nothing_left(tmp_path) if not left.startswith("file")] == []
+    assert nothing_running(tmp_path) == []
+
+
+@pytest.mark.real
+async def test_the_current_cluster_is_left_as_it_was_found(tmp_path: Path):
+    require_control_plane()
+    async with ControlPlane(tmp_path / "cluster", images={"mine": DIGITS}) as plane:
+        kube = await KubeCluster.connect(plane.kubeconfig(ADMIN))
+        try:
+            before = await _installed(kube)
+            (tmp_path / "demo").mkdir()
+            ended = await on_current(plane, "--image", "mine:1", TMPDIR=str(tmp_path / "demo"))
+            assert ended.code == 0, ended
+            await eventually(lambda: _installed(kube), lambda now: now == before, patience=LONGEST_SECONDS)
+        finally:
+            await kube.close()
+    assert list((tmp_path / "demo").iterdir()) == []
+
+
+@pytest.mark.real
+async def test_a_cluster_that_has_muster_already_is_not_touched(tmp_path: Path):
+    require_control_plane()
+    async with ControlPlane(tmp_path / "cluster", nodes=0) as plane:
+        kube = await KubeCluster.connect(plane.kubeconfig(ADMIN))
+        try:
+            await kube.create(CRDS, "", manifests()[-1])
+            before = await _installed(kube)
+            ended = await on_current(plane, "--data", str(tmp_path / "demo"))
+            assert ended.code == 1
+            assert ended.out.splitlines()[-1].startswith("muster demo: CustomResourceDefinition ")
+            await eventually(lambda: _installed(kube), lambda now: now == before, patience=LONGEST_SECONDS)
+        finally:
+            await kube.close()
+
+
+async def on_current(plane: ControlPlane, *options: str, **environment: str) -> Ended:
+    """`muster demo` on a cluster that is there already."""
+    command = (sys.executable, "-m", "muster", "demo", "--cluster", "current", *options)
+    environment["KUBECONFIG"] = str(plane.kubeconfig(ADMIN))
+    return await run(*command, environment=environment, patience=LONGEST_SECONDS)
+
+
+async def _installed(kube: KubeCluster) -> set[tuple[str, str, str]]:
+    """Everything that an installation could have brought, and the pods; not what a cluster makes for itself."""
+    found: set[tuple[str, str, str]] = set()
+    for resource in (*APPLIED.values(), PODS):
+        async for seen in kube.watch(resource):
+            assert isinstance(seen, Snapshot)
+            found |= {(resource.kind, one.metadata.namespace, one.metadata.name) for one in seen.objects}
+            break
+    return {one for one in found if not any(part.startswith(("kube-", "system:", "default")) for part in one[1:])}

@@ -131,7 +131,7 @@ async def _tell_to_end(operator: Operator, job: str) -> None:
     """End the training, again while the API server is down."""
 
     async def told() -> bool:
-        await operator.kubectl("exec", f"{job}-launcher", "--", "kill", "-USR1", "1")
+        await operator.tell_to_end(job)
         return True
 
     await operator.until(told, lambda: "could not exec")

@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.start import ADMIN, Devcluster
+from devcluster.cluster import ADMIN
 from muster.crds import manifests
 from muster.stack import CRDS
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training import TRAININGJOBS
+from tests.kit.hosts import MakeHost
 from tests.kit.operator import a_job
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE_SECONDS = 30.0
-STOP_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+STOP_SECONDS = 30.0
 
 
-async def test_one_command_runs_the_whole_operator(tmp_path: Path):
-    async with Devcluster(tmp_path / "cluster") as cluster:
+async def test_one_command_runs_the_whole_operator(host: MakeHost, tmp_path: Path):
+    async with host(tmp_path / "cluster") as cluster:
         environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(ADMIN))}
         kube = await KubeCluster.connect(cluster.kubeconfig(ADMIN))
         try:

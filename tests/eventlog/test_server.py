@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from shared.errors import Refused, Transient
+from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import NatsServer, free_port
+from shared.eventlog.server import NatsServer
+from shared.ports import free_port
 from tests.kit.nats import a_decision, a_server, connected, until
 
 pytestmark = pytest.mark.nats
@@ -72,11 +74,27 @@ def test_secrets_are_for_their_owner_alone(tmp_path: Path):
     assert (tmp_path / "users.json").stat().st_mode & 0o077 == 0
 
 
+def test_secrets_are_private_also_in_a_file_that_was_there_before(tmp_path: Path):
+    users = tmp_path / "users.json"
+    users.write_text("{}")
+    users.chmod(0o644)
+    assert NatsServer(tmp_path).users
+    assert users.stat().st_mode & 0o077 == 0
+
+
 async def test_a_wrong_password_is_refused_at_once(nats_server: NatsServer):
     async with asyncio.timeout(2):
         with pytest.raises(Refused) as refusal:
             await JetStreamEventLog.connect(nats_server.url, name="scheduler", user="scheduler", password="wrong")
     assert refusal.value.reason == "Unauthorized"
+
+
+async def test_whoever_was_turned_away_leaves_nothing_running(nats_server: NatsServer):
+    before = asyncio.all_tasks()
+    for _ in range(3):
+        with pytest.raises(Refused):
+            await Connection.open(nats_server.url, name="scheduler", user="scheduler", password="wrong")
+    assert asyncio.all_tasks() == before
 
 
 async def test_nobody_there_is_transient_after_some_patience():

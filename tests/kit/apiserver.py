@@ -1,14 +1,15 @@
 """An API server that answers from a script, to play faults that a well-behaved one does not have.
 
 Lists and watches have a queue each; when it is empty, `every_list` and `every_watch` answer: at first with an empty
-list, and with a watch that stays open and silent.
+list, and with a watch that stays open and silent.  Questions whether the server is as far as a version are answered
+with yes.
 Everything else is answered from `answers`, in order.
 """
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -34,6 +35,7 @@ class ScriptedApiServer:
     def __init__(self) -> None:
         self.lists: deque[Answer] = deque()
         self.watches: deque[Answer] = deque()
+        self.questions: deque[Answer] = deque()
         self.answers: deque[Answer] = deque()
         self.every_list: Answer = page([])
         self.every_watch: Answer = silence()
@@ -58,10 +60,8 @@ class ScriptedApiServer:
         return write_kubeconfig(folder / "kubeconfig", self.url, user or {"token": "first"})
 
     def of_kind(self, kind: str) -> list[Asked]:
-        """The lists, or the watches, that were asked for."""
-        return [
-            asked for asked in self.asked if asked.method == "GET" and ("watch" in asked.query) == (kind == "watch")
-        ]
+        """The lists, the watches, or the questions that were asked."""
+        return [asked for asked in self.asked if asked.method == "GET" and _kind(asked.query) == kind]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -70,9 +70,18 @@ class ScriptedApiServer:
         self.asked.append(Asked(request.method, request.path, query, dict(request.headers), parsed))
         if self.answers:
             return await self.answers.popleft()(request)
+        if _kind(query) == "question":
+            return await (self.questions.popleft() if self.questions else page([]))(request)
         if query.get("watch"):
             return await (self.watches.popleft() if self.watches else self.every_watch)(request)
         return await (self.lists.popleft() if self.lists else self.every_list)(request)
+
+
+def _kind(query: Mapping[str, str]) -> str:
+    """A list that must not be older than something is a question: only whether it is answered matters."""
+    if "resourceVersionMatch" in query:
+        return "question"
+    return "watch" if "watch" in query else "list"
 
 
 def write_kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> Path:

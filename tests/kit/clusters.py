@@ -1,17 +1,19 @@
-"""Clusters for tests: the one in memory and the embedded API server, with what a test does behind the port's back."""
+"""Clusters for tests: in memory, embedded and real, each with what a test does behind the port's back."""
 
 import asyncio
-import ssl
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
-import aiohttp
 import pytest
 import yaml
 
-from devcluster.start import ADMIN, Devcluster
+from devcluster.cluster import ADMIN, DevelopmentCluster
+from devcluster.controlplane import ControlPlane
+from devcluster.start import Devcluster
 from shared.cluster import Cluster, Manifest, Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -20,6 +22,8 @@ from shared.cluster.objects import Custom
 from shared.cluster.reflector import Pace
 from shared.cluster.store import MemoryStore
 from shared.errors import Refused
+from tests.devcluster.apiserver.client import Client, client_of
+from tests.kit import gadgets
 from tests.kit.watching import PATIENCE
 
 T = TypeVar("T")
@@ -50,6 +54,8 @@ DEFINITION: Manifest = {
     },
 }
 
+CRDS = Path(__file__).parents[2] / "crds"
+
 Change = Callable[[], Awaitable[Any]]
 
 
@@ -58,6 +64,8 @@ class ClusterUnderTest(Protocol):
 
     cluster: Cluster
     namespace: str
+    patience: float
+    """Seconds that its controllers may take."""
 
     async def another_namespace(self) -> str:
         """One more."""
@@ -84,6 +92,7 @@ class InMemory:
         self.store.admit(WIDGETS, _size_is_positive)
         self.cluster: Cluster = MemoryCluster(self.store)
         self.namespace = "team-a"
+        self.patience = PATIENCE
 
     async def another_namespace(self) -> str:
         return "team-b"
@@ -106,11 +115,14 @@ class InMemory:
         self.store.outage.cut_watches()
 
 
-class Embedded:
-    def __init__(self, server: Devcluster, cluster: KubeCluster, namespace: str) -> None:
+class Served:
+    """A cluster behind an API server."""
+
+    def __init__(self, server: DevelopmentCluster, cluster: KubeCluster, namespace: str, patience: float) -> None:
         self._server = server
         self.cluster: Cluster = cluster
         self.namespace = namespace
+        self.patience = patience
 
     async def another_namespace(self) -> str:
         return await _new_namespace(self.cluster)
@@ -128,68 +140,139 @@ class Embedded:
         await self._server.apiserver.restart()
 
     async def lose(self, change: Change) -> None:
-        # The history lives in the server's memory: a new server knows nothing of what the last one saw.
+        # What can be watched again lives in the server's memory: a new one knows nothing of what the last one saw.
         await self.restart()
         await change()
         await self.restart()
 
     async def _delete(self, path: str) -> None:
-        config = yaml.safe_load(self._server.kubeconfig(ADMIN).read_text())
-        context = ssl.create_default_context(cafile=str(self._server.apiserver.data / "ca.crt"))
-        headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
-        async with (
-            aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=context)) as session,
-            session.delete(f"{self._server.apiserver.url}{path}") as response,
-        ):
+        async with self._server.session() as session, session.delete(path) as response:
             assert response.status == 200, await response.text()
+
+
+COLLECTED_WITHIN = 60.0
+"""Seconds: the real garbage collector looks for new kinds only every half minute."""
 
 
 @pytest.fixture(scope="session")
 def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devcluster]:
     """The API server alone, without nodes, shared by all tests: each has a namespace of its own."""
     server = Devcluster(tmp_path_factory.mktemp("devcluster"), nodes=0)
-
-    async def start() -> None:
-        await server.__aenter__()
-        cluster = await KubeCluster.connect(server.kubeconfig(ADMIN))
-        await cluster.create(DEFINITIONS, "", DEFINITION)
-        await cluster.close()
-
     try:
-        asyncio.run(start())
+        asyncio.run(_enter(server))
         yield server
     finally:
         asyncio.run(server.__aexit__(None, None, None))
 
 
-@asynccontextmanager
-async def embedded(server: Devcluster) -> AsyncIterator[Embedded]:
-    pace = Pace(first_wait=0.02, longest_wait=0.2, hopeless_wait=0.2)
-    cluster = await KubeCluster.connect(server.kubeconfig(ADMIN), pace=pace)
+async def _enter(server: Devcluster) -> None:
+    await server.__aenter__()
+    await define(server, *definitions())
+
+
+def definitions() -> list[Manifest]:
+    """What the servers of these tests know besides the built-in kinds: widgets, gadgets, and Muster's own kinds."""
+    ours = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+    return [DEFINITION, gadgets.DEFINITION, *ours]
+
+
+async def define(server: DevelopmentCluster, *definitions: Manifest) -> None:
+    """Install those that are not there yet, and wait until the server serves what they define."""
+    cluster = await KubeCluster.connect(server.kubeconfig(ADMIN))
     try:
-        yield Embedded(server, cluster, await _new_namespace(cluster))
+        for definition in definitions:
+            try:
+                await cluster.create(DEFINITIONS, "", definition)
+            except Refused as refusal:
+                if refusal.reason != "AlreadyExists":
+                    raise
+            name = definition["metadata"]["name"]
+            await eventually(functools.partial(cluster.get, DEFINITIONS, "", name), _is_established)
     finally:
         await cluster.close()
 
 
-@pytest.fixture(params=["memory", "embedded"])
-def cluster_server(request: pytest.FixtureRequest) -> Devcluster | None:
+def _is_established(definition: Custom | None) -> bool:
+    conditions = ((definition and definition.status) or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+@pytest.fixture(scope="session")
+def real_server(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane that all tests of the session share."""
+    asyncio.run(define(control_plane, *definitions()))
+    return control_plane
+
+
+@asynccontextmanager
+async def served(server: DevelopmentCluster) -> AsyncIterator[Served]:
+    # Small pages, so that lists come in several.
+    pace = Pace(page=2, first_wait=0.02, longest_wait=0.2)
+    cluster = await KubeCluster.connect(server.kubeconfig(ADMIN), pace=pace)
+    patience = COLLECTED_WITHIN if isinstance(server, ControlPlane) else PATIENCE
+    try:
+        yield Served(server, cluster, await _new_namespace(cluster), patience)
+    finally:
+        await cluster.close()
+
+
+@pytest.fixture(params=["memory", "embedded", pytest.param("real", marks=pytest.mark.real)])
+def cluster_server(request: pytest.FixtureRequest) -> DevelopmentCluster | None:
     """The server behind the cluster under test; the one in memory has none."""
     # Not an async fixture: the shared server is started by a loop of its own, before the test's.
-    return None if request.param == "memory" else request.getfixturevalue("embedded_server")
+    return None if request.param == "memory" else request.getfixturevalue(f"{request.param}_server")
 
 
 @pytest.fixture
-async def under_test(cluster_server: Devcluster | None) -> AsyncIterator[ClusterUnderTest]:
+async def under_test(cluster_server: DevelopmentCluster | None) -> AsyncIterator[ClusterUnderTest]:
     """Each cluster in turn."""
     if cluster_server is None:
         yield InMemory()
         return
-    async with embedded(cluster_server) as found:
+    async with served(cluster_server) as found:
         yield found
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], until: Callable[[T], bool]) -> T:
+class Api(NamedTuple):
+    """A server as HTTP shows it to its administrator, and a namespace of the test's own."""
+
+    client: Client
+    namespace: str
+    patience: float
+
+    def path(self, plural: str, name: str = "", *, namespace: str = "") -> str:
+        """Where a kind, or an object of it, is found."""
+        group = GROUPS.get(plural, "")
+        root = f"/apis/{group}" if group else "/api/v1"
+        return f"{root}/namespaces/{namespace or self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+
+GROUPS = {
+    "widgets": "test.muster.dev/v1",
+    "gadgets": "test.muster.dev/v1",
+    "events": "events.k8s.io/v1",
+    "leases": "coordination.k8s.io/v1",
+}
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def api_server(request: pytest.FixtureRequest) -> DevelopmentCluster:
+    """Each API server in turn."""
+    server: DevelopmentCluster = request.getfixturevalue(f"{request.param}_server")
+    return server
+
+
+@pytest.fixture
+async def api(api_server: DevelopmentCluster) -> AsyncIterator[Api]:
+    patience = COLLECTED_WITHIN if isinstance(api_server, ControlPlane) else PATIENCE
+    async with client_of(api_server.kubeconfig(ADMIN)) as client:
+        name = f"test-{uuid4().hex[:8]}"
+        answer = await client.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        assert answer.code == 201, answer.body
+        yield Api(client, name, patience)
+
+
+async def eventually(ask: Callable[[], Awaitable[T]], until: Callable[[T], bool], *, patience: float = PATIENCE) -> T:
     """Ask until the answer is right, within a bound."""
 
     async def asking() -> T:
@@ -197,7 +280,7 @@ async def eventually(ask: Callable[[], Awaitable[T]], until: Callable[[T], bool]
             await asyncio.sleep(0.01)
         return answer
 
-    return await asyncio.wait_for(asking(), PATIENCE)
+    return await asyncio.wait_for(asking(), patience)
 
 
 async def _new_namespace(cluster: Cluster) -> str:

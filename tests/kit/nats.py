@@ -11,8 +11,9 @@ import pytest
 
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import NatsServer, Peer, free_port
+from shared.eventlog.server import NatsServer, Peer
 from shared.eventlog.setup import set_up
+from shared.ports import free_port
 
 READY = 20.0
 
@@ -111,7 +112,7 @@ async def read_to_end(log: EventLog, *subjects: str, after: int = 0) -> list[Sto
 
 
 async def until(
-    condition: Callable[[], Awaitable[bool]], *, within: float = 10.0, tick: Callable[[], None] = lambda: None
+    condition: Callable[[], Awaitable[bool]], *, within: float = READY, tick: Callable[[], None] = lambda: None
 ) -> None:
     """Wait for a condition; `tick` moves a clock that does not move by itself."""
     async with asyncio.timeout(within):

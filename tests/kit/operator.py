@@ -2,17 +2,17 @@
 
 import asyncio
 import json
-import os
-import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from devcluster.start import ADMIN
+from devcluster import binaries
+from devcluster.cluster import ADMIN
 from muster.reading import everything
 from muster.stack import SERVICES, Stack
 from services.status.documents import canonical, document_of, with_head
@@ -25,17 +25,36 @@ from shared.job.chain import Head
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
+from tests.kit.commands import run
+from tests.kit.hosts import MakeHost
 from tests.kit.nats import connected
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
+"""The slowest thing waited for is a real garbage collector: it learns of new definitions within half a minute."""
+
 CRASHABLE = (*SERVICES, "nats", "apiserver")
 
-WAITING_WORKER = {"name": "main", "image": "shell", "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait"]}
+A_SCALED_LIFE = [
+    "Created",
+    "WorkersCreated",
+    "WorkersReady",
+    "LauncherCreated",
+    "Running",
+    "Scaling",
+    "ScaleSucceeded",
+    "Succeeded",
+]
+"""The conditions of a job that was scaled and succeeded, in order."""
+
+SHELL = "shell:1"
+"""With a tag, as a kubelet looks for an image without one at its registry."""
+
+WAITING_WORKER = {"name": "main", "image": SHELL, "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait"]}
 
 
 def launcher_that(script: str) -> dict[str, Any]:
     """A launcher that is a line of shell."""
-    return {"name": "main", "image": "shell", "command": ["sh", "-c", f"trap 'exit 143' TERM; {script}"]}
+    return {"name": "main", "image": SHELL, "command": ["sh", "-c", f"trap 'exit 143' TERM; {script}"]}
 
 
 def a_job(
@@ -76,33 +95,38 @@ class Operator:
 
     async def kubectl(self, *words: str, given: Any = None, fails: bool = False) -> str:
         """kubectl as the administrator; its output, or with `fails` its complaint."""
-        if shutil.which("kubectl") is None:
-            pytest.skip("kubectl is not installed; these tests speak as its users do")
-        process = await asyncio.create_subprocess_exec(
-            *("kubectl", "--kubeconfig", str(self.stack.cluster.kubeconfig(ADMIN)), *words),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        text = yaml.safe_dump(given).encode() if given is not None else b""
-        out, complaint = await asyncio.wait_for(process.communicate(text), PATIENCE_SECONDS)
-        assert bool(process.returncode) == fails, f"kubectl {' '.join(words)}: {out.decode()}{complaint.decode()}"
-        return (complaint if fails else out).decode()
+        try:
+            program = str(binaries.kubectl())
+        except binaries.MissingProgram as missing:
+            pytest.skip(f"these tests speak as users of kubectl do: {missing}")
+        text = yaml.safe_dump(given) if given is not None else ""
+        kubeconfig = str(self.stack.cluster.kubeconfig(ADMIN))
+        ended = await run(program, "--kubeconfig", kubeconfig, *words, given=text)
+        assert bool(ended.code) == fails, f"kubectl {' '.join(words)}: {ended.out}{ended.complaint}"
+        return ended.complaint if fails else ended.out
+
+    async def leaves_nothing(self, job: str, kinds: str) -> None:
+        """Wait until no object of these kinds, a comma between them, has the job's name in its own."""
+
+        async def nothing() -> bool:
+            return job not in await self.kubectl("get", kinds, "-o", "name")
+
+        await self.until(nothing, lambda: "something of the job is left")
+
+    async def tell_to_end(self, job: str) -> None:
+        """Send the launcher the signal that its script waits for."""
+        # The shell's own `kill`: an image need not have the program.
+        await self.kubectl("exec", f"{job}-launcher", "--", "sh", "-c", "kill -USR1 1")
 
     async def apply(self, manifest: Any) -> str:
         return await self.kubectl("apply", "-f", "-", given=manifest)
 
     async def muster(self, *words: str, code: int = 0) -> str:
         """A command of ours as somebody who only reads the log."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "muster", *words),
-            env={**os.environ, **self.stack.reader()},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
-        assert process.returncode == code, f"muster {' '.join(words)}: {process.returncode}\n{out.decode()}"
-        return out.decode()
+        ended = await run(sys.executable, "-m", "muster", *words, environment=self.stack.reader())
+        said = ended.out + ended.complaint
+        assert ended.code == code, f"muster {' '.join(words)}: {ended.code}\n{said}"
+        return said
 
     async def status(self, resource: Resource[Any], name: str) -> dict[str, Any]:
         found = await self.stack.kube.get(resource, "default", name)
@@ -202,6 +226,21 @@ class Operator:
             service = self.stack.services[name]
             service.kill()
             service.start()
+
+
+@asynccontextmanager
+async def an_operator(folder: Path, make: MakeHost) -> AsyncIterator[Operator]:
+    """Everything up, with a short drain; services that end by themselves are started again."""
+    audit = folder / "audit.jsonl"
+    async with Stack(folder, make, settings={"MUSTER_DRAIN": "PT1S"}, audit=audit) as stack:
+        operator = Operator(stack, audit)
+        keeping = asyncio.create_task(operator.keep_running())
+        try:
+            yield operator
+        finally:
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
 
 
 def _tail(log: Path) -> str:

@@ -70,15 +70,17 @@ class World:
         drain_seconds: int = 0,
         sharing: "World | None" = None,
         logs: Mapping[str, EventLog] | None = None,
+        namespace: str = "",
     ) -> None:
         """`sharing` brings the log and the cluster of another world: a second replica of every service.
 
-        `logs` are other logs than the one in memory, by service.
+        `logs` are other logs than the one in memory, by service.  With a `namespace` the services work there alone.
         """
         self.journal = sharing.journal if sharing else MemoryJournal()
         self.store = sharing.store if sharing else MemoryStore(now=lambda: datetime.now(UTC))
         self._alone = sharing is None
         self._logs = logs
+        self._namespace = namespace
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
@@ -110,12 +112,12 @@ class World:
         cluster = MemoryCluster(self.store)
         heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
         services: dict[str, Callable[[], Service]] = {
-            "watcher": lambda: Watcher(cluster, eventlog, heads),
+            "watcher": lambda: Watcher(cluster, eventlog, heads, namespace=self._namespace),
             "scheduler": lambda: Scheduler(cluster),
             "scaler": lambda: Scaler(cluster, self._policy),
             "status": lambda: Status(cluster, heads, identity),
         }
-        machine = Machine(services[author](), eventlog)
+        machine = Machine(services[author](), eventlog, namespace=self._namespace)
         self._running[author] = (machine, asyncio.create_task(machine.run()))
 
     async def kill(self, author: str) -> None:
@@ -220,17 +222,20 @@ class World:
         elif held.metadata.get("deletionTimestamp"):
             self.store.remove(PODS, namespace, name)
         elif name in self.broken_images and status.get("phase") == "Pending":
-            self._report(held, "Failed", 128, "StartError")
+            self._report(held, "Failed", 128, reason="StartError")
         elif name in self.exit_codes and status.get("phase") == "Running":
-            code = self.exit_codes.pop(name)
-            self._report(held, "Succeeded" if code == 0 else "Failed", code, "Completed" if code == 0 else "Error")
+            # As a kubelet does: first how the container ended, then what that makes of the pod.
+            self._report(held, "Running", self.exit_codes.pop(name))
+        elif (code := _exit_code(status)) is not None and status.get("phase") == "Running":
+            self._report(held, "Succeeded" if code == 0 else "Failed", code)
         elif status.get("phase") == "Pending":
             self._report(held, "Running")
 
-    def _report(self, held: Held, phase: str, code: int | None = None, reason: str = "") -> None:
-        ready = phase == "Running"
+    def _report(self, held: Held, phase: str, code: int | None = None, *, reason: str = "") -> None:
+        ready = phase == "Running" and code is None
         container = {"name": "main", "ready": ready, "state": {}}
         if code is not None:
+            reason = reason or ("Error" if code else "Completed")
             container["state"] = {"terminated": {"exitCode": code, "reason": reason}}
         status = {
             "phase": phase,
@@ -239,6 +244,14 @@ class World:
         }
         with suppress(Refused):
             self.store.patch(PODS, *held.at, {"status": status}, subresource="status")
+
+
+def _exit_code(status: Mapping[str, Any]) -> int | None:
+    """Of the first container, once it has ended."""
+    for container in status.get("containerStatuses") or ():
+        if "terminated" in container["state"]:
+            return int(container["state"]["terminated"]["exitCode"])
+    return None
 
 
 __all__ = ["NAMESPACE", "SCALEINS", "SCALEOUTS", "SERVICES", "TRAININGJOBS", "Object", "World"]

@@ -7,7 +7,18 @@ from typing import ClassVar
 import pytest
 
 from shared.job.steps import Effect
-from shared.service.effects import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, Wish, Wishes, failed, refused, succeeded
+from shared.service.effects import (
+    FIRST_RETRY_SECONDS,
+    LEAST_REST_SECONDS,
+    LONGEST_REST_SECONDS,
+    LONGEST_RETRY_SECONDS,
+    REST,
+    Wish,
+    Wishes,
+    failed,
+    refused,
+    succeeded,
+)
 
 
 class Paint(Effect, frozen=True):
@@ -51,6 +62,42 @@ def test_a_target_is_changed_by_one_at_a_time():
     wishes = Wishes()
     begun(wishes, WEST)
     assert due(wishes, BLUE) == []
+
+
+class Slow(Paint, frozen=True):
+    settle: ClassVar[float] = inf
+    rests: ClassVar[bool] = True
+
+    def urgent(self, last: Effect) -> bool:
+        return self.colour == "black"
+
+
+def test_a_target_that_rests_is_left_alone_the_longer_the_longer_its_change_took():
+    wishes = Wishes()
+    assert succeeded(begun(wishes, Slow("west"), now=10.0), 10.1) == pytest.approx(0.1 * REST)
+    assert due(wishes, Slow("west", "blue"), now=10.59) == []
+    assert due(wishes, Slow("west", "red"), now=10.61) == [Slow("west", "red")]
+
+
+def test_a_rest_after_a_quick_change_is_short():
+    assert succeeded(begun(Wishes(), Slow("west"), now=10.0), 10.001) == LEAST_REST_SECONDS
+
+
+def test_what_is_urgent_does_not_wait():
+    wishes = Wishes()
+    succeeded(begun(wishes, Slow("west"), now=10.0), 10.4)
+    assert due(wishes, Slow("west", "black"), now=10.4) == [Slow("west", "black")]
+
+
+def test_no_rest_is_longer_than_a_person_waits():
+    wishes = Wishes()
+    assert succeeded(begun(wishes, Slow("west"), now=10.0), 40.0) == LONGEST_REST_SECONDS
+
+
+def test_other_targets_do_not_rest():
+    wishes = Wishes()
+    assert succeeded(begun(wishes, WEST, now=10.0), 10.4) == 0.0
+    assert due(wishes, BLUE, now=10.4) == [BLUE]
 
 
 def test_after_success_the_same_is_repeated_only_when_its_outcome_should_have_been_seen():

@@ -17,7 +17,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Object
 from shared.cluster.store import MemoryStore
-from shared.errors import Conflict, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
@@ -39,12 +39,12 @@ class Busy(MemoryCluster):
         super().__init__(store)
         self._store = store
         self.meanwhile: tuple[Resource[Any], str, Manifest] | None = None
-        self.down = False
-        """Nothing can be written."""
+        self.trouble: Exception | None = None
+        """Why nothing can be written."""
 
     async def patch(self, resource: Resource[Any], *args: Any, **named: Any) -> Any:
-        if self.down:
-            raise Transient("the API server does not answer")
+        if self.trouble is not None:
+            raise self.trouble
         if self.meanwhile is not None:
             (what, name, manifest), self.meanwhile = self.meanwhile, None
             self._store.patch(what, NAMESPACE, name, manifest)
@@ -146,7 +146,7 @@ async def test_the_checkpoint_knows_a_head_before_the_resource_shows_it():
     stage = Stage()
     eventlog = MemoryEventLog(MemoryJournal(), user="status")
     heads = await eventlog.bucket(HEADS)
-    stage.cluster.down = True
+    stage.cluster.trouble = Transient("the API server does not answer")
     with pytest.raises(Transient):
         await Status(stage.cluster, heads, "memory").act(
             PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}'), stage.standing
@@ -154,3 +154,21 @@ async def test_the_checkpoint_knows_a_head_before_the_resource_shows_it():
     kept = await heads.get(stage.uid)
     assert kept is not None
     assert kept.value.decode() == f"memory/{stage.standing.head}"
+
+
+async def test_a_status_that_finds_no_such_kind_is_not_taken_for_written():
+    stage = Stage()
+    eventlog = MemoryEventLog(MemoryJournal(), user="status")
+    status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
+    stage.cluster.trouble = Refused("404 page not found", reason="NotFound")
+    with pytest.raises(Refused):
+        await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}'), stage.standing)
+
+
+async def test_a_status_of_what_is_gone_is_let_go():
+    stage = Stage()
+    eventlog = MemoryEventLog(MemoryJournal(), user="status")
+    status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
+    await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}'), stage.standing)
+    stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+    await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Failed"}'), stage.standing)

@@ -1,18 +1,20 @@
 """Health: what probes hear, over real HTTP on the loopback."""
 
 import asyncio
-import socket
 from contextlib import suppress
 from typing import Any
 
 import aiohttp
+import pytest
 
 from services.status.decide import decide
+from shared.errors import Refused
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
+from shared.ports import free_port
 from shared.service import health
 from shared.service.run import Machine, Standing
 from tests.kit.virtual_time import until
@@ -36,11 +38,11 @@ class Idle:
         return ()
 
 
-def a_free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def standing(machine: Machine, *, owner: bool = True) -> health.Health:
+    """A service that has all it needs and runs."""
+    known = health.Health("status")
+    known.trouble, known.machine, known.owner = "", machine, lambda: owner
+    return known
 
 
 async def asked(port: int, path: str) -> tuple[int, Any]:
@@ -50,8 +52,8 @@ async def asked(port: int, path: str) -> tuple[int, Any]:
 
 async def test_ready_once_the_log_was_folded_and_alive_before():
     journal = MemoryJournal()
-    machine, port = Machine(Idle(), MemoryEventLog(journal, user="status")), a_free_port()
-    async with health.serve(machine, lambda: True, "127.0.0.1", port):
+    machine, port = Machine(Idle(), MemoryEventLog(journal, user="status")), free_port()
+    async with health.serve([standing(machine)], "127.0.0.1", port):
         assert (await asked(port, "/healthz"))[0] == 200
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (503, False, 0)
@@ -66,9 +68,9 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
 
 
 async def test_trouble_with_the_log_is_told_and_is_not_ready():
-    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), a_free_port()
-    machine.current, machine.trouble = True, "append: no answer from the log"
-    async with health.serve(machine, lambda: True, "127.0.0.1", port):
+    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    machine.current, machine.appends.trouble = True, "append: no answer from the log"
+    async with health.serve([standing(machine)], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")
         assert (status, known["trouble"]) == (503, "append: no answer from the log")
         assert (await asked(port, "/healthz"))[0] == 200, "a restart would not help"
@@ -79,10 +81,10 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
     journal.append(
         Entry(subject="facts.team-a.resnet.uid-1.watcher.JobTeleported", event_id="e", time="", body=b"{}"), expect=0
     )
-    machine, port = Machine(Idle(), MemoryEventLog(journal, user="status")), a_free_port()
+    machine, port = Machine(Idle(), MemoryEventLog(journal, user="status")), free_port()
     running = asyncio.create_task(machine.run())
     await until(lambda: machine.current, "the fold", seconds=5)
-    async with health.serve(machine, lambda: False, "127.0.0.1", port):
+    async with health.serve([standing(machine, owner=False)], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")
         assert status == 200
         assert "upgrade" in known["held"]["team-a/resnet"]
@@ -94,11 +96,39 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
 
 
 async def test_the_port_is_closed_afterwards_and_port_nought_opens_none():
-    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), a_free_port()
-    async with health.serve(machine, lambda: True, "127.0.0.1", port):
+    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    async with health.serve([standing(machine)], "127.0.0.1", port):
         assert (await asked(port, "/healthz"))[0] == 200
     with suppress(aiohttp.ClientConnectorError):
         await asked(port, "/healthz")
         raise AssertionError("it still answers")
-    async with health.serve(machine, lambda: True, "127.0.0.1", 0):
+    async with health.serve([standing(machine)], "127.0.0.1", 0):
         pass
+
+
+async def test_before_it_runs_it_is_alive_and_says_what_it_waits_for():
+    waiting, port = health.Health("status"), free_port()
+    async with health.serve([waiting], "127.0.0.1", port):
+        assert (await asked(port, "/healthz"))[0] == 200
+        waiting.trouble = "connect to nats://here: nobody there"
+        status, known = await asked(port, "/readyz")
+    assert (status, known["ready"], known["trouble"]) == (503, False, "connect to nats://here: nobody there")
+
+
+async def test_several_services_of_one_process_are_ready_together():
+    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    machine.current = True
+    waiting = health.Health("scaler")
+    async with health.serve([standing(machine), waiting], "127.0.0.1", port):
+        status, known = await asked(port, "/readyz")
+        assert (status, [each["ready"] for each in known["services"]]) == (503, [True, False])
+        waiting.machine, waiting.trouble = machine, ""
+        assert (await asked(port, "/readyz"))[0] == 200
+
+
+async def test_a_port_that_is_taken_is_said_in_one_sentence():
+    port = free_port()
+    async with health.serve([health.Health("status")], "127.0.0.1", port):
+        with pytest.raises(Refused, match="MUSTER_HEALTH_PORT"):
+            async with health.serve([health.Health("scaler")], "127.0.0.1", port):
+                pass

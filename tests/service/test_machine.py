@@ -338,6 +338,7 @@ class TestAppending:
             assert "too large" in stage.history().held
             await asyncio.sleep(60)
             assert len(stage.line.attempts) == 1
+            assert stage.machine.trouble == "", "one job's story, and the log is well"
 
     @in_virtual_time
     async def test_a_refused_append_is_tried_again_without_haste(self):

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Entry
+from shared.eventlog import Entry, Stored
 from shared.job.naming import fact_subject
 from shared.job.spec import JobSpec
 from shared.job.steps import Effect
@@ -121,3 +121,45 @@ async def test_trouble_is_over_once_the_log_said_that_somebody_was_quicker():
         await until(lambda: stage.machine.trouble == "no answer", "the trouble")
         await until(lambda: not stage.line.trouble, "the conflict")
         await until(lambda: not stage.machine.trouble, "its end", seconds=0.1)
+
+
+class Mute(Line):
+    """A log that tells the last event of a scope only at the second try."""
+
+    unanswered = 0
+
+    async def last(self, scope: str) -> Stored | None:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise Transient("no answer")
+        return await super().last(scope)
+
+
+@in_virtual_time
+async def test_a_fact_whose_scope_cannot_be_asked_for_now_is_stored_all_the_same():
+    async def act(effect: Effect, standing: Standing) -> None:
+        raise Refused("no permission", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    line = Mute(stage.journal, user=stage.service.author)
+    line.trouble, line.unanswered = [Conflict("someone else")], 1
+    stage.line, stage.machine = line, Machine(stage.service, line, chance=lambda: 0.5)
+    async with stage.running():
+        stage.see()
+        await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the refusal")
+        assert stage.machine.trouble == ""
+
+
+@in_virtual_time
+async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_cluster():
+    outcomes: list[Exception] = [Conflict("it has changed")]
+
+    async def act(effect: Effect, standing: Standing) -> None:
+        if outcomes:
+            raise outcomes.pop()
+
+    stage = Stage(Small(wanting(0), act))
+    async with stage.running():
+        stage.see()
+        await until(lambda: len(stage.service.acted) == 2, "the second try")
+        assert not stage.machine.alarm.is_set()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from shared.eventlog.tls import Tls
 from shared.service.settings import Settings, complaint
 
 
@@ -19,6 +20,7 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch):
 def test_every_setting_has_a_default_and_says_what_it_is_for():
     settings = Settings()
     assert settings.nats_url == "nats://127.0.0.1:4222"
+    assert settings.nats_tls is None
     assert (settings.namespace, settings.health_port, settings.log_format) == ("", 0, "json")
     for name, field in Settings.model_fields.items():
         assert field.description, f"{name} has no docstring"
@@ -32,6 +34,9 @@ def test_every_setting_has_a_default_and_says_what_it_is_for():
         ("NATS_CREDS", "/etc/muster/creds", "nats_creds", Path("/etc/muster/creds")),
         ("NATS_USER", "scaler", "nats_user", "scaler"),
         ("MUSTER_NATS_PASSWORD", "secret", "nats_password", "secret"),
+        ("NATS_PASSWORD_FILE", "/etc/muster/nats", "nats_password_file", Path("/etc/muster/nats")),
+        ("NATS_CA", "/etc/muster/ca.crt", "nats_tls", Tls(ca=Path("/etc/muster/ca.crt"))),
+        ("NATS_CERT", "/etc/muster/tls.crt", "nats_tls", Tls(certificate=Path("/etc/muster/tls.crt"))),
         ("KUBECONFIG", "/etc/muster/config", "kubeconfig", Path("/etc/muster/config")),
         ("MUSTER_NAMESPACE", "team-a", "namespace", "team-a"),
         ("MUSTER_CLUSTER_DOMAIN", "cluster.internal", "cluster_domain", "cluster.internal"),

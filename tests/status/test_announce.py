@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from services.status.announce import owed
+from services.status.decide import decide
 from services.status.effects import Announce
 from services.status.shell import event_name
 from shared.job.events import (
@@ -20,6 +21,7 @@ from shared.job.events import (
 )
 from shared.job.naming import Uid
 from shared.job.spec import Problem
+from shared.job.steps import Record
 from tests.kit.builders import (
     R1,
     R2,
@@ -55,6 +57,16 @@ def announced(*events: AnyEvent) -> list[Announce]:
 
 def reasons(*events: AnyEvent) -> list[str]:
     return [step.reason for step in announced(*events)]
+
+
+def test_what_was_announced_stays_wanted_while_a_phase_is_owed():
+    # A wish that is gone for a moment would be forgotten, and the Event made a second time.
+    before = a_ready_job(workers=2)
+    told = [step for step in decide(given(*before).job) if isinstance(step, Announce)]
+    owing = decide(given(*before, pods(launcher())).job)
+    assert any(isinstance(step, Record) for step in owing)
+    assert told
+    assert all(step in owing for step in told)
 
 
 def news(before: list[AnyEvent], event: AnyEvent) -> list[Announce]:

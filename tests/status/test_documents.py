@@ -263,6 +263,17 @@ def test_a_forged_head_is_a_reason_to_write():
     assert patch.repair == len(a_running_job()) + 1
 
 
+def test_another_phase_is_urgent_and_other_counts_are_not():
+    (ready,) = of_job(given(*a_ready_job(workers=2)).job)
+    (running,) = of_job(given(*a_running_job(workers=2)).job)
+    (fewer,) = of_job(given(*a_running_job(workers=2), pods(worker(1, version=90, phase="Failed"))).job)
+    assert isinstance(running, PatchStatus)
+    assert isinstance(fewer, PatchStatus)
+    assert running.urgent(ready)
+    assert fewer != running
+    assert not fewer.urgent(running)
+
+
 def patched(*events: AnyEvent) -> list[str]:
     return [step.name for step in given(*events).steps(decide) if isinstance(step, PatchStatus)]
 

@@ -179,6 +179,15 @@ class TestPods:
         watching.show_pods(replace(worker(1), version=90, **change))
         assert kinds(watching.settle()) == ["PodsObserved"]
 
+    def test_the_node_of_a_pod_that_has_not_started_comes_with_what_happens_there(self):
+        watching = watching_a_running_job()
+        watching.show_pods(worker(1, version=90, phase="Pending", ready=False, node=""))
+        watching.settle()
+        watching.show_pods(worker(1, version=91, phase="Pending", ready=False, node="node-2"))
+        assert watching.settle() == []
+        watching.show_pods(worker(1, version=92, node="node-2"))
+        assert kinds(watching.settle()) == ["PodsObserved"]
+
     def test_a_vanished_worker_is_gone(self):
         watching = watching_a_running_job()
         watching.take_pods("resnet-worker-1")
@@ -206,6 +215,7 @@ class TestPods:
     def test_a_launcher_that_vanished_before_its_end_is_lost(self):
         watching = watching_a_running_job()
         watching.take_pods("resnet-launcher", "resnet-worker-1")
+        watching.world.vouched.add(Uid("pod-launcher"))
         assert watching.settle() == [LauncherLost(uid=Uid("pod-launcher")), PodsGone(uids=(Uid("pod-1"),))]
 
     def test_a_launcher_whose_end_was_seen_is_gone_like_any_pod(self):

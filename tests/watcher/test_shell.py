@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from services.watcher.shell import VANISHED_AT_ONCE, Watcher
+from services.watcher.shell import Watcher
+from services.watcher.vanished import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.store import MemoryStore
@@ -23,6 +24,19 @@ from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 
 PASSED = msgspec.json.encode(TimePassed(anchor=1, timer="none"))
+
+
+@asynccontextmanager
+async def running(machine: Machine) -> AsyncIterator[Machine]:
+    """It runs, and does not end by itself."""
+    task = asyncio.create_task(machine.run())
+    try:
+        yield machine
+    finally:
+        assert not task.done(), "the watcher ended by itself"
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 class Cluster:
@@ -45,20 +59,16 @@ class Cluster:
         self.store.version = version
 
     @asynccontextmanager
-    async def watched(self, *, believes_vanished: bool = False) -> AsyncIterator[Machine]:
+    async def watched(
+        self, *, believes_vanished: bool = False, log: type[MemoryEventLog] = MemoryEventLog
+    ) -> AsyncIterator[Machine]:
         """A new process, from nothing."""
-        eventlog = MemoryEventLog(self.journal, user="watcher")
+        eventlog = log(self.journal, user="watcher")
         cluster = MemoryCluster(self.store)
         heads = await eventlog.bucket(HEADS)
-        machine = Machine(Watcher(cluster, eventlog, heads, believes_vanished=believes_vanished), eventlog)
-        task = asyncio.create_task(machine.run())
-        try:
+        watcher = Watcher(cluster, eventlog, heads, believes_vanished=believes_vanished)
+        async with running(Machine(watcher, eventlog)) as machine:
             yield machine
-        finally:
-            assert not task.done(), "the watcher ended by itself"
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     def said(self) -> list[tuple[str, dict[str, Any]]]:
         """(type, body) of every event so far."""

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.job.events import JobObserved
+from shared.job.naming import Uid
 from tests.kit.builders import a_running_job, scaling_out
 from tests.watcher.sightings import Watching, a_sight
 
@@ -24,6 +25,7 @@ def test_of_what_was_not_listed_nothing_is_gone(level: int):
     for known in others:
         known.version = 1_000
     others[level].version = 0
+    watching.world.vouched.add(Uid("pod-launcher"))
     said = [type(fact).__name__ for fact in watching.seen()]
     everything = ["LauncherLost", "PodsGone", "ChildGone", "ChildGone", "ScaleRequestGone"]
     missing = [["ScaleRequestGone"], ["ScaleRequestGone"], ["LauncherLost", "PodsGone"], ["ChildGone"], ["ChildGone"]]

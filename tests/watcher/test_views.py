@@ -145,6 +145,25 @@ def test_every_container_that_ended_is_told():
 
 
 @pytest.mark.parametrize(
+    ("phase", "codes", "told"),
+    [
+        pytest.param("Running", [0], "Succeeded", id="it did what it should"),
+        pytest.param("Running", [3], "Failed", id="it failed"),
+        pytest.param("Running", [0, 1], "Failed", id="one of two failed"),
+        pytest.param("Pending", [128], "Failed", id="it never started"),
+        pytest.param("Running", [0, None], "Running", id="a sidecar still runs"),
+        pytest.param("Running", [], "Running", id="nobody said anything of its containers"),
+        pytest.param("Unknown", [0], "Unknown", id="its node is silent"),
+        pytest.param("Succeeded", [137], "Succeeded", id="what the API server calls the end is the end"),
+    ],
+)
+def test_a_pod_has_ended_when_its_last_container_has(phase: str, codes: list[int | None], told: str):
+    states = [{"running": {}} if code is None else {"terminated": {"exitCode": code}} for code in codes]
+    statuses = [{"name": f"c{number}", "state": state} for number, state in enumerate(states)]
+    assert view(phase=phase, containerStatuses=statuses).phase == told
+
+
+@pytest.mark.parametrize(
     ("condition", "disruption"),
     [
         ({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}, "PreemptionByScheduler"),

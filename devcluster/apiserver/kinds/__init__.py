@@ -31,8 +31,10 @@ RULES: dict[Key, Rules] = {
     NODES.key: nodes.RULES,
     LEASES.key: leases.RULES,
     DEFINITIONS.key: definitions.RULES,
-    **{Key(RBAC, plural): Rules(name=path_segment) for plural in ("roles", "rolebindings", "clusterroles")},
-    Key(RBAC, "clusterrolebindings"): Rules(name=path_segment),
+    **{
+        Key(RBAC, plural): Rules(name=path_segment, created_by_update=True)
+        for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+    },
 }
 
 NO_RULES = Rules()

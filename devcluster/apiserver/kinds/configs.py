@@ -1,10 +1,9 @@
 """ConfigMaps and Secrets: keys, size and immutability."""
 
 import base64
-import binascii
 import re
 
-from devcluster.apiserver.errors import Cause, Json, bad_request, forbidden_field, invalid_value, too_long
+from devcluster.apiserver.errors import Cause, Json, forbidden_field, invalid_value, too_long
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.shapes import ConfigMap, Secret
 
@@ -14,6 +13,12 @@ KEY_RULE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME', "
     " or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
+
+
+def _fill_config_map(config: Json, old: Json | None) -> None:
+    for field in ("data", "binaryData"):
+        if not config.get(field):
+            config.pop(field, None)
 
 
 def _wrong_config_map(config: Json, old: Json | None) -> list[Cause]:
@@ -43,22 +48,27 @@ def _fill_secret(secret: Json, old: Json | None) -> None:
     if plain:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
         secret["data"] = (secret.get("data") or {}) | encoded
+    if not secret.get("data"):
+        secret.pop("data", None)
     secret["type"] = secret.get("type") or "Opaque"
 
 
 def _wrong_keys(data: Json) -> list[Cause]:
-    return [
-        invalid_value(f"data[{key}]", key, KEY_RULE)
-        for key in data
-        if not KEY.fullmatch(key) or len(key) > 253 or key in (".", "..")
-    ]
+    return [invalid_value(f"data[{key}]", key, wrong) for key in data if (wrong := _wrong_key(key))]
+
+
+def _wrong_key(key: str) -> str:
+    if len(key) > 253:
+        return "must be no more than 253 characters"
+    if not KEY.fullmatch(key):
+        return KEY_RULE
+    if key in (".", ".."):
+        return f"must not be '{key}'"
+    return "must not start with '..'" if key.startswith("..") else ""
 
 
 def _decoded_size(data: Json) -> int:
-    try:
-        return sum(len(base64.b64decode(value, validate=True)) for value in data.values())
-    except (binascii.Error, ValueError) as error:
-        raise bad_request(f"illegal base64 data: {error}") from error
+    return sum(len(base64.b64decode(value)) for value in data.values())
 
 
 def _wrong_change(obj: Json, old: Json | None, fields: tuple[str, ...]) -> list[Cause]:
@@ -69,5 +79,5 @@ def _wrong_change(obj: Json, old: Json | None, fields: tuple[str, ...]) -> list[
     return [forbidden_field(field, "field is immutable when `immutable` is set") for field in changed]
 
 
-CONFIG_MAP_RULES = Rules(shape=ConfigMap, wrong=_wrong_config_map)
+CONFIG_MAP_RULES = Rules(shape=ConfigMap, fill=_fill_config_map, wrong=_wrong_config_map)
 SECRET_RULES = Rules(shape=Secret, fill=_fill_secret, wrong=_wrong_secret)

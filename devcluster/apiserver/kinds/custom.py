@@ -1,38 +1,61 @@
-"""Custom resources: pruned, completed and validated by their schema, then by its rules."""
+"""Custom resources: completed and validated by their schema, then by its rules."""
+
+from collections.abc import Sequence
 
 from devcluster.apiserver import cel
 from devcluster.apiserver.errors import Cause, Json
 from devcluster.apiserver.resources import Resource
-from devcluster.apiserver.schema import ABSENT, apply_defaults, prune
+from devcluster.apiserver.scale import scale_causes
+from devcluster.apiserver.schema import ABSENT, apply_defaults, child
 from devcluster.apiserver.validation import validate
 
 BLOCKING = frozenset(
-    {"FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany", "FieldValueDuplicate"}
+    {
+        "FieldValueRequired",
+        "FieldValueTypeInvalid",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueNotSupported",
+    }
 )
 RULES_SKIPPED = Cause(
     "<nil>",
     "FieldValueInvalid",
-    'Invalid value: "null": some validation rules were not checked because the object was invalid; correct the '
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
     "existing errors to complete validation",
 )
 
 
-def fill(resource: Resource, obj: Json) -> list[str]:
-    """Prune and complete `obj` in place; the paths of the fields that were dropped."""
-    if resource.schema is None:
+def fill(resource: Resource, obj: Json) -> None:
+    """Complete `obj` in place."""
+    if resource.schema is not None:
+        apply_defaults(resource.schema, obj)
+
+
+def _wrong_status(schema: Json, obj: Json, old: Json) -> list[Cause]:
+    """Of a status that is written alone, messages name the fields from there."""
+    part = child(schema, "status")
+    if "status" not in obj or not isinstance(part, dict):
         return []
-    dropped = prune(resource.schema, obj)
-    apply_defaults(resource.schema, obj)
-    return dropped
+    causes = validate(part, obj["status"], old.get("status", ABSENT), root=False)
+    return [cause._replace(field=_under_status(cause.field)) for cause in causes]
 
 
-def wrong(resource: Resource, obj: Json, old: Json | None) -> list[Cause]:
+def _under_status(field: str) -> str:
+    return "status" if field == "<nil>" else f"status.{field}"
+
+
+def wrong(
+    resource: Resource, obj: Json, old: Json | None, known: Sequence[Cause] = (), subresource: str = ""
+) -> list[Cause]:
+    """`known` is what is wrong with its metadata."""
     if resource.schema is None:
         return []
     former = ABSENT if old is None else old
-    causes = validate(resource.schema, obj, former)
+    causes = _wrong_status(resource.schema, obj, old or {}) if subresource else validate(resource.schema, obj, former)
+    causes += scale_causes(resource, obj)
     if resource.ruled is None:
         return causes
-    if any(cause.reason in BLOCKING for cause in causes):
+    if any(cause.reason in BLOCKING for cause in (*known, *causes)):
         return [*causes, RULES_SKIPPED]
     return causes + cel.check(resource.ruled, obj, former)

@@ -16,4 +16,8 @@ def wrong(lease: Json, old: Json | None) -> list[Cause]:
     return causes
 
 
-RULES = Rules(shape=Lease, wrong=wrong, must_say_version=True)
+def fill(lease: Json, old: Json | None) -> None:
+    lease["spec"] = lease.get("spec") or {}
+
+
+RULES = Rules(shape=Lease, fill=fill, wrong=wrong, must_say_version=True, created_by_update=True)

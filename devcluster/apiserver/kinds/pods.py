@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from devcluster.apiserver.clock import now
 from devcluster.apiserver.errors import (
     Cause,
     Json,
@@ -20,14 +21,18 @@ from devcluster.apiserver.names import label_1123
 from devcluster.apiserver.quantity import parse_quantity
 from devcluster.apiserver.shapes import Pod
 
+STATUS_LISTS = ("initContainerStatuses", "containerStatuses")
 CONTAINER_LISTS = ("initContainers", "containers")
-MUTABLE = ("nodeName", "activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
+MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 FIXED = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 ENVIRONMENT_NAME = re.compile(r"[\x20-\x3c\x3e-\x7e]+")
+ENVIRONMENT_NAME_RULE = (
+    "a valid environment variable name must consist only of printable ASCII characters other than '='"
+)
 
 SPEC_DEFAULTS: Json = {
     "restartPolicy": "Always",
@@ -38,7 +43,18 @@ SPEC_DEFAULTS: Json = {
     "securityContext": {},
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
+    "priority": 0,
+    "preemptionPolicy": "PreemptLowerPriority",
 }
+GATED: Json = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+NODE_TROUBLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+PATIENCE_WITH_NODES = 300
+"""Seconds that a pod stays on a node that is in trouble, when it does not say."""
 
 
 def fill(pod: Json, old: Json | None) -> None:
@@ -48,14 +64,33 @@ def fill(pod: Json, old: Json | None) -> None:
     for name, value in SPEC_DEFAULTS.items():
         if spec.get(name) is None:
             spec[name] = copy.copy(value)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for container in containers(spec):
         _fill_container(container)
     for volume in spec.get("volumes") or ():
         for source in ("configMap", "secret", "projected", "downwardAPI"):
             if isinstance(volume.get(source), dict):
                 volume[source].setdefault("defaultMode", 0o644)
+    tolerated = {one.get("key") for one in spec.get("tolerations") or ()}
+    missing = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_WITH_NODES}
+        for key in NODE_TROUBLE
+        if key not in tolerated and None not in tolerated
+    ]
+    if missing:
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *missing]
     if old is None:
         pod["status"] = {"phase": "Pending", "qosClass": _quality_of_service(spec)}
+        if spec.get("schedulingGates"):
+            pod["status"]["conditions"] = [GATED | {"lastTransitionTime": now()}]
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        for moment in ("lastProbeTime", "lastTransitionTime"):
+            condition.setdefault(moment, None)
+    for field in STATUS_LISTS:
+        for one in (pod.get("status") or {}).get(field) or ():
+            for state in ("state", "lastState"):
+                one.setdefault(state, {})
 
 
 def _fill_container(container: Json) -> None:
@@ -88,8 +123,15 @@ def containers(spec: Json) -> Iterator[Json]:
 
 def wrong(pod: Json, old: Json | None) -> list[Cause]:
     spec = pod.get("spec") or {}
+    causes = _wrong_spec(spec)
     if old is not None:
-        return _wrong_update(spec, old["spec"])
+        return causes + _wrong_update(spec, old["spec"])
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        causes.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return causes
+
+
+def _wrong_spec(spec: Json) -> list[Cause]:
     causes = [required("spec.containers")] if not spec.get("containers") else []
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
     seen: set[str] = set()
@@ -97,15 +139,14 @@ def wrong(pod: Json, old: Json | None) -> list[Cause]:
         for index, container in enumerate(spec.get(field) or ()):
             causes += _wrong_container(container, f"spec.{field}[{index}]", volumes, seen)
     causes += _wrong_volumes(spec)
+    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
+        causes.append(required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
     policies = ("Always", "OnFailure", "Never")
     if spec.get("restartPolicy", "Always") not in policies:
         causes.append(not_supported("spec.restartPolicy", spec["restartPolicy"], policies))
     for field in ("hostname", "subdomain"):
         if spec.get(field) and (problem := label_1123(spec[field])):
             causes.append(invalid_value(f"spec.{field}", spec[field], problem))
-    grace = spec.get("terminationGracePeriodSeconds", 0)
-    if grace < 0:
-        causes.append(invalid_value("spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"))
     return causes
 
 
@@ -126,9 +167,7 @@ def _wrong_container(container: Json, path: str, volumes: set[Any], seen: set[st
         if not text:
             causes.append(required(f"{path}.env[{index}].name"))
         elif not ENVIRONMENT_NAME.fullmatch(text):
-            causes.append(
-                invalid_value(f"{path}.env[{index}].name", text, "a valid environment variable name has no '='")
-            )
+            causes.append(invalid_value(f"{path}.env[{index}].name", text, ENVIRONMENT_NAME_RULE))
     for index, port in enumerate(container.get("ports") or ()):
         number = port.get("containerPort")
         if number is None:
@@ -188,8 +227,27 @@ def _wrong_volumes(spec: Json) -> list[Cause]:
     return causes
 
 
+def warnings(pod: Json) -> list[str]:
+    name = pod["metadata"]["name"]
+    problem = label_1123(name)
+    what = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior"
+    return [f"{what}; a DNS label is recommended: [{problem}]"] if problem else []
+
+
 def _wrong_update(spec: Json, old: Json) -> list[Cause]:
-    return [] if _fixed(spec) == _fixed(old) else [forbidden_field("spec", FIXED)]
+    for field in reversed(CONTAINER_LISTS):
+        if len(spec.get(field) or ()) != len(old.get(field) or ()):
+            return [forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")]
+    gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
+    causes = [
+        forbidden_field(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+        )
+        for index, gate in enumerate(spec.get("schedulingGates") or ())
+        if gate.get("name") not in gates
+    ]
+    return causes if _fixed(spec) == _fixed(old) else [*causes, forbidden_field("spec", FIXED)]
 
 
 def _fixed(spec: Json) -> Json:
@@ -203,4 +261,4 @@ def _fixed(spec: Json) -> Json:
     return fixed
 
 
-RULES = Rules(shape=Pod, fill=fill, wrong=wrong)
+RULES = Rules(shape=Pod, fill=fill, wrong=wrong, counts_generations=True, warnings=warnings)

@@ -16,6 +16,10 @@ def _nothing_wrong(obj: Json, old: Json | None) -> list[Cause]:
     return []
 
 
+def _nothing_to_warn_of(obj: Json) -> list[str]:
+    return []
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     shape: type[Shape] = Shape
@@ -26,5 +30,9 @@ class Rules:
     """What is wrong with the completed object, given what it was."""
     counts_generations: bool = False
     """`metadata.generation` grows with every change of the spec."""
+    created_by_update: bool = False
+    """A PUT of what does not exist creates it."""
     must_say_version: bool = False
-    """A PUT has to carry the resourceVersion that it replaces."""
+    """A write has to carry the resourceVersion that it replaces; a patch does, unless it takes it away."""
+    warnings: Callable[[Json], list[str]] = _nothing_to_warn_of
+    """What is not wrong with a new object, and still no good idea."""

@@ -1,12 +1,16 @@
 """A client that says what came back, and how long it is willing to wait."""
 
 import asyncio
+import base64
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
+import yaml
 
 BOUND = 10.0
 """Seconds that any wait in these tests may take on a busy machine."""
@@ -56,9 +60,14 @@ class Client:
     async def watch(self, path: str) -> AsyncIterator[tuple[str, Any]]:
         async with self.session.get(self.url + path) as response:
             assert response.status == 200, await response.text()
-            async for line in response.content:
-                event = json.loads(line)
-                yield event["type"], event["object"]
+            try:
+                async for line in response.content:
+                    event = json.loads(line)
+                    yield event["type"], event["object"]
+            finally:
+                # Left in the middle, a TLS connection waits for a goodbye, longer than the loop may live.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
     async def first(self, path: str, count: int) -> list[tuple[str, Any]]:
         """The first `count` events of a watch."""
@@ -70,11 +79,23 @@ class Client:
                     break
         return seen
 
-    async def until(self, path: str, holds: Callable[[Answer], bool]) -> Answer:
+    async def until(self, path: str, holds: Callable[[Answer], bool], *, bound: float = BOUND) -> Answer:
         """The answer as soon as it is as wanted."""
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(bound):
             while True:
                 answer = await self.get(path)
                 if holds(answer):
                     return answer
                 await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def client_of(kubeconfig: Path) -> AsyncIterator[Client]:
+    """A client as the user of a kubeconfig with a token, of this server or of any other."""
+    config = yaml.safe_load(await asyncio.to_thread(kubeconfig.read_text))
+    cluster, token = config["clusters"][0]["cluster"], config["users"][0]["user"]["token"]
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority), limit=0)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
+        yield Client(session, cluster["server"])

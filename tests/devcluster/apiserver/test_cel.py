@@ -53,13 +53,13 @@ def test_rules_that_hold(rule, value):
 
 def test_a_rule_without_a_message_is_quoted():
     assert broken(an_object({"rule": "self.a > 1"}, a=COUNT), {"a": 1}) == [
-        '<nil>: Invalid value: "object": failed rule: self.a > 1'
+        "<nil>: Invalid value: failed rule: self.a > 1"
     ]
 
 
 def test_what_cannot_be_evaluated_does_not_hold():
     assert broken(an_object({"rule": "self.missing > 1"}, a=COUNT), {"a": 1}) == [
-        '<nil>: Invalid value: "object": rule evaluation error: no such key: missing'
+        '<nil>: Invalid value: "object": no such key: missing evaluating rule: self.missing > 1'
     ]
 
 
@@ -85,7 +85,7 @@ def test_items_of_a_map_like_list_are_compared_with_themselves():
     }
     old = {"disks": [{"name": "a", "size": 1}, {"name": "b", "size": 5}]}
     new = {"disks": [{"name": "b", "size": 4}, {"name": "a", "size": 2}, {"name": "c", "size": 0}]}
-    assert broken(schema, new, old) == ['disks[0]: Invalid value: "object": may only grow']
+    assert broken(schema, new, old) == ["disks[0]: Invalid value: may only grow"]
 
 
 def test_a_preserved_subtree_can_be_held_still():
@@ -98,14 +98,14 @@ def test_a_preserved_subtree_can_be_held_still():
     old = {"template": {"spec": {"containers": [{"image": "a"}]}}}
     assert broken(schema, old, old) == []
     new = {"template": {"spec": {"containers": [{"image": "b"}]}}}
-    assert broken(schema, new, old) == ['template: Invalid value: "object": template is immutable']
+    assert broken(schema, new, old) == ["template: Invalid value: template is immutable"]
 
 
 def test_rules_under_additional_properties_are_asked_for_each_value():
     roles = {"type": "object", "additionalProperties": an_object({"rule": "self.replicas > 0"}, replicas=COUNT)}
     schema = {"type": "object", "properties": {"roles": roles}}
     value = {"roles": {"worker": {"replicas": 1}, "ps": {"replicas": 0}}}
-    assert broken(schema, value) == ['roles[ps]: Invalid value: "object": failed rule: self.replicas > 0']
+    assert broken(schema, value) == ["roles[ps]: Invalid value: failed rule: self.replicas > 0"]
 
 
 def test_what_an_update_leaves_alone_is_not_asked_again():

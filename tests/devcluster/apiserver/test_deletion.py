@@ -45,7 +45,7 @@ async def test_a_deletion_for_another_uid_is_a_conflict(api):
     answer = await api.delete(f"{CONFIGS}/a", {"preconditions": {"uid": "another"}})
     assert (answer.code, answer.body["reason"]) == (409, "Conflict")
     uid = config["metadata"]["uid"]
-    assert f"UID in precondition: another, UID in object meta: {uid}" in answer.body["message"]
+    assert f"the UID in the precondition (another) does not match the UID in record ({uid})" in answer.body["message"]
     assert (await api.delete(f"{CONFIGS}/a", {"preconditions": {"uid": uid}})).code == 200
 
 

@@ -81,8 +81,8 @@ async def test_every_user_has_a_kubeconfig_and_a_name_in_the_audit(tmp_path):
         assert oct(cluster.kubeconfig("watcher").stat().st_mode)[-3:] == "600"
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [(line["user"], line["verb"], line["resource"], line["name"], line["code"]) for line in lines] == [
-        ("watcher", "create", "configmaps", "", 201),
-        ("watcher", "get", "configmaps", "b", 404),
+        ("system:serviceaccount:muster:watcher", "create", "configmaps", "", 201),
+        ("system:serviceaccount:muster:watcher", "get", "configmaps", "b", 404),
     ]
     assert not cluster.apiserver.running
 
@@ -91,7 +91,7 @@ async def test_a_cluster_is_entered_when_its_node_is_ready(tmp_path):
     cluster = Devcluster(tmp_path, images={"trainer": tmp_path})
     assert cluster.node.command[-2:] == ["--image", f"trainer={tmp_path}"]
     cluster.node.command = [sys.executable, str(Path(__file__).with_name("tiny_node.py"))]
-    cluster.node.command.append(str(cluster.kubeconfig("node")))
+    cluster.node.command.append(str(cluster.kubeconfig("system:node:node-0")))
     async with cluster:
         session, api = client_of(cluster)
         pods = "/api/v1/namespaces/default/pods"

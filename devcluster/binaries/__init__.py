@@ -1,0 +1,110 @@
+"""Kubernetes' own programs for the real control plane and the real node: found, or built from Go modules.
+
+`go.mod` and `go.sum` here pin what is built; the programs are kept outside the tree, one folder per state of their
+sources, so that they are built once for every checkout of this machine.  What people have already in the folder that
+`KUBEBUILDER_ASSETS` names (the convention of envtest) comes first.
+
+What is started with them is decided in `devcluster.controlplane` and `devcluster.realnode`.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+NODE = ("kubelet", "coredns")
+BENCH = ("fakenodes",)
+
+_OURS = {"etcd": "etcd", "fakenodes": "fakenodes", "coredns": "coredns"}
+"""Programs whose `main` is in a folder here; the others are commands of k8s.io/kubernetes."""
+
+_GO_MISSING = (
+    "Go is needed to build {program} and is not installed: install Go 1.26 or newer from https://go.dev/dl, "
+    "or name a folder that has the programs in KUBEBUILDER_ASSETS"
+)
+
+
+class MissingProgram(Exception):  # noqa: N818 - what is the matter
+    """A program is not on this machine; the message says how to get it."""
+
+
+def find(program: str) -> Path:
+    """Where `program` is.  Raises `MissingProgram`."""
+    for folder in _folders(program):
+        if (folder / program).exists():
+            return folder / program
+    sets = {"node": NODE, "bench": BENCH}
+    command = next((f"python -m devcluster.binaries {name}" for name in sets if program in sets[name]), "make binaries")
+    raise MissingProgram(f"{program} is not on this machine: build it with `{command}`, or set KUBEBUILDER_ASSETS")
+
+
+def kubectl() -> Path:
+    """The user's own kubectl, else the built one.  Raises `MissingProgram`."""
+    installed = shutil.which("kubectl")
+    return Path(installed) if installed else find("kubectl")
+
+
+def build(program: str) -> Path:
+    """Build `program` into the cache, whatever is there.  Raises `MissingProgram` without Go or when Go fails."""
+    go = shutil.which("go")
+    if go is None:
+        raise MissingProgram(_GO_MISSING.format(program=program))
+    module, package = _source(program)
+    target = _cache(program) / program
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Under a name of its own, so that a build that was interrupted leaves nothing that looks finished.
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    command = [go, "build", "-trimpath", "-ldflags", _flags(), "-o", str(unfinished), package]
+    built = subprocess.run(
+        command, cwd=module, env={**os.environ, "CGO_ENABLED": "0"}, capture_output=True, text=True, check=False
+    )
+    if built.returncode:
+        unfinished.unlink(missing_ok=True)
+        raise MissingProgram(f"{program} could not be built:\n{built.stderr[-2000:]}")
+    unfinished.rename(target)
+    return target
+
+
+def kubernetes_version() -> str:
+    """Of all programs of Kubernetes, such as `v1.36.1`."""
+    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (HERE / "go.mod").read_text(), re.MULTILINE)
+    assert found, "go.mod requires k8s.io/kubernetes"
+    return found[1]
+
+
+def _folders(program: str) -> list[Path]:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    return [*([Path(assets)] if assets else []), _cache(program)]
+
+
+def _source(program: str) -> tuple[Path, str]:
+    """The folder of the module, and the package in it."""
+    if program not in _OURS:
+        return HERE, f"k8s.io/kubernetes/cmd/{program}"
+    folder = HERE / _OURS[program]
+    return (folder, ".") if (folder / "go.mod").exists() else (HERE, f"./{_OURS[program]}")
+
+
+def _cache(program: str) -> Path:
+    module, package = _source(program)
+    sources = [module / "go.mod", module / "go.sum"]
+    if package.startswith("."):
+        sources += sorted((module / package).glob("*.go"))
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "muster" / "binaries" / digest.hexdigest()[:16]
+
+
+def _flags() -> str:
+    """Linker flags: small binaries that know their version."""
+    version = kubernetes_version()
+    major, minor, _ = version.removeprefix("v").split(".")
+    named = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return " ".join(["-s", "-w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in named.items())])

@@ -1,0 +1,58 @@
+"""The control plane as one async context."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from devcluster.apiserver.tls import server_context
+from devcluster.cluster import ADMIN, DevelopmentCluster
+from devcluster.controlplane.credentials import Credentials
+from devcluster.controlplane.programs import Etcd, KubeApiServer, More, controller_manager, scheduler
+
+SCHEDULER_USER = "system:kube-scheduler"
+
+
+class ControlPlane(DevelopmentCluster):
+    def __init__(
+        self,
+        data: Path,
+        users: Sequence[str] = (),
+        images: Mapping[str, Path] | None = None,
+        nodes: int = 1,
+        *,
+        audit: Path | None = None,
+        more: More | None = None,
+    ) -> None:
+        """`audit` is a file for one line per call; `more` are further arguments of the programs.
+
+        Entering raises `MissingProgram` where a program is neither found nor built.
+        """
+        self._credentials = Credentials(data.absolute())
+        super().__init__(data, [*users, SCHEDULER_USER], images or {}, nodes)
+        given = more or {}
+        log = audit.absolute() if audit else None
+        self.etcd = Etcd(self.data, given)
+        self.apiserver: KubeApiServer = KubeApiServer(self.data, self.etcd, self._credentials, self.tokens, log, given)
+        # The administrator's: its controllers have an account each in a cluster that keeps them apart.
+        self.controllers = controller_manager(self.data, self.kubeconfig(ADMIN), self._credentials, given)
+        self.scheduler = scheduler(self.data, self.kubeconfig(SCHEDULER_USER), given)
+        self.apiserver.followers = (self.controllers, self.scheduler)
+
+    async def _start(self) -> None:
+        self._credentials.make()
+        self.apiserver.data.mkdir(exist_ok=True)
+        # Makes the files; the server that uses them is another program.
+        server_context(self.apiserver.data)
+        await self.etcd.run()
+        await self.apiserver.run()
+        self._write_kubeconfigs()
+        await asyncio.gather(self.controllers.run(), self.scheduler.run())
+
+    async def _stop(self) -> None:
+        # etcd last: the others do not end in time while their store is away.
+        await asyncio.gather(self.controllers.stop(), self.scheduler.stop())
+        await self.apiserver.stop()
+        await self.etcd.stop()
+
+    def _node_options(self) -> tuple[Sequence[str], Mapping[str, str]]:
+        return ["--client-ca", str(self._credentials.kubelet_client)], {}

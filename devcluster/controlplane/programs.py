@@ -1,0 +1,135 @@
+"""The programs of a control plane as child processes: what each is started with, and when it serves."""
+
+import asyncio
+import signal
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import aiohttp
+
+from devcluster import binaries
+from devcluster.cluster import ApiServer, ServerProcess
+from devcluster.controlplane.credentials import Credentials
+from shared.ports import HOST, free_port
+
+READY_TIMEOUT = 60.0
+"""Seconds until a program serves; the API server takes three on a quiet machine."""
+
+SERVICES_RANGE = "10.96.0.0/16"
+
+More = Mapping[str, Sequence[str]]
+"""Further arguments by program, such as `{"kube-scheduler": ["--kube-api-qps=500"]}`; the last one of a name holds."""
+
+
+class Program(ServerProcess):
+    """One of the programs of `devcluster.binaries`."""
+
+    orphaned = signal.SIGKILL
+    """Nobody is left to say goodbye to, and a graceful end would wait for that for a minute."""
+
+    def __init__(self, program: str, data: Path, arguments: Sequence[str], more: More) -> None:
+        super().__init__(program, [], data / f"{program}.log", {})
+        self._arguments = [*arguments, *more.get(program, ())]
+
+    async def run(self) -> None:
+        # Looked up only now, so that a missing program is the trouble of the one who starts it.
+        self.command = [str(binaries.find(self.name)), *self._arguments]
+        self.start()
+
+    async def _until(self, ready: Callable[[], Awaitable[bool]]) -> None:
+        """Raises `ChildError` when the program ends, or is not ready in time."""
+        deadline = asyncio.get_running_loop().time() + READY_TIMEOUT
+        while not await ready():
+            if not self.running or asyncio.get_running_loop().time() > deadline:
+                raise self.error(f"did not serve within {READY_TIMEOUT:g} s")
+            await asyncio.sleep(0.05)
+
+
+class Etcd(Program):
+    """The store.  `data` is its folder: copied while it is stopped, it is a backup."""
+
+    def __init__(self, data: Path, more: More) -> None:
+        self.data = data / "etcd"
+        self.url, peers = (f"http://{HOST}:{free_port()}" for _ in range(2))
+        arguments = [f"--data-dir={self.data}", "--name=store", "--log-level=warn", "--unsafe-no-fsync"]
+        arguments += [f"--listen-client-urls={self.url}", f"--advertise-client-urls={self.url}"]
+        arguments += [f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}"]
+        super().__init__("etcd", data, [*arguments, f"--initial-cluster=store={peers}"], more)
+
+    async def run(self) -> None:
+        await super().run()
+        async with aiohttp.ClientSession() as session:
+            await self._until(lambda: _says_ok(session, f"{self.url}/health"))
+
+
+class KubeApiServer(Program, ApiServer):
+    """The API server.  Started again it serves the same store on the same port."""
+
+    def __init__(
+        self, data: Path, etcd: Etcd, credentials: Credentials, tokens: Path, audit: Path | None, more: More
+    ) -> None:
+        self.data = data / "apiserver"
+        port = free_port()
+        self.url = f"https://{HOST}:{port}"
+        arguments = [f"--etcd-servers={etcd.url}", f"--bind-address={HOST}", f"--secure-port={port}"]
+        arguments += [f"--tls-cert-file={self.data}/server.crt", f"--tls-private-key-file={self.data}/server.key"]
+        arguments += [f"--cert-dir={self.data}", f"--token-auth-file={tokens}", "--authorization-mode=Node,RBAC"]
+        arguments += [
+            f"--service-account-key-file={credentials.accounts_key}",
+            f"--service-account-signing-key-file={credentials.accounts_key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            # Pods of training jobs need no token, and the node agent has no volume for one.
+            "--disable-admission-plugins=ServiceAccount",
+            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+            f"--service-cluster-ip-range={SERVICES_RANGE}",
+            "--endpoint-reconciler-type=none",
+            f"--kubelet-client-certificate={credentials.kubelet_client}",
+            f"--kubelet-client-key={credentials.kubelet_client_key}",
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
+        if audit:
+            policy = Path(__file__).with_name("audit-policy.yaml")
+            arguments += [f"--audit-log-path={audit}", f"--audit-policy-file={policy}", "--audit-log-maxsize=1000"]
+        self._tokens = tokens
+        self.followers: tuple[Program, ...] = ()
+        """Programs that begin anew with it, as those do that lose their lease with their API server.
+
+        Without leases they would go on, but after several restarts within two minutes the watches of client-go wait
+        up to half a minute each before they look again, and nothing is scheduled meanwhile.
+        """
+        super().__init__("kube-apiserver", data, arguments, more)
+
+    async def restart(self) -> None:
+        await super().restart()
+        await asyncio.gather(*(follower.restart() for follower in self.followers))
+
+    async def run(self) -> None:
+        await super().run()
+        token = self._tokens.read_text().partition(",")[0]
+        trust = ssl.create_default_context(cafile=str(self.data / "ca.crt"))
+        async with aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {token}"}, connector=aiohttp.TCPConnector(ssl=trust)
+        ) as session:
+            await self._until(lambda: _says_ok(session, f"{self.url}/readyz"))
+
+
+async def _says_ok(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url, timeout=aiohttp.ClientTimeout(total=2.0)) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+def controller_manager(data: Path, kubeconfig: Path, credentials: Credentials, more: More) -> Program:
+    """Owner garbage collection, deletion of namespaces, disruption and taints, and default service accounts."""
+    arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+    arguments += [f"--service-account-private-key-file={credentials.accounts_key}"]
+    return Program("kube-controller-manager", data, arguments, more)
+
+
+def scheduler(data: Path, kubeconfig: Path, more: More) -> Program:
+    """Binds pods to nodes."""
+    arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+    return Program("kube-scheduler", data, arguments, more)

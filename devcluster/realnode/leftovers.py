@@ -1,0 +1,166 @@
+"""Taking a node off the machine: the last step of every run, and the first one of a run after one that was killed.
+
+Processes are ended by their ids: those in our control group, and those of the node's programs that were started with
+our folders.  All of it may be repeated, and finds nothing to do on a clean machine.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from devcluster.node import kernel
+from devcluster.node.netlink import Netlink
+from devcluster.realnode import places
+
+PROGRAMS = ("kubelet", "containerd", "containerd-shim", "coredns")
+"""How the names of our programs begin."""
+
+PATIENCE = 10.0
+"""Seconds for processes that were killed to be gone, and for the kernel to let go of what they held."""
+
+SYSCTL = Path("/proc/sys")
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+class LeftoverError(Exception):
+    """Something of an earlier node does not go away; the message says what."""
+
+
+def clean() -> None:
+    """Nothing of a node is on the machine when this returns.  Raises LeftoverError."""
+    # The kubelet first, or it starts its pods anew; the shims last, they collect what their pods leave.
+    _end(lambda: _programs("kubelet", "coredns"))
+    end_pods()
+    _end(lambda: _programs(*PROGRAMS))
+    _unmount()
+    _remove_bridge()
+    _remove_cgroups()
+    _restore_sysctls()
+    _remove_files()
+
+
+def end_pods() -> None:
+    """Kill every process of every pod.  Raises LeftoverError."""
+    _end(_pod_processes)
+
+
+def cgroup_folders() -> list[Path]:
+    """Our group in each hierarchy of the machine, there or not."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS / places.CGROUP]
+    return [hierarchy / places.CGROUP for hierarchy in sorted(CGROUPS.iterdir()) if hierarchy.is_dir()]
+
+
+def make_cgroups() -> None:
+    """The kubelet wants its root to be there."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        controllers = (CGROUPS / "cgroup.controllers").read_text().split()
+        (CGROUPS / "cgroup.subtree_control").write_text(" ".join(f"+{one}" for one in controllers))
+    for folder in cgroup_folders():
+        folder.mkdir(exist_ok=True)
+
+
+def remember_sysctls() -> None:
+    """Write down what the machine was set to, for the clean-up to restore."""
+    before = {name: (SYSCTL / name).read_text().strip() for name in places.SYSCTLS if (SYSCTL / name).exists()}
+    places.SYSCTLS_BEFORE.write_text(json.dumps(before))
+
+
+def _restore_sysctls() -> None:
+    if not places.SYSCTLS_BEFORE.exists():
+        return
+    for name, value in json.loads(places.SYSCTLS_BEFORE.read_text()).items():
+        (SYSCTL / name).write_text(value)
+
+
+def _pod_processes() -> set[int]:
+    found: set[int] = set()
+    for group in _groups():
+        # A group may go while we look.
+        with contextlib.suppress(OSError):
+            found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
+    return found
+
+
+def _groups() -> list[Path]:
+    """Our groups, the innermost first."""
+    # Not `rglob`, which fails when a folder goes while it looks.
+    return [Path(folder) for top in cgroup_folders() for folder, _, _ in os.walk(top, topdown=False)]
+
+
+def _programs(*names: str) -> set[int]:
+    found: set[int] = set()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            ours = any(str(place) in word for word in words[1:] for place in (places.STATE, places.DATA))
+            if ours and Path(words[0]).name.startswith(names):
+                found.add(int(folder.name))
+    return found
+
+
+def _end(find: Callable[[], set[int]]) -> None:
+    """Kill what `find` finds until it finds nothing."""
+    deadline = time.monotonic() + PATIENCE
+    while left := find():
+        if time.monotonic() > deadline:
+            raise LeftoverError(f"processes {sorted(left)} of an earlier node do not end")
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _mounts() -> Iterator[str]:
+    """Our mount points, the innermost first."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    for line in reversed(lines):
+        place = line.split()[1].encode().decode("unicode_escape")
+        if place.startswith((f"{places.STATE}/", f"{places.DATA}/")):
+            yield place
+
+
+def _unmount() -> None:
+    for place in list(_mounts()):
+        with contextlib.suppress(OSError):
+            kernel.umount(place)
+    if left := list(_mounts()):
+        raise LeftoverError(f"still mounted of an earlier node: {', '.join(left)}")
+
+
+def _remove_bridge() -> None:
+    with contextlib.suppress(OSError), Netlink() as netlink:
+        netlink.delete(socket.if_nametoindex(places.BRIDGE))
+
+
+def _remove_cgroups() -> None:
+    deadline = time.monotonic() + PATIENCE
+    while groups := _groups():
+        if time.monotonic() > deadline:
+            raise LeftoverError(f"the control groups {groups} of an earlier node cannot be removed")
+        for group in groups:
+            # Busy until the kernel has buried the last process in it.
+            with contextlib.suppress(OSError):
+                group.rmdir()
+        time.sleep(0.01)
+
+
+def _remove_files() -> None:
+    for folder in (places.STATE, places.DATA):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+    for file in places.CNI_CACHE.glob("*"):
+        # Of every interface of ours, the loopback too.
+        if str(places.STATE) in file.read_text():
+            file.unlink(missing_ok=True)
+    for link in places.CONTAINER_LOG_LINKS.glob("*.log"):
+        if link.is_symlink() and str(link.readlink()).startswith(f"{places.POD_LOGS}/"):
+            link.unlink(missing_ok=True)

@@ -1,0 +1,186 @@
+"""The node as one async context beside a running control plane."""
+
+import asyncio
+import fcntl
+import functools
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from devcluster import binaries
+from devcluster.child import Child
+from devcluster.cluster import ADMIN, NODE_USER
+from devcluster.controlplane import ControlPlane
+from devcluster.controlplane.credentials import Credentials
+from devcluster.node.netlink import Netlink
+from devcluster.realnode import images, leftovers, machine, places, settings
+
+NAME = "muster-node"
+USER = NODE_USER + NAME
+"""The control plane must know this user: `ControlPlane(folder, users=[USER], nodes=0)`."""
+
+READY_TIMEOUT = 60.0
+"""Seconds until each program serves, and until the node is Ready; alone on two cores all of it takes about seven."""
+
+
+class NodeError(Exception):
+    """The node cannot be started; the message says why and what to do."""
+
+
+def obstacle() -> str:
+    """Why a node cannot be started on this machine, and what to do; empty when it can."""
+    if reason := machine.unfit():
+        return reason
+    if lacking := machine.missing():
+        return f"not installed: {', '.join(lacking)}; `python -m devcluster.realnode` installs them"
+    for program in binaries.NODE:
+        try:
+            binaries.find(program)
+        except binaries.MissingProgram as problem:
+            return str(problem)
+    return ""
+
+
+class RealNode:
+    """`async with RealNode(plane, folder)`: registered and Ready; nothing of it is on the machine after."""
+
+    def __init__(self, plane: ControlPlane, data: Path, pod_images: Mapping[str, Path] | None = None) -> None:
+        """`pod_images` maps image names to folders of programs, as the embedded cluster has it; besides them there is
+        `shell:1`, a bare Debian.  Logs of the programs are in `data`.
+
+        Entering raises NodeError, ImageError, LeftoverError and ChildError.
+        """
+        assert USER in plane.users, f"the control plane does not know {USER}"
+        self.plane = plane
+        self.data = data.absolute()
+        self._pod_images = dict(pod_images or {})
+        self._stack = AsyncExitStack()
+        containerd = ["containerd", "--config", str(places.DATA / "containerd.toml")]
+        self.containerd = Child("containerd", containerd, self.data / "containerd.log", {})
+        self.kubelet = Child("the kubelet", [], self.data / "kubelet.log", {})
+        self.dns = Child("CoreDNS", [], self.data / "coredns.log", {})
+
+    async def __aenter__(self) -> Self:
+        if reason := obstacle():
+            raise NodeError(reason)
+        archive = await asyncio.to_thread(images.archive, self._pod_images)
+        self.data.mkdir(parents=True, exist_ok=True)
+        try:
+            self._stack.enter_context(_only_node())
+            await asyncio.to_thread(leftovers.clean)
+            self._stack.push_async_callback(asyncio.to_thread, leftovers.clean)
+            self._prepare()
+            self._stack.push_async_callback(self._stop)
+            self._start_dns()
+            await self._start_containerd(archive)
+            self._start_kubelet()
+            await self._registered()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _prepare(self) -> None:
+        for folder in (places.STATE, places.DATA, places.DATA / "cni", places.POD_LOGS):
+            folder.mkdir(parents=True, exist_ok=True)
+        cni = machine.cni_folder()
+        assert cni is not None, "looked for before"
+        (places.DATA / "containerd.toml").write_text(settings.containerd(cni))
+        (places.DATA / "cni" / "pods.conflist").write_text(settings.pod_network())
+        (places.DATA / "Corefile").write_text(settings.coredns(self.plane.kubeconfig(ADMIN)))
+        resolv_conf = places.DATA / "resolv.conf"
+        resolv_conf.write_text(settings.resolv_conf())
+        authority = Credentials(self.plane.data).kubelet_client
+        (places.DATA / "kubelet.json").write_text(settings.kubelet(authority, resolv_conf))
+        leftovers.remember_sysctls()
+        leftovers.make_cgroups()
+        _make_bridge()
+
+    def _start_dns(self) -> None:
+        self.dns.command = [str(binaries.find("coredns")), "-conf", str(places.DATA / "Corefile")]
+        self.dns.start()
+
+    async def _start_containerd(self, archive: Path) -> None:
+        self.containerd.start()
+        ask = ["ctr", "--address", str(places.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
+        await _until(functools.partial(_succeeds, *ask, "version"), self.containerd)
+        done = await asyncio.to_thread(
+            subprocess.run, [*ask, "images", "import", str(archive)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise NodeError(f"containerd did not import {archive}: {done.stderr[-2000:]}")
+
+    def _start_kubelet(self) -> None:
+        self.kubelet.command = [
+            str(binaries.find("kubelet")),
+            f"--config={places.DATA / 'kubelet.json'}",
+            f"--kubeconfig={self.plane.kubeconfig(USER)}",
+            f"--hostname-override={NAME}",
+            f"--node-ip={places.GATEWAY}",
+            f"--root-dir={places.KUBELET_FOLDER}",
+            f"--cert-dir={places.KUBELET_FOLDER}/pki",
+        ]
+        self.kubelet.start()
+
+    async def _registered(self) -> None:
+        async with self.plane.session() as session:
+
+            async def ready() -> bool:
+                async with session.get(f"/api/v1/nodes/{NAME}") as response:
+                    node = await response.json() if response.status == 200 else {}
+                conditions = node.get("status", {}).get("conditions", ())
+                tainted = any(taint["effect"] == "NoSchedule" for taint in node.get("spec", {}).get("taints", ()))
+                return not tainted and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+            await _until(ready, self.kubelet)
+
+    async def _stop(self) -> None:
+        """The kubelet first, or it starts its pods anew; what still runs of them is left to the clean-up."""
+        await self.kubelet.stop()
+        await asyncio.gather(self.dns.stop(), asyncio.to_thread(leftovers.end_pods))
+        await self.containerd.stop()
+
+
+@contextmanager
+def _only_node() -> Iterator[None]:
+    """Hold the lock of the machine.  Raises NodeError when another run has it."""
+    with places.LOCK.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NodeError("another real node runs on this machine; there can be one") from None
+        yield
+
+
+def _make_bridge() -> None:
+    """Here and not by the CNI plugin with the first pod: the kubelet and the DNS need its address before."""
+    with Netlink() as netlink:
+        netlink.add_bridge(places.BRIDGE, bytes([0x02, 0x00, *socket.inet_aton(places.GATEWAY)]))
+        bridge = socket.if_nametoindex(places.BRIDGE)
+        netlink.add_address(bridge, places.GATEWAY, places.PREFIX)
+        netlink.set_up(bridge)
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], child: Child) -> None:
+    """Wait until `holds`.  Raises ChildError when `child` ends before, or it takes too long."""
+    deadline = asyncio.get_running_loop().time() + READY_TIMEOUT
+    while not await holds():
+        if not child.running or asyncio.get_running_loop().time() > deadline:
+            raise child.error(f"was not ready within {READY_TIMEOUT:g} s")
+        await asyncio.sleep(0.05)
+
+
+async def _succeeds(*command: str) -> bool:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    return await process.wait() == 0

@@ -1,0 +1,106 @@
+"""The configuration files of containerd, the CNI plugins, the kubelet and CoreDNS.
+
+Pure: what each file says, as text.  Everything not said is as its authors have it, so that a pod meets what it would
+meet in a cluster.
+"""
+
+import json
+from pathlib import Path
+
+from devcluster.realnode import places
+from devcluster.realnode.images import PAUSE
+
+CLUSTER_DOMAIN = "cluster.local"
+
+
+def containerd(cni_plugins: Path) -> str:
+    return f"""\
+version = 2
+root = "{places.DATA}/containerd"
+state = "{places.STATE}/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart"]
+
+[grpc]
+address = "{places.CONTAINERD_SOCKET}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{PAUSE}"
+# Without the capability SYS_RESOURCE nobody may make a process less likely to be killed for memory.
+restrict_oom_score_adj = true
+# Where clean-up finds them.
+netns_mounts_under_state_dir = true
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{cni_plugins}"
+conf_dir = "{places.DATA}/cni"
+"""
+
+
+def pod_network() -> str:
+    """One bridge for all pods; other machines are not reached."""
+    addresses = {
+        "type": "host-local",
+        "dataDir": f"{places.STATE}/addresses",
+        "ranges": [[{"subnet": places.NETWORK, "gateway": places.GATEWAY}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {"type": "bridge", "bridge": places.BRIDGE, "isGateway": True, "hairpinMode": True, "ipam": addresses}
+    return json.dumps({"cniVersion": "1.0.0", "name": places.POD_NETWORK, "plugins": [bridge]}, indent=2)
+
+
+def kubelet(client_authority: Path, resolv_conf: Path) -> str:
+    """`client_authority` signs what the API server shows; nobody else is let in."""
+    return json.dumps(
+        {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "address": places.GATEWAY,
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": False},
+                "x509": {"clientCAFile": str(client_authority)},
+            },
+            "authorization": {"mode": "AlwaysAllow"},
+            "containerRuntimeEndpoint": f"unix://{places.CONTAINERD_SOCKET}",
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{places.CGROUP}",
+            # Development machines still have the first version of control groups, and swap.
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "clusterDNS": [places.GATEWAY],
+            "clusterDomain": CLUSTER_DOMAIN,
+            # The machine's search domains are no business of the pods.
+            "resolvConf": str(resolv_conf),
+            "podLogsDir": str(places.POD_LOGS),
+            "volumePluginDir": str(places.DATA / "volume-plugins"),
+            "makeIPTablesUtilChains": False,
+            # A disk that is nearly full is the machine's normal life; images cannot be pulled again.
+            "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            "imageGCHighThresholdPercent": 100,
+        },
+        indent=2,
+    )
+
+
+def coredns(kubeconfig: Path) -> str:
+    """Names of the cluster; every other name does not exist, which is quicker to learn than that nobody answers."""
+    return f"""\
+{CLUSTER_DOMAIN}:53 10.in-addr.arpa:53 {{
+    bind {places.GATEWAY}
+    errors
+    kubernetes {CLUSTER_DOMAIN} 10.in-addr.arpa {{
+        kubeconfig {kubeconfig}
+    }}
+}}
+.:53 {{
+    bind {places.GATEWAY}
+    errors
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
+}}
+"""
+
+
+def resolv_conf() -> str:
+    return f"nameserver {places.GATEWAY}\n"

@@ -1,0 +1,76 @@
+"""K3s in a container, for the demo and the end-to-end tests where a Docker engine runs.
+
+The images that its pods need are built from their folders' Containerfiles and are there when the node starts.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from devcluster.cluster import ADMIN
+from muster.borrowed import BorrowedCluster
+from shared.errors import Refused
+from shared.private import write_private
+
+K3S = "rancher/k3s:v1.31.2-k3s1"
+IMPORTED = "/var/lib/rancher/k3s/agent/images"
+"""K3s imports the image archives that it finds here when it starts."""
+
+
+class K3sCluster(BorrowedCluster):
+    lasting = False
+
+    def __init__(
+        self,
+        data: Path,
+        users: Sequence[str] = (),
+        images: Mapping[str, Path] | None = None,
+        *,
+        audit: Path | None = None,
+    ) -> None:
+        """`images` maps names to folders with a Containerfile.  It writes no audit log."""
+        super().__init__(data, users, kubeconfig=data / f"kubeconfig-{ADMIN}")
+        self._images = images or {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Raises `Refused` where there is no Docker engine."""
+        archives = self._data / "images"
+        archives.mkdir(parents=True, exist_ok=True)
+        container = await asyncio.to_thread(self._start, archives)
+        self._stack.push_async_callback(asyncio.to_thread, container.stop)
+        write_private(self._kubeconfig, await asyncio.to_thread(container.config_yaml))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _start(self, archives: Path) -> Any:
+        from testcontainers.community.k3s import K3SContainer
+
+        engine = docker_engine()
+        for name, folder in self._images.items():
+            image, _ = engine.images.build(path=str(folder), dockerfile="Containerfile", tag=name)
+            with (archives / f"{name.replace(':', '-')}.tar").open("wb") as archive:
+                for chunk in image.save(named=True):
+                    archive.write(chunk)
+        return K3SContainer(K3S).with_volume_mapping(str(archives), IMPORTED, "ro").start()
+
+
+def docker_engine() -> Any:
+    """A client of the Docker engine.  Raises `Refused` with what is missing."""
+    try:
+        import docker
+    except ImportError as error:
+        raise Refused("K3s takes the package testcontainers: pip install testcontainers", reason="NoDocker") from error
+    try:
+        return docker.from_env()
+    except docker.errors.DockerException as error:
+        raise Refused(
+            "K3s takes a Docker engine, and none answers here: start it, or use `--cluster real`", reason="NoDocker"
+        ) from error

@@ -1,0 +1,179 @@
+"""The service accounts and roles of the services, and the page about them, made from `shared.service.permissions`.
+
+Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/` and `docs/permissions.md`; `tests/security/`
+holds them to what the services really ask.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shared.eventlog.subjects import AUTHORS, READER, asks, listens, publishes
+from shared.frameworks.training import GROUP
+from shared.job.events import Author
+from shared.service.permissions import PERMISSIONS, Need, needs
+
+HOME = "muster"
+"""The namespace of the service accounts."""
+RBAC = "rbac.authorization.k8s.io"
+HEADER = "# Written by `python -m muster.permissions`; a change here would be overwritten.\n"
+
+PAGE = """\
+# What each service may do
+
+Every service has a service account, a role and a user at the log, and they allow what its calls need and nothing else.
+This page is written by `python -m muster.permissions` from the table that the manifests are made from.
+The tests hold the table to the audit log of a real API server: over all end-to-end tests no call of a service is
+refused, each is allowed by that service's own role, and no right stays unused.
+
+## In Kubernetes
+
+`deploy/rbac/cluster/` grants this in the whole cluster, to accounts in the namespace `muster`.
+`muster rbac` prints the same.
+Training jobs and requests are of the group `{group}`, what else has no group is Kubernetes' core.
+
+{tables}
+Besides, every service asks what is served and what it may do itself; Kubernetes allows that to everybody it knows
+(`system:discovery`, `system:basic-user`).
+
+No rule names single objects: a job's are named after the job, and creating or listing has no name to compare.
+So the scaler, which writes one annotation of the launcher, may patch any pod in its scope; the narrower scope is a
+namespace.
+The owner references that the scheduler and the scaler write hold up the deletion of their owner.
+Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, that asks for the right to update the owner's
+finalizers, and changing the owners of a request asks for the right to delete the request.
+That last one gives nothing away: who may change an object's owners can have the garbage collector delete it.
+
+## In one namespace
+
+`MUSTER_NAMESPACE` restricts the services to one namespace.
+Roles are enough then: `muster rbac --namespace team-a` prints them, with the accounts in the same namespace;
+`deploy/rbac/namespace/` holds them for the namespace `muster`.
+The definitions of our kinds belong to the whole cluster, and so does a namespace: an administrator installs the
+first and makes the second.
+
+The services then list, watch and get in that namespace only, read only that namespace's events of the log, and hold
+leases of their own (`watcher.team-a`), so that installations for several namespaces can share a log.
+An installation for the whole cluster beside one for a namespace would act on the same jobs twice: run one or the
+other.
+
+## At the log
+
+Each service has a user at NATS, and writes as the author that it is.
+Nobody but the administrator makes, changes, purges or removes a stream or a bucket, or deletes a message.
+
+| user | publishes to | listens to |
+| --- | --- | --- |
+{users}
+
+All of them may ask these questions of JetStream:
+
+{questions}
+
+Where the log is shared, an administrator can narrow `facts.*` and `jobs.*` to the one namespace of an installation.
+"""
+
+Document = dict[str, Any]
+
+SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
+
+
+def rules(service: Author) -> list[Document]:
+    """They as RBAC rules: no wildcard, and resources with the same verbs together.
+
+    No rule names objects: those of a job are named after it, and a create or list has no name to compare.
+    """
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for need in needs(service):
+        verbs.setdefault((need.group, need.resource), set()).add(need.verb)
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (group, resource), allowed in verbs.items():
+        together.setdefault((group, tuple(sorted(allowed))), []).append(resource)
+    return [
+        {"apiGroups": [group], "resources": resources, "verbs": list(allowed)}
+        for (group, allowed), resources in together.items()
+    ]
+
+
+def manifests(service: Author, namespace: str = "") -> list[Document]:
+    """The service account, the role and the binding; in one `namespace` alone, or for the whole cluster without it."""
+    scope = "" if namespace else "Cluster"
+    home = namespace or HOME
+    name = f"muster-{service}"
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service, "namespace": home}},
+        {"apiVersion": f"{RBAC}/v1", "kind": f"{scope}Role", "metadata": dict(metadata), "rules": rules(service)},
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": f"{scope}RoleBinding",
+            "metadata": dict(metadata),
+            "roleRef": {"apiGroup": RBAC, "kind": f"{scope}Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": service, "namespace": home}],
+        },
+    ]
+
+
+def render(namespace: str = "") -> dict[str, str]:
+    """The manifests as files by name; in this order, which is that of `kubectl apply -f`, the namespace comes first."""
+    files: dict[str, list[Document]] = {service: manifests(service, namespace) for service in SERVICE_ACCOUNTS}
+    if not namespace:
+        # Whoever may work in one namespace only may not make it either.
+        files["namespace"] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}]
+    return {f"{name}.yaml": HEADER + _yaml(found) for name, found in sorted(files.items())}
+
+
+def page() -> str:
+    """`docs/permissions.md`."""
+    tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
+    users = "\n".join(_row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER))
+    questions = "\n".join(f"- `{subject}`" for subject in asks(READER))
+    return PAGE.format(group=GROUP, tables=tables, users=users, questions=questions)
+
+
+def _table(service: Author) -> str:
+    rows = [
+        _row(
+            ", ".join(permission.verbs),
+            _codes(dict.fromkeys(_resource(need) for need in permission.needs())),
+            permission.call,
+        )
+        for permission in PERMISSIONS
+        if permission.service == service
+    ]
+    return "\n".join([f"### {service}", "", _row("may", "on", "because"), _row(*["---"] * 3), *rows, ""])
+
+
+def _resource(need: Need) -> str:
+    return need.resource if need.group in ("", GROUP) else f"{need.resource}.{need.group}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _codes(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words) or "nothing"
+
+
+def _yaml(documents: list[Document]) -> str:
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def main() -> None:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    files = {
+        f"deploy/rbac/{variant}/{name}": text
+        for variant, namespace in (("cluster", ""), ("namespace", HOME))
+        for name, text in render(namespace).items()
+    }
+    for path, text in {**files, "docs/permissions.md": page()}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""A machine's appends: decisions, one at a time per job, and facts that only we know, until they are stored.
+
+Every one is guarded by the last event of its scope.  When there is something to append is the machine's business;
+it is woken when there may be more.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import Entry, EventLog, scope_of
+from shared.job.events import FACTS, AnyEvent, Author
+from shared.job.fold import History
+from shared.job.naming import JobKey, decision_subject, fact_subject
+
+APPENDS_IN_FLIGHT = 256
+"""Appends of one service at a time, each of another scope."""
+
+log = structlog.get_logger()
+
+
+class _Scope:
+    """What is under way for one job."""
+
+    def __init__(self) -> None:
+        self.appending = False
+        self.awaited = 0
+        """The sequence of our last append; nothing more is recorded until it was read back."""
+        self.facts = asyncio.Lock()
+
+
+class Appends:
+    """The appends of one service."""
+
+    def __init__(
+        self,
+        author: Author,
+        eventlog: EventLog,
+        *,
+        wake: Callable[[JobKey], None],
+        wake_later: Callable[[JobKey, float], None],
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.trouble = ""
+        """What keeps this service from appending; empty when all is well."""
+        self.seconds = 0.0
+        """How long the last one took, its turn included: what the log can bear."""
+        self._author = author
+        self._log = eventlog
+        self._wake = wake
+        self._wake_later = wake_later
+        self._now = now
+        self._new_id = new_id
+        self._scopes: defaultdict[JobKey, _Scope] = defaultdict(_Scope)
+        self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
+
+    def record(self, history: History, event: AnyEvent) -> Coroutine[None, None, None] | None:
+        """The append of what was just decided, to be run; None while the last one of that job is not read back."""
+        if self.busy(history):
+            # It comes back first, and wakes us.
+            return None
+        self._scopes[history.job.key].appending = True
+        return self._append(history, event, self._expected(history, event), history.basis)
+
+    def busy(self, history: History) -> bool:
+        """Whether the last append of that job is under way, or not read back."""
+        scope = self._scopes[history.job.key]
+        return scope.appending or history.sequence < scope.awaited
+
+    async def insist(self, history: History, event: AnyEvent) -> int:
+        """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""
+        key = history.job.key
+        async with self._scopes[key].facts:
+            entry = self._entry(key, event, "")
+            expect: int | None = self._expected(history, event)
+            while True:
+                try:
+                    if expect is None:
+                        newest = await self._log.last(scope_of(entry.subject))
+                        expect = newest.sequence if newest is not None else 0
+                    sequence = await self._log.append(entry, expect=expect)
+                except Conflict:
+                    self.trouble = ""
+                    expect = None
+                except Transient as trouble:
+                    self.trouble = str(trouble)
+                    await asyncio.sleep(trouble.retry_after or 1.0)
+                except Refused as refusal:
+                    self.trouble = str(refusal)
+                    raise
+                else:
+                    self.trouble = ""
+                    self._tell(event, key, sequence)
+                    return sequence
+
+    async def _append(self, history: History, event: AnyEvent, expect: int, basis: str) -> None:
+        key = history.job.key
+        scope, loop = self._scopes[key], asyncio.get_running_loop()
+        entry = self._entry(key, event, basis)
+        try:
+            begun = loop.time()
+            async with self._slots:
+                scope.awaited = await self._log.append(entry, expect=expect)
+            self.seconds = loop.time() - begun
+        except Conflict:
+            # Something newer is on its way and wakes us; should it be lost, so does this.
+            self.trouble = ""
+            self._wake_later(key, 1.0)
+        except Transient as trouble:
+            self.trouble = str(trouble)
+            self._wake_later(key, trouble.retry_after or 1.0)
+        except Refused as refusal:
+            log.error("append refused", job=str(key), type=type(event).__name__, why=str(refusal))
+            if refusal.reason == "TooLarge":
+                # This job's story; it says nothing about the log.
+                history.hold(f"{type(event).__name__} is too large for the log")
+            else:
+                self.trouble = str(refusal)
+                self._wake_later(key, 5.0)
+        else:
+            self.trouble = ""
+            self._tell(event, key, scope.awaited)
+        finally:
+            scope.appending = False
+        if self._expected(history, event) > expect:
+            # It, or what it conflicted with, was read before the answer came: nothing else will wake us soon.
+            self._wake(key)
+
+    def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
+        tag = str(event.__struct_config__.tag)
+        fact = type(event) in FACTS
+        subject = (fact_subject if fact else decision_subject)(key, self._author, tag)
+        return Entry(
+            subject=subject,
+            event_id=self._new_id(),
+            time=stamp(self._now()),
+            body=msgspec.json.encode(event),
+            basis="" if fact else basis,
+        )
+
+    def _expected(self, history: History, event: AnyEvent) -> int:
+        if type(event) in FACTS:
+            return history.facts.get(self._author, 0)
+        return history.last_decision
+
+    def _tell(self, event: AnyEvent, key: JobKey, sequence: int) -> None:
+        level = "debug" if type(event) in FACTS else "info"
+        getattr(log, level)(
+            type(event).__name__, job=str(key), uid=key.uid, seq=sequence, reason=getattr(event, "reason", "")
+        )
+
+
+def stamp(moment: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds, as events carry it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -1,0 +1,56 @@
+"""`python -m tests.bench.real [figure ...] [--quick]`: the table on standard output, progress on standard error."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+
+from devcluster.binaries import MissingProgram
+from shared.service.telemetry import configure
+from tests.bench.real import footprint, reactions, scaling, starts
+from tests.bench.real.table import Figure, markdown
+from tests.bench.real.world import progress
+
+BEGIN, END = "<!-- The table of `make bench` begins -->", "<!-- and ends -->"
+"""Between these a file holds the table."""
+
+FIGURES = {
+    "start": starts.one_job,
+    "jobs": footprint.many_jobs,
+    "thousand": footprint.a_thousand_jobs,
+    "reaction": reactions.reactions,
+    "scale": scaling.scaling,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.real", description=__doc__)
+    parser.add_argument("figures", nargs="*", metavar="|".join(FIGURES), help="which ones; all of them without any")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it work at all?")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="put the table between the marks in this file too")
+    given = parser.parse_args()
+    if given.into and (text := given.into.read_text()) and not (BEGIN in text and END in text):
+        parser.error(f"{given.into} has no place for the table: {BEGIN} and {END}")
+    if unknown := set(given.figures) - set(FIGURES):
+        parser.error(f"{', '.join(sorted(unknown))}: none of {', '.join(FIGURES)}")
+    configure("bench", style="console", level="error")
+    began, lines = time.monotonic(), list[Figure]()
+    try:
+        for name in given.figures or FIGURES:
+            # Each in clusters of its own: what one leaves behind would be in the next one's way.
+            lines += uvloop.run(FIGURES[name](quick=given.quick))
+    except MissingProgram as missing:
+        sys.exit(str(missing))
+    progress(f"done in {time.monotonic() - began:.0f} s")
+    table = markdown(lines)
+    print(table)
+    if given.into:
+        before, _, rest = given.into.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        given.into.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()

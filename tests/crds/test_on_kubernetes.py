@@ -1,0 +1,150 @@
+"""Our definitions on a real API server: applied in every way people apply them, and the fence of heads as it holds."""
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from devcluster.cluster import ADMIN
+from devcluster.controlplane import ControlPlane
+from muster.crds import render
+from services.status.effects import PatchStatus
+from services.status.shell import Status
+from shared.cluster.kube import KubeCluster
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.chain import Head
+from shared.job.naming import JobKey, Uid
+from shared.job.state import Job
+from shared.service.run import Standing
+from tests.crds.kubectl import CRDS, conditions, install, kubectl, tried
+from tests.frameworks.documents import training_job
+from tests.kit.clusters import NAMESPACES, eventually
+from tests.kit.controlplane import require_control_plane
+
+pytestmark = pytest.mark.real
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
+CLIENT_SIDE = ("apply", "-f", str(CRDS))
+SERVER_SIDE = ("apply", "--server-side", "-f", str(CRDS))
+
+
+@pytest.fixture
+async def bare_plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
+    """A control plane of the test's own: whoever deletes definitions deletes the jobs of others."""
+    require_control_plane()
+    async with ControlPlane(tmp_path / "plane", nodes=0) as plane:
+        yield plane
+
+
+async def test_definitions_are_applied_in_every_order(bare_plane: ControlPlane) -> None:
+    assert (await kubectl(bare_plane, *CLIENT_SIDE)).count("created") == 3
+    assert (await kubectl(bare_plane, *CLIENT_SIDE)).count("unchanged") == 3
+    # kubectl moves what it applied itself over to the server's side.
+    assert (await kubectl(bare_plane, *SERVER_SIDE)).count("serverside-applied") == 3
+    assert (await kubectl(bare_plane, *SERVER_SIDE)).count("serverside-applied") == 3
+    await kubectl(bare_plane, *CLIENT_SIDE)
+    await kubectl(bare_plane, "delete", "-f", str(CRDS))
+    assert (await kubectl(bare_plane, *SERVER_SIDE)).count("serverside-applied") == 3
+    assert (await kubectl(bare_plane, *CLIENT_SIDE)).count("configured") == 3
+    await install(bare_plane)
+    found = await conditions(bare_plane)
+    assert len(found) == 3
+    for name, told in found.items():
+        assert told["Established"] == told["NamesAccepted"] == "True", name
+        assert "NonStructuralSchema" not in told, name
+
+
+async def test_what_muster_prints_can_be_applied(installed: ControlPlane) -> None:
+    told = await kubectl(installed, "apply", "--dry-run=server", "-f", "-", given="---\n".join(render().values()))
+    assert told.count("customresourcedefinition") == 3
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+async def test_examples_are_accepted_as_people_send_them(installed: ControlPlane, path: Path) -> None:
+    # kubectl validates strictly: an unknown or a repeated field is an error and no warning.
+    told = await kubectl(installed, "create", "--dry-run=server", "--validate=strict", "-f", str(path))
+    assert "created (server dry run)" in told
+
+
+async def test_fields_are_explained(installed: ControlPlane) -> None:
+    # The API server publishes the schema of what it serves a little later.
+    field = "trainingjobs.spec.etReplicaSpecs.worker.maxReplicas"
+    told = await eventually(lambda: tried(installed, "explain", field), lambda ended: ended.code == 0)
+    assert "no bound when absent" in told.out
+
+
+# The fence: an older head of the same log never overwrites a newer one, a forged one is overwritten in two writes.
+
+
+class Stage:
+    """One job on the real server, and the status service's hand."""
+
+    def __init__(self, cluster: KubeCluster, key: JobKey, status: Status) -> None:
+        self.cluster = cluster
+        self.key = key
+        self.status = status
+
+    async def held(self) -> Mapping[str, Any]:
+        found = await self.cluster.get(TRAININGJOBS, self.key.namespace, self.key.name)
+        assert found is not None
+        return {"version": found.metadata.version, **(found.status or {})}
+
+    async def write(self, phase: str, sequence: int, *, repair: int = 0) -> None:
+        """As the status service does when its fold is at `sequence`."""
+        document = b'{"phase":"%s","conditions":[],"replicaStatuses":{},"restartCount":0}' % phase.encode()
+        effect = PatchStatus(TRAININGJOBS.kind, self.key.name, self.key.uid, document, repair)
+        standing = Standing(Job(key=self.key), Head(sequence, f"hash-{sequence}"), "2030-01-01T00:00:00.000Z")
+        await self.status.act(effect, standing)
+
+
+@pytest.fixture
+async def stage(installed: ControlPlane) -> AsyncIterator[Stage]:
+    cluster = await KubeCluster.connect(installed.kubeconfig(ADMIN))
+    namespace = f"fence-{uuid4().hex[:8]}"
+    await cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+    manifest = training_job() | {"metadata": {"name": "resnet"}}
+    made = await cluster.create(TRAININGJOBS, namespace, manifest)
+    log = MemoryEventLog(MemoryJournal())
+    service = Status(cluster, await log.bucket(HEADS), "log-1")
+    yield Stage(cluster, JobKey(namespace, "resnet", Uid(made.metadata.uid)), service)
+    await cluster.close()
+
+
+async def test_an_older_head_never_overwrites_a_newer_one(stage: Stage) -> None:
+    await stage.write("Created", 7)
+    await stage.write("Running", 9)
+    before = await stage.held()
+    assert (before["phase"], before["history"]["sequence"]) == ("Running", 9)
+    # A replica that was paused wakes up and writes what it knew: no error, and no harm.
+    await stage.write("Created", 8)
+    assert await stage.held() == before
+
+
+async def test_a_forged_head_goes_in_two_writes(stage: Stage) -> None:
+    await stage.write("Running", 9)
+    forged = {"log": "log-1", "sequence": 2**60, "hash": "forged"}
+    await stage.cluster.patch(
+        TRAININGJOBS, stage.key.namespace, stage.key.name, {"status": {"history": forged}}, subresource="status"
+    )
+    await stage.write("Running", 10)
+    assert (await stage.held())["history"] == forged, "without a repair the fence stands"
+    before = await stage.held()
+    await stage.write("Running", 11, repair=10)
+    after = await stage.held()
+    assert after["history"] == {"log": "log-1", "sequence": 11, "hash": "hash-11"}
+    assert after["version"] > before["version"]
+    # The fence stands again.
+    await stage.write("Created", 10)
+    assert await stage.held() == after
+
+
+async def test_a_head_of_another_log_takes_the_place(stage: Stage) -> None:
+    await stage.write("Running", 9)
+    another = Status(stage.cluster, await MemoryEventLog(MemoryJournal()).bucket(HEADS), "log-2")
+    stage.status = another
+    await stage.write("Created", 3)
+    assert (await stage.held())["history"] == {"log": "log-2", "sequence": 3, "hash": "hash-3"}

@@ -1,0 +1,464 @@
+"""Whatever is missing or wrong: one line says what and what to do, nothing is ready, and all is well once it is mended.
+
+Each test runs a real service process against real servers of its own, breaks one thing and mends it.
+"""
+
+import copy
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from devcluster.child import Child
+from devcluster.cluster import ADMIN as CLUSTER_ADMIN
+from devcluster.cluster import DevelopmentCluster
+from devcluster.controlplane import ControlPlane
+from devcluster.start import Devcluster
+from muster import permissions
+from muster.crds import manifests
+from muster.stack import APPLIED
+from shared.cluster.kube import KubeCluster
+from shared.errors import Refused
+from shared.eventlog import Entry, api
+from shared.eventlog.connection import Connection
+from shared.eventlog.server import NatsServer, _program
+from shared.eventlog.setup import log_config, set_up
+from shared.eventlog.subjects import ADMIN, AUTHORS
+from shared.job.events import Author
+from shared.ports import free_port
+from tests.kit.clusters import DEFINITIONS
+from tests.kit.commands import run
+from tests.kit.controlplane import require_control_plane
+from tests.kit.nats import a_server, connected, until
+from tests.kit.service import PATIENCE_SECONDS, Service, a_service
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+SOON_SECONDS = 15.0
+"""From the start until the first complaint: two seconds of one try, on a machine that is busy with other tests."""
+
+
+class Place:
+    """A cluster and a log that are whole, for tests that break what leads to them."""
+
+    def __init__(self, cluster: DevelopmentCluster, kube: KubeCluster, nats: NatsServer) -> None:
+        self.cluster = cluster
+        self.kube = kube
+        self.nats = nats
+
+    def environment(self, user: str, **changed: object) -> dict[str, str]:
+        known = {
+            "KUBECONFIG": self.cluster.kubeconfig(CLUSTER_ADMIN),
+            "NATS_URL": self.nats.url,
+            "NATS_USER": user,
+            "NATS_PASSWORD": self.nats.users[user],
+        }
+        return {name: str(value) for name, value in {**known, **changed}.items()}
+
+    async def install(self) -> None:
+        for manifest in manifests():
+            await self.kube.create(DEFINITIONS, "", manifest)
+
+    async def uninstall(self) -> None:
+        for manifest in manifests():
+            name = manifest["metadata"]["name"]
+            found = await self.kube.get(DEFINITIONS, "", name)
+            assert found is not None
+            await self.kube.delete(DEFINITIONS, "", name, uid=found.metadata.uid)
+        await until(self._uninstalled)
+
+    async def _uninstalled(self) -> bool:
+        found = [await self.kube.get(DEFINITIONS, "", each["metadata"]["name"]) for each in manifests()]
+        return found == [None, None, None]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    folder = tmp_path_factory.mktemp("place")
+    async with Devcluster(folder / "cluster", nodes=0) as cluster, a_server(folder / "nats") as nats:
+        kube = await KubeCluster.connect(cluster.kubeconfig(CLUSTER_ADMIN))
+        found = Place(cluster, kube, nats)
+        await found.install()
+        yield found
+        await kube.close()
+
+
+async def complains_once_and_recovers(service: Service, *words: str, mend: Callable[[], Any]) -> None:
+    """From the start on something is wrong."""
+    line = await service.says("not ready", *words)
+    (start,) = service.lines("starting")
+    took = datetime.fromisoformat(line["timestamp"]) - datetime.fromisoformat(start["timestamp"])
+    assert took.total_seconds() < SOON_SECONDS
+    assert line["service"] == service.name
+    assert line["level"] == "warning"
+    assert (await service.probed("healthz"))[0] == 200, "a restart would not help"
+    status, known = await service.probed("readyz")
+    assert (status, known["ready"]) == (503, False)
+    assert known["trouble"] == line["why"]
+    said = mend()
+    if said is not None:
+        await said
+    await service.becomes(200)
+    assert len(service.lines("not ready")) == 1
+    assert len(service.lines("started")) == 1
+
+
+@pytest.mark.parametrize("name", ["watcher", "scheduler", "scaler", "status"])
+async def test_nats_cannot_be_reached(place: Place, tmp_path: Path, name: str):
+    nats = NatsServer(tmp_path / "nats")
+    environment = place.environment(name, NATS_URL=nats.url, NATS_PASSWORD=nats.users[name])
+    try:
+        async with a_service(name, tmp_path, environment) as service:
+
+            async def start() -> None:
+                await nats.start()
+                await set_up(nats.url, password=nats.users[ADMIN])
+
+            # Between the start of the server and the end of the set-up a try may meet what is half done.
+            await service.says("not ready", nats.url, "start NATS there", "NATS_URL")
+            assert (await service.probed("readyz"))[0] == 503
+            await start()
+            await service.becomes(200)
+            assert 1 <= len(service.lines("not ready")) <= 2
+    finally:
+        nats.stop()
+
+
+async def test_nats_does_not_know_the_password(place: Place, tmp_path: Path):
+    nats = NatsServer(tmp_path / "nats")
+    right = nats.users["status"]
+    async with nats:
+        await set_up(nats.url, password=nats.users[ADMIN])
+        nats.users["status"] = "another"
+        await nats.restart()
+        async with a_service(
+            "status", tmp_path, place.environment("status", NATS_URL=nats.url, NATS_PASSWORD=right)
+        ) as service:
+            await service.says("not ready", "does not know this user and password", "NATS_PASSWORD")
+            assert right not in service.child.log.read_text()
+            nats.users["status"] = right
+            await nats.restart()
+            await service.becomes(200)
+
+
+async def test_nats_has_no_jetstream(place: Place, tmp_path: Path):
+    port = free_port()
+    plain = Child("NATS", [_program(), "-a", "127.0.0.1", "-p", str(port)], tmp_path / "plain.log", {})
+    plain.start()
+    nats = NatsServer(tmp_path / "nats", port=port)
+    environment = place.environment("scheduler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scheduler"])
+    try:
+        async with a_service("scheduler", tmp_path, environment) as service:
+            await service.says("not ready", "has no JetStream", "enable it")
+            await plain.stop()
+            await nats.start()
+            await set_up(nats.url, password=nats.users[ADMIN])
+            await service.becomes(200)
+    finally:
+        await plain.stop()
+        nats.stop()
+
+
+async def test_nobody_has_set_up_the_log(place: Place, tmp_path: Path):
+    async with NatsServer(tmp_path / "nats") as nats:
+        environment = place.environment("scaler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scaler"])
+        async with a_service("scaler", tmp_path, environment) as service:
+            await complains_once_and_recovers(
+                service, "muster setup", mend=lambda: set_up(nats.url, password=nats.users[ADMIN])
+            )
+
+
+@pytest.mark.parametrize(
+    ("stream", "setting", "value"),
+    [
+        pytest.param("JOBS", "max_age", 3_600_000_000_000, id="events are forgotten after an hour"),
+        pytest.param("JOBS", "discard", "old", id="old events make room for new ones"),
+        pytest.param("KV_LEASES", "max_msgs_per_subject", 5, id="leases that do not expire as they should"),
+    ],
+)
+async def test_a_stream_has_the_wrong_settings(place: Place, tmp_path: Path, stream: str, setting: str, value: object):
+    async with a_server(tmp_path / "nats") as nats:
+        right = await _edit(nats, stream, {setting: value})
+        environment = place.environment("watcher", NATS_URL=nats.url, NATS_PASSWORD=nats.users["watcher"])
+        async with a_service("watcher", tmp_path, environment) as service:
+            await complains_once_and_recovers(
+                service,
+                f"{stream}: {setting} is {value!r}",
+                "nats stream edit",
+                mend=lambda: _edit(nats, stream, {setting: right[setting]}),
+            )
+
+
+async def _edit(nats: NatsServer, stream: str, change: dict[str, object]) -> dict[str, Any]:
+    """Change a stream's settings as an administrator would; return those before."""
+    async with _administrator(nats) as admin:
+        before = (await api.stream_info(admin, stream)).config
+        await api.call(admin, f"STREAM.UPDATE.{stream}", before | change, api.StreamInfo)
+        return before
+
+
+@asynccontextmanager
+async def _administrator(nats: NatsServer) -> AsyncIterator[Connection]:
+    admin = await Connection.open(nats.url, name="test", user=ADMIN, password=nats.users[ADMIN])
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def test_a_newer_release_began_the_log(place: Place, tmp_path: Path):
+    async with NatsServer(tmp_path / "nats") as nats:
+        async with _administrator(nats) as admin:
+            config = log_config(replicas=1, max_bytes=-1)
+            await api.call(admin, "STREAM.CREATE.JOBS", config, api.StreamInfo)
+            genesis = b'{"type":"LogCreated","layout":2}'
+            await api.publish(admin, "facts.none.none.none.setup.LogCreated", genesis, {"Nats-Msg-Id": "log-2"})
+        environment = place.environment("status", NATS_URL=nats.url, NATS_PASSWORD=nats.users["status"])
+        async with a_service("status", tmp_path, environment) as service:
+            await service.says("not ready", "a newer release made it", "upgrade this service")
+            assert (await service.probed("readyz"))[0] == 503
+
+
+async def test_an_event_of_a_newer_release_holds_its_job_and_no_other(place: Place, tmp_path: Path):
+    async with a_server(tmp_path / "nats") as nats:
+        async with connected(nats, "status") as log:
+            event = Entry(
+                subject="jobs.team-a.resnet.uid-1.status.JobTeleported",
+                event_id="e-1",
+                time="2026-01-01T00:00:00.000Z",
+                body=b'{"type":"JobTeleported"}',
+                basis=f"0:{'0' * 64}",
+            )
+            await log.append(event, expect=0)
+        environment = place.environment("scheduler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scheduler"])
+        async with a_service("scheduler", tmp_path, environment) as service:
+            line = await service.says("job held", "JobTeleported", "upgrade this service")
+            assert line["job"] == "team-a/resnet"
+            known = await service.becomes(200)
+            assert list(known["held"]) == ["team-a/resnet"]
+
+
+# What leads to the cluster is wrong from the start, and is mended in its file.
+
+
+def _kubeconfig(place: Place) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(place.cluster.kubeconfig(CLUSTER_ADMIN).read_text())
+    return found
+
+
+def _other_token(config: dict[str, Any]) -> None:
+    config["users"][0]["user"]["token"] = "nobodys"
+
+
+def _nobody_listens(config: dict[str, Any]) -> None:
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
+
+
+def _other_authority(config: dict[str, Any]) -> None:
+    # Without one, those of the operating system are trusted, and none of them signed this.
+    del config["clusters"][0]["cluster"]["certificate-authority-data"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(None, ["there is no kubeconfig at"], id="there is none"),
+        pytest.param("contexts: [", ["cannot be used"], id="it is no YAML"),
+        pytest.param(_other_token, ["401", "credentials"], id="another token"),
+        pytest.param(_nobody_listens, ["127.0.0.1", "is the API server up"], id="nobody listens there"),
+        pytest.param(_other_authority, ["certificate"], id="its certificate is not trusted"),
+    ],
+)
+async def test_the_kubeconfig_is_wrong(place: Place, tmp_path: Path, change: Any, words: list[str]):
+    path = tmp_path / "kubeconfig"
+    if isinstance(change, str):
+        path.write_text(change)
+    elif change is not None:
+        config = copy.deepcopy(_kubeconfig(place))
+        change(config)
+        path.write_text(yaml.safe_dump(config))
+    async with a_service("scaler", tmp_path, place.environment("scaler", KUBECONFIG=path)) as service:
+        await complains_once_and_recovers(
+            service, *words, mend=lambda: path.write_text(yaml.safe_dump(_kubeconfig(place))) and None
+        )
+
+
+async def test_the_definitions_are_missing(place: Place, tmp_path: Path):
+    await place.uninstall()
+    async with a_service("watcher", tmp_path, place.environment("watcher")) as service:
+        await complains_once_and_recovers(
+            service, "trainingjobs.kai.alibabacloud.com", "muster crds | kubectl apply -f -", mend=place.install
+        )
+
+
+# All was well, and then it was not.
+
+
+async def test_the_api_server_goes_and_comes_back(place: Place, tmp_path: Path):
+    async with a_service("watcher", tmp_path, place.environment("watcher")) as service:
+        await service.becomes(200)
+        place.cluster.apiserver.kill()
+        try:
+            await service.says("not ready", "is the API server up")
+            await service.becomes(503)
+        finally:
+            await place.cluster.apiserver.run()
+        await service.says("ready again")
+        await service.becomes(200)
+
+
+async def test_nats_goes_and_comes_back(place: Place, tmp_path: Path):
+    async with a_server(tmp_path / "nats") as nats:
+        environment = place.environment("scheduler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scheduler"])
+        async with a_service("scheduler", tmp_path, environment) as service:
+            await service.becomes(200)
+            nats.kill()
+            await service.becomes(503)
+            await service.says("not ready", "no connection")
+            await nats.start()
+            await service.says("ready again")
+            await service.becomes(200)
+            assert len(service.lines("not ready")) == 1
+
+
+async def test_the_password_is_changed_and_given_back(place: Place, tmp_path: Path):
+    async with a_server(tmp_path / "nats") as nats:
+        right = nats.users["scaler"]
+        environment = place.environment("scaler", NATS_URL=nats.url, NATS_PASSWORD=right)
+        async with a_service("scaler", tmp_path, environment) as service:
+            await service.becomes(200)
+            nats.users["scaler"] = "another"
+            await nats.restart()
+            await service.says("not ready", "does not know this user and password")
+            nats.users["scaler"] = right
+            await nats.restart()
+            await service.says("started", times=2)
+            await service.becomes(200)
+
+
+# Of a real API server: what RBAC forbids, and watches that end with their definition.
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def real_place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    require_control_plane()
+    folder = tmp_path_factory.mktemp("real")
+    # Of its own: others would miss the definitions and roles that are taken away here.
+    async with ControlPlane(folder / "cluster", AUTHORS, nodes=0) as plane, a_server(folder / "nats") as nats:
+        kube = await KubeCluster.connect(plane.kubeconfig(CLUSTER_ADMIN))
+        found = Place(plane, kube, nats)
+        await found.install()
+        yield found
+        await kube.close()
+
+
+async def _grant(place: Place, service: Author) -> None:
+    """What `muster rbac` prints for one service."""
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
+    for manifest in [home, *permissions.manifests(service)]:
+        metadata = manifest["metadata"]
+        with suppress(Refused):
+            await place.kube.create(APPLIED[manifest["kind"]], metadata.get("namespace", ""), manifest)
+
+
+async def _take_away(place: Place, service: Author) -> None:
+    binding = APPLIED["ClusterRoleBinding"]
+    found = await place.kube.get(binding, "", f"muster-{service}")
+    if found is not None:
+        await place.kube.delete(binding, "", found.metadata.name, uid=found.metadata.uid)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        pytest.param("watcher", "list/watch pods", id="watcher"),
+        pytest.param("scheduler", "create/get/delete pods", id="scheduler"),
+        pytest.param("scaler", "get/create/patch/delete configmaps", id="scaler"),
+        pytest.param("status", "patch trainingjobs/status", id="status"),
+    ],
+)
+async def test_permissions_are_missing_and_then_granted(real_place: Place, tmp_path: Path, name: Author, missing: str):
+    await _take_away(real_place, name)
+    environment = real_place.environment(name, KUBECONFIG=real_place.cluster.kubeconfig(name))
+    async with a_service(name, tmp_path, environment) as service:
+        await complains_once_and_recovers(
+            service, missing, "muster rbac | kubectl apply -f -", mend=lambda: _grant(real_place, name)
+        )
+
+
+@pytest.mark.real
+async def test_a_permission_is_taken_away_and_given_back(real_place: Place, tmp_path: Path):
+    await _grant(real_place, "watcher")
+    environment = real_place.environment("watcher", KUBECONFIG=real_place.cluster.kubeconfig("watcher"))
+    async with a_service("watcher", tmp_path, environment) as service:
+        await service.becomes(200)
+        await _take_away(real_place, "watcher")
+        # Watches that are open stay so, on any API server: what is refused is the next one.
+        await real_place.cluster.apiserver.restart()
+        await service.becomes(503)
+        await _until_said(service, "not ready", "muster rbac")
+        await _grant(real_place, "watcher")
+        await service.becomes(200)
+        assert len(service.lines("started")) == 1
+
+
+async def _until_said(service: Service, event: str, word: str) -> None:
+    async def said() -> bool:
+        return any(word in line["why"] for line in service.lines(event))
+
+    await until(said, within=PATIENCE_SECONDS)
+
+
+@pytest.mark.real
+async def test_the_definitions_go_and_come_back(real_place: Place, tmp_path: Path):
+    async with a_service("watcher", tmp_path, real_place.environment("watcher")) as service:
+        await service.becomes(200)
+        await real_place.uninstall()
+        await service.says("not ready", "does not serve", "muster crds")
+        await service.becomes(503)
+        await real_place.install()
+        await service.says("ready again")
+        await service.becomes(200)
+        assert len(service.lines("started")) == 1, "it goes on, and does not begin anew"
+
+
+# People at a terminal hear one line, and scripts an exit code.
+
+
+@pytest.mark.parametrize(
+    ("words", "changed", "says"),
+    [
+        pytest.param(["get"], {"NATS_URL": "nats://127.0.0.1:1"}, "NATS_URL", id="get, no NATS"),
+        pytest.param(["get"], {"NATS_URL": "nowhere://x"}, "nowhere", id="get, an address that is none"),
+        pytest.param(["get"], {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD", id="get, a wrong password"),
+        pytest.param(["history", "digits"], {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD", id="history"),
+        pytest.param(["setup"], {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD", id="setup, a wrong password"),
+        pytest.param(["scale", "digits", "--to", "3"], {"KUBECONFIG": "/none"}, "no kubeconfig at /none", id="scale"),
+        pytest.param(["run"], {"NATS_URL": "nats://127.0.0.1:1"}, "NATS_URL", id="run, no NATS"),
+        pytest.param(["run"], {"KUBECONFIG": "/none"}, "no kubeconfig at /none", id="run, no kubeconfig"),
+        pytest.param(["run"], {"MUSTER_LOG_LEVEL": "loud"}, "MUSTER_LOG_LEVEL", id="run, a setting that is none"),
+    ],
+)
+async def test_a_command_says_it_in_one_line(place: Place, words: list[str], changed: dict[str, str], says: str):
+    environment = place.environment(ADMIN, **changed)
+    code, out, complaint = await run(sys.executable, "-m", "muster", *words, environment=environment)
+    assert code == 1
+    assert out == ""
+    (line,) = complaint.splitlines()
+    assert line.startswith("muster: ")
+    assert says in line
+
+
+async def test_a_service_says_a_bad_setting_in_one_line(place: Place):
+    environment = place.environment("status", MUSTER_HEALTH_PORT="many")
+    ended = await run(sys.executable, "-m", "services.status", environment=environment)
+    assert ended.code == 1
+    (line,) = ended.complaint.splitlines()
+    assert line.startswith("status: MUSTER_HEALTH_PORT: ")

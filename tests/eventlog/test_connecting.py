@@ -1,0 +1,71 @@
+"""Connecting to the log and leaving it: no secret is told, and no trouble keeps us."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Trouble
+from shared.eventlog.connection import Connection, NoAnswer, NotSent, without_secrets
+from shared.eventlog.jetstream import JetStreamEventLog
+from tests.kit.nats import a_server
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        pytest.param("nats://10.0.0.1:4222", "nats://10.0.0.1:4222", id="an address alone stays"),
+        pytest.param("nats://me:s3cret@a:1", "nats://a:1", id="a user and a password go"),
+        pytest.param("tls://token@a:1", "tls://a:1", id="so does a token"),
+        pytest.param("me:s3cret@a:1", "a:1", id="also without a scheme"),
+        pytest.param("nats://me:w@rd@a:1", "nats://a:1", id="even one that was not encoded"),
+        pytest.param("nats://a:1,nats://me:s3cret@b:1", "nats://a:1,nats://b:1", id="of each of several"),
+    ],
+)
+def test_without_secrets(url, shown):
+    assert without_secrets(url) == shown
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:1", "127.0.0.1:none"], ids=["nobody answers", "no address"])
+async def test_a_password_in_the_address_is_not_told(place: str):
+    with pytest.raises(Trouble, match=place) as trouble:
+        await JetStreamEventLog.connect(f"nats://watcher:s3cret@{place}", name="watcher", wait=0.2)
+    assert "s3cret" not in str(trouble.value)
+
+
+async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
+    """Whoever begins anew, or stops, closes first; an error here would end the process."""
+    async with a_server(tmp_path) as server:
+        connection = await Connection.open(
+            server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
+        )
+        listener = await connection.listen(lambda *_: None, lost=lambda: None)
+        server.kill()
+        async with asyncio.timeout(5):
+            while connection.connected:
+                await asyncio.sleep(0.01)
+        await listener.close()
+        await connection.close()
+
+
+async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def broken(**_: object) -> None:
+        raise ConnectionResetError("Connection lost")
+
+    async with a_server(tmp_path) as server:
+        connection = await Connection.open(
+            server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
+        )
+        listener = await connection.listen(lambda *_: None, lost=lambda: None)
+        await connection.request("$JS.API.STREAM.INFO.JOBS", timeout=5)
+        # What nats-py does with a socket that nobody reads from any more.
+        monkeypatch.setattr(connection._client, "_flush_pending", broken)
+        with pytest.raises(NoAnswer, match="Connection lost"):
+            await connection.request("$JS.API.STREAM.INFO.JOBS", timeout=1)
+        with pytest.raises(NotSent, match="Connection lost"):
+            await connection.send("$JS.API.STREAM.INFO.JOBS", b"", reply="nobody")
+        with pytest.raises(NotSent, match="Connection lost"):
+            await connection.listen(lambda *_: None, lost=lambda: None)
+        await listener.close()
+        monkeypatch.undo()
+        await connection.close()

@@ -1,0 +1,34 @@
+"""The real control plane for tests."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from devcluster.binaries import CONTROL_PLANE, MissingProgram, find
+from devcluster.controlplane import ControlPlane
+
+
+def require_control_plane() -> None:
+    """Skip the test where the programs of the control plane are missing, with the words that say what to do."""
+    try:
+        for program in CONTROL_PLANE:
+            find(program)
+    except MissingProgram as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One without nodes, shared by all tests: each has namespaces of its own."""
+    require_control_plane()
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), users=("watcher", "scheduler", "scaler", "status"), nodes=0)
+
+    async def enter() -> None:
+        await plane.__aenter__()
+
+    asyncio.run(enter())
+    try:
+        yield plane
+    finally:
+        asyncio.run(plane.__aexit__(None, None, None))

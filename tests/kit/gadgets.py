@@ -1,0 +1,108 @@
+"""A custom resource with one of everything that a schema can say: defaults, pruning, bounds, list types and rules."""
+
+from typing import Any
+
+from shared.cluster import Manifest, Resource
+from shared.cluster.objects import Custom
+
+GADGETS = Resource("test.muster.dev", "v1", "gadgets", "Gadget", Custom)
+
+PART = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string"}, "count": {"type": "integer", "default": 1}},
+}
+SPEC: dict[str, Any] = {
+    "type": "object",
+    "default": {},
+    "properties": {
+        "size": {"type": "integer", "minimum": 1, "maximum": 100, "default": 3},
+        "colour": {"type": "string", "enum": ["red", "green", "blue"]},
+        "note": {"type": "string", "maxLength": 10, "nullable": True},
+        "code": {"type": "string", "pattern": "^[a-z]+$"},
+        "port": {"x-kubernetes-int-or-string": True},
+        "parts": {
+            "type": "array",
+            "items": PART,
+            "maxItems": 8,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 4, "x-kubernetes-list-type": "set"},
+        "nested": {
+            "type": "object",
+            "properties": {
+                "deep": {"type": "boolean"},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            },
+        },
+        "marks": {"type": "object", "additionalProperties": {"type": "string"}},
+        "low": {"type": "integer"},
+        "high": {"type": "integer"},
+        "fixed": {
+            "type": "string",
+            "maxLength": 20,
+            "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed cannot be changed"}],
+        },
+        "forbidden": {
+            "type": "string",
+            "maxLength": 20,
+            "x-kubernetes-validations": [{"rule": "self != 'word'", "reason": "FieldValueForbidden"}],
+        },
+        "when": {"type": "string", "format": "date-time"},
+    },
+    "x-kubernetes-validations": [
+        {
+            "rule": "!has(self.low) || !has(self.high) || self.low <= self.high",
+            "message": "low is above high",
+            "fieldPath": ".low",
+        }
+    ],
+}
+CONDITION = {
+    "type": "object",
+    "required": ["type", "status"],
+    "properties": {
+        "type": {"type": "string"},
+        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+    },
+}
+STATUS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "phase": {"type": "string"},
+        "replicas": {"type": "integer"},
+        "sequence": {
+            "type": "integer",
+            "x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "a newer one was written"}],
+        },
+        "conditions": {"type": "array", "items": CONDITION},
+    },
+}
+DEFINITION: Manifest = {
+    "metadata": {"name": f"{GADGETS.plural}.{GADGETS.group}"},
+    "spec": {
+        "group": GADGETS.group,
+        "scope": "Namespaced",
+        "names": {"plural": GADGETS.plural, "singular": "gadget", "kind": GADGETS.kind, "listKind": "GadgetList"},
+        "versions": [
+            {
+                "name": GADGETS.version,
+                "served": True,
+                "storage": True,
+                "subresources": {
+                    "status": {},
+                    "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.replicas"},
+                },
+                "selectableFields": [{"jsonPath": ".spec.colour"}, {"jsonPath": ".spec.size"}],
+                "additionalPrinterColumns": [
+                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+                    {"name": "Colour", "type": "string", "jsonPath": ".spec.colour", "priority": 1},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": SPEC, "status": STATUS}}},
+            }
+        ],
+    },
+}

@@ -1,0 +1,188 @@
+"""What only a real kubelet can show: volumes that change, exits, endings, logs and exec, and its own absence."""
+
+import asyncio
+import datetime
+import json
+
+import pytest
+
+from shared.cluster.kinds import PODS
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.views import Exit
+from tests.kit.operator import SHELL, Operator, a_job, a_request
+
+pytestmark = [pytest.mark.node, pytest.mark.asyncio(loop_scope="module")]
+
+REFRESH_SECONDS = 15.0
+"""Below one on a quiet machine; a kubelet that was not nudged takes up to 80, and hardly ever twice less than this."""
+
+FOREVER = "sleep 1000 & wait"
+
+TELL_SIZES = (
+    "while :; do now=$(/etc/edl/discover_hosts.sh | wc -l); [ $now = ${last:-0} ] || echo $now; last=$now; sleep 0.02; "
+    "done"
+)
+
+FAILS_WHEN_TOLD = {
+    "name": "main",
+    "image": SHELL,
+    "command": ["sh", "-c", "trap 'exit 5' USR1; trap 'exit 0' TERM; while :; do sleep 0.05; done"],
+}
+
+# It takes so long that whoever listens is there before the end.
+SAYS_GOODBYE = {
+    "name": "main",
+    "image": SHELL,
+    "command": ["sh", "-c", "trap 'echo leaving; sleep 3; echo gone; exit 0' TERM; while :; do sleep 0.05; done"],
+}
+
+STAYS = {"name": "main", "image": SHELL, "command": ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]}
+
+
+async def test_hosts_files_change_in_the_running_launcher_within_seconds(operator: Operator):
+    await operator.apply(a_job("fresh", TELL_SIZES))
+    await operator.phase("Running", TRAININGJOBS, "fresh")
+    await _said(operator, "fresh-launcher", "2")
+    await operator.apply(a_request("ScaleOut", "fresh-out", "fresh", toAdd={"count": 2}))
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "fresh-out")
+    await _said(operator, "fresh-launcher", "4")
+    await operator.apply(a_request("ScaleIn", "fresh-in", "fresh", toDelete={"count": 1}))
+    await operator.phase("ScaleSucceeded", SCALEINS, "fresh-in")
+    await _said(operator, "fresh-launcher", "3")
+    lines = (await operator.kubectl("logs", "--timestamps", "fresh-launcher")).splitlines()
+    seen = {line.split()[1]: _time(line.split()[0]) for line in lines}
+    published = [
+        _time(stored.time) for stored in await operator.log() if _is(stored.subject, "fresh", "HostsPublished")
+    ]
+    waits = [(seen[size] - at).total_seconds() for size, at in zip("43", published[1:], strict=True)]
+    print(f"from HostsPublished to the launcher's eyes: {waits} s")
+    assert max(waits) < REFRESH_SECONDS
+    assert await _restarts(operator, "fresh-launcher") == 0
+    await operator.kubectl("delete", "trainingjob", "fresh", "--wait=false")
+
+
+async def test_a_worker_that_fails_is_told_with_its_code_and_the_training_goes_on(operator: Operator):
+    await operator.apply(a_job("hurt", FOREVER, worker=FAILS_WHEN_TOLD))
+    await operator.phase("Running", TRAININGJOBS, "hurt")
+    await operator.kubectl("exec", "hurt-worker-1", "--", "sh", "-c", "kill -USR1 1")
+
+    async def failed() -> bool:
+        status = await operator.status(TRAININGJOBS, "hurt")
+        return status["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 0, "failed": 1}
+
+    await operator.until(failed, lambda: "the failure was never told")
+    job = await operator.job("hurt")
+    assert next(pod.exits for pod in job.pods.values() if pod.name == "hurt-worker-1") == (Exit("main", 5, "Error"),)
+    assert job.phase == "Running"
+    await operator.kubectl("delete", "trainingjob", "hurt", "--wait=false")
+
+
+async def test_a_launcher_that_fails_keeps_its_last_words(operator: Operator):
+    await operator.apply(a_job("words", "sleep 0.5; echo alas; exit 3"))
+    status = await operator.phase("Failed", TRAININGJOBS, "words")
+    assert "exited with 3" in status["conditions"][-1]["message"]
+
+    async def workers_gone() -> bool:
+        return await operator.pods("words") == ["words-launcher"]
+
+    await operator.until(workers_gone, lambda: "the workers are not cleaned up")
+    launcher = await operator.stack.kube.get(PODS, "default", "words-launcher")
+    assert launcher is not None
+    assert launcher.metadata.deletion_timestamp is None
+    assert (await operator.status(TRAININGJOBS, "words"))["replicaStatuses"]["Launcher"]["failed"] == 1
+    assert await operator.kubectl("logs", "words-launcher") == "alas\n"
+
+
+async def test_a_launcher_without_memory_is_told_from_one_that_failed(operator: Operator):
+    manifest = a_job("greedy", "")
+    container = manifest["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]["containers"][0]
+    container["command"] = ["python3", "-c", "print(len(b'x' * (1 << 30)))"]
+    container["resources"] = {"limits": {"memory": "64Mi"}}
+    await operator.apply(manifest)
+    status = await operator.phase("Failed", TRAININGJOBS, "greedy")
+    assert "exited with 137 (OOMKilled)" in status["conditions"][-1]["message"]
+
+
+async def test_a_job_whose_image_is_not_there_says_so(operator: Operator):
+    worker = {"name": "main", "image": "not-there:1", "imagePullPolicy": "Never"}
+    await operator.apply(a_job("bare", FOREVER, worker=worker))
+
+    async def told() -> bool:
+        job = await operator.job("bare")
+        return {pod.reason for pod in job.pods.values()} == {"ErrImageNeverPull"}
+
+    await operator.until(told, lambda: "the reason is not in the log")
+    assert (await operator.status(TRAININGJOBS, "bare"))["phase"] == "Created"
+    await operator.kubectl("delete", "trainingjob", "bare", "--wait=false")
+
+
+async def test_a_worker_that_leaves_may_say_goodbye(operator: Operator):
+    await operator.apply(a_job("polite", FOREVER, worker=SAYS_GOODBYE))
+    await operator.phase("Running", TRAININGJOBS, "polite")
+    listening = asyncio.create_task(operator.kubectl("logs", "--follow", "polite-worker-1"))
+    await operator.apply(a_request("ScaleIn", "polite-in", "polite", toDelete={"podNames": ["polite-worker-1"]}))
+    await operator.phase("ScaleSucceeded", SCALEINS, "polite-in")
+    assert (await listening).split() == ["leaving", "gone"]
+    await operator.kubectl("delete", "trainingjob", "polite", "--wait=false")
+
+
+async def test_of_a_deleted_job_nothing_stays_not_even_a_worker_that_will_not_go(operator: Operator):
+    manifest = a_job("stubborn", FOREVER, worker=STAYS)
+    manifest["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    await operator.apply(manifest)
+    await operator.phase("Running", TRAININGJOBS, "stubborn")
+    await operator.kubectl("delete", "trainingjob", "stubborn", "--wait=false")
+    await operator.leaves_nothing("stubborn", "pods,services,configmaps,endpointslices")
+    assert (await operator.job("stubborn")).gone
+
+
+async def test_a_command_within_a_worker_has_its_output_and_its_exit_code(operator: Operator):
+    await operator.apply(a_job("open", FOREVER))
+    await operator.phase("Running", TRAININGJOBS, "open")
+    assert await operator.kubectl("exec", "open-worker-0", "--", "hostname") == "open-worker-0\n"
+    found = await operator.kubectl("exec", "open-worker-0", "--", "getent", "hosts", "open-worker-1")
+    assert found.split()[1].startswith("open-worker-1.")
+    assert "exit code 7" in await operator.kubectl("exec", "open-worker-0", "--", "sh", "-c", "exit 7", fails=True)
+    await operator.kubectl("delete", "trainingjob", "open", "--wait=false")
+
+
+async def test_a_job_outlives_its_kubelet(operator: Operator):
+    kubelet = operator.stack.cluster.real_node.kubelet
+    await operator.apply(a_job("patient", FOREVER))
+    await operator.phase("Running", TRAININGJOBS, "patient")
+    kubelet.kill()
+    await operator.apply(a_request("ScaleOut", "patient-out", "patient", toAdd={"count": 1}))
+    await operator.until(lambda: _bound(operator, "patient-worker-2"), lambda: "the new worker is not made")
+    kubelet.start()
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "patient-out")
+    for pod in ("patient-launcher", "patient-worker-0", "patient-worker-1", "patient-worker-2"):
+        assert await _restarts(operator, pod) == 0
+    await operator.kubectl("delete", "trainingjob", "patient", "--wait=false")
+
+
+async def _said(operator: Operator, pod: str, line: str) -> None:
+    """Wait until `line` is in the pod's log."""
+
+    async def there() -> bool:
+        return line in (await operator.kubectl("logs", pod)).splitlines()
+
+    await operator.until(there, lambda: f"{pod} never said {line}")
+
+
+async def _bound(operator: Operator, name: str) -> bool:
+    pod = await operator.stack.kube.get(PODS, "default", name)
+    return pod is not None and pod.spec.node_name is not None
+
+
+async def _restarts(operator: Operator, name: str) -> int:
+    pod = json.loads(await operator.kubectl("get", "pod", name, "-o", "json"))
+    return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
+
+
+def _is(subject: str, job: str, kind: str) -> bool:
+    words = subject.split(".")
+    return words[2] == job and words[-1] == kind
+
+
+def _time(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)

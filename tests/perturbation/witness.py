@@ -1,0 +1,225 @@
+"""What really was: a record of every version of every object, kept by the administrator straight at the API server.
+
+The facts of a watcher's log are held against it.
+"""
+
+import asyncio
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Self, cast
+
+import aiohttp
+import msgspec
+
+from devcluster.cluster import DevelopmentCluster
+from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
+from shared.cluster import Resource
+from shared.cluster.calls import path_of
+from shared.cluster.decoding import decoder
+from shared.cluster.objects import Object, Pod
+from shared.eventlog import Stored
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.events import (
+    AnyEvent,
+    ChildGone,
+    ChildrenObserved,
+    JobDeleting,
+    JobGone,
+    JobObserved,
+    LauncherLost,
+    PodsGone,
+    PodsObserved,
+    ScaleRequested,
+    ScaleRequestGone,
+    TimePassed,
+)
+from shared.job.naming import key_of
+from shared.job.upcast import read_event
+from tests.perturbation.plans import WATCHED
+
+CLOCK_SECONDS = 0.002
+"""Times in the log are cut to milliseconds."""
+
+
+class Witness:
+    """`async with Witness(plane)`: watches everything from now on."""
+
+    def __init__(self, plane: DevelopmentCluster) -> None:
+        self._plane = plane
+        self._tasks: list[asyncio.Task[None]] = []
+        self._listed = [asyncio.Event() for _ in WATCHED]
+        self.versions = defaultdict[tuple[str, str, int], list[Object]](list)
+        """By kind, uid and version; a store that went back counts again, so there may be several."""
+        self.there: dict[str, dict[str, Object]] = {resource.kind: {} for resource in WATCHED}
+        """By kind and uid, as far as the watch told."""
+        self.ended: dict[str, float] = {}
+        """Wall clock before which an object, by uid, had surely not ended: when somebody began to end it."""
+        self.owners: dict[str, set[str]] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    async def anew(self) -> None:
+        """The store is another one: what it shows is listed again, and what was seen stays on record."""
+        await self._end()
+        await self._begin()
+
+    async def _begin(self) -> None:
+        for listed in self._listed:
+            listed.clear()
+        self._tasks = [
+            asyncio.create_task(self._watch(resource, listed))
+            for resource, listed in zip(WATCHED, self._listed, strict=True)
+        ]
+        listed = asyncio.gather(*(listed.wait() for listed in self._listed))
+        done, _ = await asyncio.wait((listed, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def ending(self, *uids: str) -> None:
+        """Somebody is about to end these."""
+        for uid in uids:
+            self.ended.setdefault(uid, time.time())
+
+    async def _watch(self, resource: Resource[Any], listed: asyncio.Event) -> None:
+        """List and follow; across a restart of the API server from where it was, as far as that remembers."""
+        path, version = path_of(resource, ""), ""
+        async with self._plane.session() as session:
+            while True:
+                try:
+                    version = version or await self._list(session, resource, path)
+                    listed.set()
+                    query = {"watch": "true", "resourceVersion": version}
+                    timeout = aiohttp.ClientTimeout(total=None)
+                    async with session.get(path, params=query, timeout=timeout) as answer:
+                        if answer.status != 200:
+                            version = ""
+                            await asyncio.sleep(0.1)
+                            continue
+                        # A line of the log may be longer than aiohttp's own reading of lines allows.
+                        rest = b""
+                        async for chunk in answer.content.iter_any():
+                            *lines, rest = (rest + chunk).split(b"\n")
+                            for line in lines:
+                                version = self._take(resource, line)
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.1)
+
+    async def _list(self, session: aiohttp.ClientSession, resource: Resource[Any], path: str) -> str:
+        async with session.get(path) as answer:
+            if answer.status != 200:
+                raise aiohttp.ClientError(f"{path}: {answer.status}")
+            page = await answer.json()
+        self.there[resource.kind] = {}
+        for manifest in page["items"]:
+            self.note(resource, manifest)
+        return str(page["metadata"]["resourceVersion"])
+
+    def _take(self, resource: Resource[Any], line: bytes) -> str:
+        event = json.loads(line)
+        if event["type"] == "ERROR":
+            return ""
+        thing = self.note(resource, event["object"])
+        if event["type"] == "DELETED":
+            self.there[resource.kind].pop(thing.metadata.uid)
+        return thing.metadata.resource_version
+
+    def note(self, resource: Resource[Any], manifest: Any) -> Object:
+        """On record from now on, as the API server showed it."""
+        thing: Object = decoder(resource.type).decode(json.dumps(manifest))
+        meta = thing.metadata
+        self.versions[resource.kind, meta.uid, meta.version].append(thing)
+        self.there[resource.kind][meta.uid] = thing
+        self.owners.setdefault(meta.uid, set()).update(owner.uid for owner in meta.owner_references or ())
+        return thing
+
+    def belongings(self, job: str) -> list[str]:
+        """Uids of the pods and children that a job, by its uid, has now."""
+        sights = [pod_sight(cast(Pod, pod)) for pod in self.there["Pod"].values()]
+        children = [child_sight(kind, it) for kind in ("Service", "ConfigMap") for it in self.there[kind].values()]
+        return sorted(sight[1].uid for sight in (*sights, *children) if sight is not None and sight[0].uid == job)
+
+    def lies(self, log: Iterable[Stored]) -> list[str]:
+        """Facts of the watcher that were not true when they were recorded."""
+        found = []
+        for stored in log:
+            _, author, tag = stored.subject.rsplit(".", 2)
+            if author == "watcher":
+                event = read_event(stored.body, tag)
+                found += [f"{stored.sequence} {stored.subject}: {why}" for why in self._lies(stored, event)]
+        return found
+
+    def _lies(self, stored: Stored, event: AnyEvent) -> list[str]:
+        key = key_of(stored.subject)
+        match event:
+            case JobObserved():
+                sights = self._seen("TrainingJob", key.uid, event.version)
+                shown = [job_sight(TRAININGJOBS.kind, TRAININGJOBS.api_version, sight).observed for sight in sights]
+                return self._compare(msgspec.structs.replace(event, epoch=0), shown)
+            case JobDeleting():
+                sights = self._seen("TrainingJob", key.uid, event.version)
+                return [] if any(sight.metadata.deletion_timestamp for sight in sights) else ["it was not deleted"]
+            case PodsObserved():
+                return [
+                    lie
+                    for pod in event.pods
+                    for lie in self._compare((key, pod), map(pod_sight, self._seen("Pod", pod.uid, pod.version)))
+                ]
+            case ChildrenObserved():
+                return [
+                    lie
+                    for child in event.children
+                    for lie in self._compare(
+                        (key, child),
+                        (child_sight(child.kind, sight) for sight in self._seen(child.kind, child.uid, child.version)),
+                    )
+                ]
+            case ScaleRequested():
+                sights = [request_sight(event.kind, s) for s in self._seen(event.kind, event.uid, event.version)]
+                told = (event.name, event.owner, event.spec, event.problems)
+                return self._compare(told, [(s.name, s.owner, s.spec, s.problems) for s in sights])
+            case JobGone():
+                return self._gone(stored, key.uid)
+            case PodsGone():
+                return [lie for uid in event.uids for lie in self._gone(stored, uid)]
+            case LauncherLost() | ChildGone():
+                return self._gone(stored, event.uid)
+            case ScaleRequestGone():
+                return self._gone(stored, event.uid) if event.reason == "Deleted" else []
+            case TimePassed():
+                return []
+            case _:
+                return ["nobody gave a reason for this"]
+
+    def _seen(self, kind: str, uid: str, version: int) -> list[Any]:
+        return self.versions.get((kind, uid, version), [])
+
+    def _compare(self, told: object, shown: Iterable[object]) -> list[str]:
+        shown = list(shown)
+        return [] if told in shown else [f"told {told}, shown {shown}"]
+
+    def _gone(self, stored: Stored, uid: str) -> list[str]:
+        """Nobody ended it before this was recorded."""
+        recorded = datetime.fromisoformat(stored.time).timestamp()
+        begun = min(self._began(uid), default=None)
+        if begun is None:
+            return [f"{uid} was not ended at all"]
+        return [] if begun <= recorded + CLOCK_SECONDS else [f"{uid} ended {begun - recorded:.3f} s later"]
+
+    def _began(self, uid: str) -> list[float]:
+        """Whoever ends an owner ends what it owns."""
+        return [self.ended[one] for one in (uid, *self.owners.get(uid, ())) if one in self.ended]

@@ -1,0 +1,160 @@
+"""Every right is needed and every call allowed: the services on a real API server, held to its audit log.
+
+The story here makes every call that a service has, also the rare ones.  After all other tests of the session their
+recordings are compared as well.
+"""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from devcluster.child import Child
+from devcluster.controlplane import ControlPlane
+from muster import permissions
+from muster.stack import Stack
+from shared.cluster.kinds import PODS, SERVICES
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.naming import HOSTS_VERSION
+from shared.service.permissions import Need, needs
+from tests.kit.controlplane import require_control_plane
+from tests.kit.operator import SHELL, Operator, a_job, a_request
+from tests.kit.recordings import RECORDINGS, recorded
+from tests.security.rights import Comparison, calls, compare
+
+pytestmark = [pytest.mark.real, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+HERE = "default"
+FOR_EVER = "sleep 1000 & wait"
+NOTHING = Comparison(refused=(), elsewhere=(), missing=frozenset(), in_vain=frozenset())
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
+    require_control_plane()
+    folder: Path = tmp_path_factory.mktemp("least")
+    audit = recorded(folder / "audit.jsonl")
+    async with Stack(folder, ControlPlane, settings={"MUSTER_DRAIN": "PT0S"}, audit=audit) as stack:
+        yield Operator(stack, audit)
+
+
+def needed(*recordings: Path) -> Comparison:
+    """How the rights of all services compare with these recordings."""
+    made = [call for recording in recordings for call in calls(recording.read_text().splitlines())]
+    return compare(made, [need for service in permissions.SERVICE_ACCOUNTS for need in needs(service)])
+
+
+async def until_asked(operator: Operator, *wanted: Need) -> None:
+    """Wait until the API server answered calls of all these kinds."""
+
+    async def asked() -> bool:
+        made = {call.need for call in calls(operator.audit.read_text().splitlines())}
+        return made.issuperset(wanted)
+
+    await operator.until(asked, lambda: f"never asked: {wanted}")
+
+
+@contextmanager
+def paused(*services: Child) -> Iterator[None]:
+    """They stand still, and go on afterwards."""
+    for service in services:
+        os.kill(service.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for service in services:
+            os.kill(service.pid, signal.SIGCONT)
+
+
+async def remove(operator: Operator, resource: Any, name: str) -> None:
+    found = await operator.stack.kube.get(resource, HERE, name)
+    assert found is not None
+    await operator.stack.kube.delete(resource, HERE, name, uid=found.metadata.uid)
+
+
+async def start(operator: Operator, name: str) -> None:
+    await operator.stack.kube.create(TRAININGJOBS, HERE, a_job(name, FOR_EVER, workers=1))
+
+
+async def test_a_job_trains_and_is_scaled_both_ways(operator: Operator):
+    await start(operator, "whole")
+    await operator.phase("Running", TRAININGJOBS, "whole")
+    await operator.stack.kube.create(SCALEOUTS, HERE, a_request("ScaleOut", "out", "whole", toAdd={"count": 1}))
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await operator.stack.kube.create(SCALEINS, HERE, a_request("ScaleIn", "in", "whole", toDelete={"count": 1}))
+    await operator.phase("ScaleSucceeded", SCALEINS, "in")
+
+
+async def test_names_that_are_taken_are_looked_at(operator: Operator):
+    kube = operator.stack.kube
+    container = {"name": "main", "image": SHELL}
+    # A scheduler that nobody runs: it stays where it is.
+    foreign = {"schedulerName": "nobody", "containers": [container]}
+    await kube.create(PODS, HERE, {"metadata": {"name": "taken-worker-0"}, "spec": foreign})
+    await kube.create(SERVICES, HERE, {"metadata": {"name": "held"}, "spec": {"ports": [{"port": 80}]}})
+    for name in ("taken", "held"):
+        await start(operator, name)
+    await until_asked(operator, Need("scheduler", "get", "", "pods"), Need("scheduler", "get", "", "services"))
+    for resource, name in ((TRAININGJOBS, "taken"), (TRAININGJOBS, "held"), (PODS, "taken-worker-0")):
+        await remove(operator, resource, name)
+    await remove(operator, SERVICES, "held")
+
+
+async def test_what_the_garbage_collector_leaves_is_deleted(operator: Operator):
+    plane = operator.stack.cluster
+    assert isinstance(plane, ControlPlane)
+    await start(operator, "left")
+    await operator.phase("Running", TRAININGJOBS, "left")
+    # Without controllers nobody follows owner references.
+    plane.controllers.kill()
+    try:
+        await remove(operator, TRAININGJOBS, "left")
+        await until_asked(
+            operator,
+            Need("watcher", "get", TRAININGJOBS.group, "trainingjobs"),
+            Need("scheduler", "delete", "", "pods"),
+            Need("scheduler", "delete", "", "services"),
+            Need("scaler", "delete", "", "configmaps"),
+        )
+    finally:
+        await plane.controllers.run()
+
+
+async def test_another_pod_with_the_launchers_name_is_left_alone(operator: Operator):
+    kube, services, name = operator.stack.kube, operator.stack.services, "whole-launcher"
+    launcher = await kube.get(PODS, HERE, name)
+    assert launcher is not None
+    with paused(services["scaler"]):
+        # The watcher tells that the launcher has to load its files again, and then nothing more.
+        await kube.patch(PODS, HERE, name, {"metadata": {"annotations": {HOSTS_VERSION: "0"}}})
+
+        async def told() -> bool:
+            job = await operator.job("whole")
+            return job.launcher is not None and job.launcher.hosts == 0
+
+        await operator.until(told, lambda: "the annotation is not in the log")
+        with paused(services["watcher"]):
+            await operator.kubectl("delete", "pod", name, "--force", "--grace-period=0")
+            foreign = {"schedulerName": "nobody", "containers": [{"name": "main", "image": SHELL}]}
+            other = await kube.create(PODS, HERE, {"metadata": {"name": name}, "spec": foreign})
+            os.kill(services["scaler"].pid, signal.SIGCONT)
+            await until_asked(operator, Need("scaler", "get", "", "pods"))
+            kept = await kube.get(PODS, HERE, name)
+            assert kept is not None
+            assert kept.metadata.uid == other.metadata.uid != launcher.metadata.uid
+            assert HOSTS_VERSION not in (kept.metadata.annotations or {})
+
+
+async def test_the_roles_are_what_all_that_needed(operator: Operator):
+    assert needed(operator.audit) == NOTHING
+
+
+async def test_the_roles_are_what_all_end_to_end_tests_needed():
+    require_control_plane()
+    assert RECORDINGS, "the story above was recorded"
+    assert needed(*RECORDINGS) == NOTHING

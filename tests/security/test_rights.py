@@ -1,0 +1,149 @@
+"""The comparer itself, on recordings made by hand; and the manifests, as files."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster import permissions
+from shared.job.steps import Effect
+from shared.service.permissions import PERMISSIONS, Need, needs
+from tests.security.rights import calls, compare, granted
+
+ROOT = Path(__file__).parents[2]
+GET = Need("status", "get", "", "pods")
+FINALIZERS = Need("scheduler", "update", "kai.alibabacloud.com", "trainingjobs/finalizers")
+
+
+def documents(variant: str) -> list[dict[str, Any]]:
+    """What the files of a variant hold."""
+    texts = [path.read_text() for path in sorted((ROOT / "deploy" / "rbac" / variant).glob("*.yaml"))]
+    return [document for text in texts for document in yaml.safe_load_all(text)]
+
+
+def line(need: Need, *, code: int = 200, message: str = "", decision: str = "allow", role: str = "") -> str:
+    """What the API server writes about one call."""
+    resource, _, subresource = need.resource.partition("/")
+    role = role or f"muster-{need.service}"
+    entry: dict[str, Any] = {
+        "user": {"username": f"system:serviceaccount:muster:{need.service}"},
+        "verb": need.verb,
+        "requestURI": "/somewhere",
+        "objectRef": {"apiGroup": need.group, "resource": resource, "subresource": subresource},
+        "responseStatus": {"code": code, "message": message},
+        "annotations": {"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": ""},
+    }
+    if decision == "allow":
+        reason = f'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "{role}" to ServiceAccount "x/muster"'
+        entry["annotations"]["authorization.k8s.io/reason"] = reason
+    return json.dumps(entry)
+
+
+def test_what_is_granted_and_used_is_least():
+    found = compare(calls([line(GET), line(GET)]), [GET])
+    assert (found.refused, found.elsewhere, found.missing, found.in_vain) == ((), (), frozenset(), frozenset())
+
+
+@pytest.mark.parametrize("need", granted(documents("cluster")), ids=" ".join)
+def test_every_right_is_in_vain_until_it_is_used_and_missing_until_it_is_granted(need: Need):
+    assert compare(calls([]), [need]).in_vain == {need}
+    assert compare(calls([line(need)]), [need]).in_vain == set()
+    assert need in compare(calls([line(need)]), []).missing
+
+
+def test_what_is_refused_is_told():
+    found = compare(calls([line(GET, code=403, message="no", decision="forbid")]), [])
+    assert found.missing == {GET}
+    assert "403 no" in found.refused[0]
+
+
+def test_a_server_that_does_not_know_its_roles_yet_tells_nothing_about_them():
+    starting = [line(GET, code=403, message="no", decision="forbid"), line(GET)]
+    assert compare(calls(starting), [GET]).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [
+        pytest.param("cannot set an ownerRef on a resource you can't delete", True, id="admission asks for a right"),
+        pytest.param("namespace team-a because it is being terminated", False, id="the namespace goes away"),
+        pytest.param("exceeded quota: few", False, id="the quota is used up"),
+    ],
+)
+def test_a_403_of_admission_counts_when_a_role_would_change_it(message: str, refused: bool):
+    assert bool(compare(calls([line(GET, code=403, message=message)]), [GET]).refused) is refused
+
+
+def test_another_role_that_allows_it_is_told():
+    assert compare(calls([line(GET, role="cluster-admin")]), [GET]).elsewhere
+
+
+def test_what_everybody_may_do_needs_no_rule():
+    asking = Need("status", "create", "authorization.k8s.io", "selfsubjectaccessreviews")
+    assert list(calls([line(asking, role="system:basic-user")])) == []
+
+
+def test_other_users_do_not_count():
+    assert list(calls([line(GET)], namespace="elsewhere")) == []
+
+
+def test_subresources_are_rights_of_their_own():
+    status = Need("status", "patch", "kai.alibabacloud.com", "trainingjobs/status")
+    assert [call.need for call in calls([line(status)])] == [status]
+
+
+def test_who_sets_an_owner_needs_what_admission_asks():
+    creation = Need("scheduler", "create", "", "pods")
+    assert compare(calls([line(creation)]), [creation]).missing == {FINALIZERS}
+    assert compare(calls([line(creation)]), [creation, FINALIZERS]).in_vain == set()
+
+
+@pytest.mark.parametrize(("variant", "namespace"), [("cluster", ""), ("namespace", permissions.HOME)])
+def test_the_folders_hold_what_the_source_says(variant: str, namespace: str):
+    folder = ROOT / "deploy" / "rbac" / variant
+    written = {path.name: path.read_text() for path in folder.iterdir()}
+    assert written == permissions.render(namespace), "run `python -m muster.permissions` and review the diff"
+
+
+def test_the_page_holds_what_the_source_says():
+    written = (ROOT / "docs" / "permissions.md").read_text()
+    assert written == permissions.page(), "run `python -m muster.permissions` and review the diff"
+
+
+def test_both_variants_grant_the_same_rights_to_the_same_accounts():
+    cluster, namespace = granted(documents("cluster")), granted(documents("namespace"))
+    assert cluster == namespace
+    assert set(cluster) == {need for service in permissions.SERVICE_ACCOUNTS for need in needs(service)}
+
+    def bound(variant: str) -> list[tuple[str, str]]:
+        bindings = [found for found in documents(variant) if found["kind"].endswith("RoleBinding")]
+        return [(found["roleRef"]["name"], found["subjects"][0]["name"]) for found in bindings]
+
+    accounts = sorted(permissions.SERVICE_ACCOUNTS)
+    assert bound("cluster") == bound("namespace") == [(f"muster-{name}", name) for name in accounts]
+
+
+def test_no_right_is_a_wildcard_or_given_twice():
+    every = granted(documents("cluster"))
+    assert not [need for need in every if "*" in need]
+    assert len(every) == len(set(every))
+
+
+def test_nothing_of_the_namespace_variant_reaches_beyond_it():
+    found = documents("namespace")
+    assert {document["kind"] for document in found} == {"ServiceAccount", "Role", "RoleBinding"}
+    elsewhere = permissions.manifests("watcher", "team-a")
+    places = [document["metadata"]["namespace"] for document in elsewhere]
+    assert {*places, *(subject["namespace"] for subject in elsewhere[-1]["subjects"])} == {"team-a"}
+
+
+@pytest.mark.parametrize("service", ["scheduler", "scaler", "status"])
+def test_every_effect_names_the_rights_it_needs(service: str):
+    module = vars(import_module(f"services.{service}.effects"))
+    effects = {name for name, found in module.items() if isinstance(found, type) and Effect in found.__bases__}
+    named = " ".join(permission.call for permission in PERMISSIONS if permission.service == service)
+    assert effects
+    assert [effect for effect in effects if f"`{effect}`" not in named] == []

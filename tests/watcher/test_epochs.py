@@ -1,0 +1,233 @@
+"""Whether the store behind the API server is another one: one old answer is none, nor is a replica ahead of us."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from services.watcher.checks import ASK_AGAIN_SECONDS
+from services.watcher.epochs import Known, known, went_back
+from services.watcher.shell import LISTS_THAT_WENT_BACK, Watcher
+from services.watcher.views import job_sight
+from shared.cluster.decoding import decoder
+from shared.cluster.kube import KubeCluster
+from shared.cluster.objects import Custom, Metadata, Object
+from shared.eventlog import Entry
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.events import JobObserved
+from shared.job.fold import Histories
+from shared.job.naming import JobKey, Uid, fact_subject
+from shared.job.state import Job
+from shared.service.run import Machine
+from tests.kit.apiserver import ScriptedApiServer
+from tests.kit.builders import a_running_job, worker
+from tests.kit.histories import KEY
+from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.watching import PATIENCE
+from tests.kit.world import NAMESPACE, a_training_job
+from tests.watcher.sightings import Watching, a_sight
+from tests.watcher.test_shell import Cluster, running
+
+UID = Uid("uid-1")
+
+
+def shown(version: int, uid: str = UID) -> Object:
+    return Object(metadata=Metadata(uid=uid, resource_version=str(version)))
+
+
+@pytest.mark.parametrize(
+    ("version", "objects", "back"),
+    [
+        pytest.param(100, [], False, id="as far as before"),
+        pytest.param(99, [], True, id="not as far as before"),
+        pytest.param(500, [shown(50)], False, id="a known object as it was"),
+        pytest.param(500, [shown(60)], False, id="a newer version of it"),
+        # An etcd that was restored with its revision raised counts on; its objects are the old ones all the same.
+        pytest.param(500, [shown(49)], True, id="an older version of it"),
+        pytest.param(500, [shown(1, "another")], False, id="an object that nobody knows"),
+    ],
+)
+def test_a_list_that_cannot_come_after_what_was_known(version: int, objects: list[Object], back: bool):
+    before = Known(epoch=0, reached=100, versions={UID: 50})
+    assert went_back(before, version, objects) == back
+
+
+def test_only_what_was_seen_in_this_store_counts():
+    job = Job(key=KEY, epoch=1, version=70)
+    assert known(1, 5, [job], "TrainingJob") == Known(epoch=1, reached=70, versions={UID: 70})
+    assert known(2, 5, [job], "TrainingJob") == Known(epoch=2, reached=5, versions={})
+    assert known(1, 5, [job], "Pod") == Known(epoch=1, reached=5, versions={})
+
+
+class TestInAnotherStore:
+    def test_what_was_not_listed_again_means_nothing(self):
+        watching = Watching(*a_running_job(workers=2))
+        watching.show(a_sight(version=1))
+        watching.show_pods(worker(0, version=900, ready=False))
+        watching.world.enter(1)
+        assert watching.seen() == []
+        assert not watching.world.sees()
+
+    def test_a_job_is_said_before_its_pods(self):
+        watching = Watching(*a_running_job(workers=2))
+        watching.show(a_sight(version=1))
+        watching.show_pods(worker(0, version=3, ready=False))
+        watching.world.enter(1)
+        watching.world.pods.outdated = False
+        assert watching.seen() == []
+        watching.world.jobs.outdated = False
+        assert [type(fact).__name__ for fact in watching.seen()] == ["JobObserved"]
+
+
+class Replies:
+    """An API server whose lists of jobs are these, one after the other, the last one for ever."""
+
+    def __init__(self, *replies: tuple[int, list[int]]) -> None:
+        """Each the list's version, and the version of the job in it, if it is there."""
+        self._replies = [*replies]
+        self.listed = 0
+        self.others = Counter[str]()
+        """How often another kind was listed."""
+        self.gets: list[float] = []
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        jobs = request.path.endswith(f"/{TRAININGJOBS.plural}")
+        if not jobs and request.path.rpartition("/")[2] == "resnet":
+            self.gets.append(asyncio.get_running_loop().time())
+            return web.json_response(a_job(5))
+        version, versions = 9_000, []
+        if not jobs:
+            self.others[request.path.rpartition("/")[2]] += 1
+        else:
+            self.listed += 1
+            version, versions = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        items = [a_job(each) for each in versions]
+        return web.json_response({"metadata": {"resourceVersion": str(version)}, "items": items})
+
+
+def a_job(version: int) -> dict[str, Any]:
+    job = a_training_job()
+    metadata = {"namespace": NAMESPACE, "uid": UID, "resourceVersion": str(version), "generation": 1}
+    return {**job, "metadata": {**job["metadata"], **metadata}}
+
+
+class Scene:
+    """A watcher before such a server, and its log, in which the job is known at version 90."""
+
+    def __init__(self, machine: Machine, journal: MemoryJournal) -> None:
+        self.machine = machine
+        self.journal = journal
+
+    @property
+    def job(self) -> Job:
+        histories = Histories()
+        for stored in self.journal.events:
+            histories.fold(stored)
+        return histories[KEY].job
+
+    @property
+    def observed(self) -> JobObserved:
+        return msgspec.json.decode(self.journal.events[1].body, type=JobObserved)
+
+    def kinds(self) -> list[str]:
+        return [stored.subject.rpartition(".")[2] for stored in self.journal.events[1:]]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def a_scene(folder: Path, replies: Replies) -> AsyncIterator[Scene]:
+    journal = MemoryJournal()
+    # As the API server gives it back, so that nothing but its version can be news.
+    known_job = decoder(Custom).decode(msgspec.json.encode(a_job(90)))
+    append(journal, job_sight(TRAININGJOBS.kind, TRAININGJOBS.api_version, known_job).observed)
+    async with ScriptedApiServer() as server:
+        server.every_list = replies.list
+        cluster = await KubeCluster.connect(server.kubeconfig(folder))
+        eventlog = MemoryEventLog(journal, user="watcher")
+        watcher = Watcher(cluster, eventlog, await eventlog.bucket(HEADS))
+        try:
+            async with running(Machine(watcher, eventlog)) as machine:
+                yield Scene(machine, journal)
+        finally:
+            await cluster.close()
+
+
+def append(journal: MemoryJournal, event: JobObserved, key: JobKey = KEY) -> None:
+    last = max((s.sequence for s in journal.events if s.subject.startswith("facts.team-a")), default=0)
+    entry = Entry(
+        subject=fact_subject(key, "watcher", "JobObserved"),
+        event_id=f"by-hand-{len(journal.events)}",
+        time="2030-01-01T00:00:00.000Z",
+        body=msgspec.json.encode(event),
+    )
+    journal.append(entry, expect=last)
+
+
+async def test_one_old_list_is_asked_for_again_and_not_believed(tmp_path: Path):
+    replies = Replies((40, []), (100, [95]))
+    async with a_scene(tmp_path, replies) as scene:
+        await scene.until(lambda: replies.listed == 2 and bool(scene.machine.service.known()))
+        assert scene.kinds() == ["JobObserved"]
+        assert replies.gets == [], "nobody asked whether the job that the old list lacks is gone"
+
+
+async def test_as_many_as_it_takes_are_another_store(tmp_path: Path):
+    replies = Replies((40, [30]))
+    async with a_scene(tmp_path, replies) as scene:
+        await scene.until(lambda: scene.job.epoch == 1)
+        assert (scene.job.version, replies.listed) == (30, LISTS_THAT_WENT_BACK)
+        # A stream that did not break knows nothing of that by itself.
+        others = {"scaleins", "scaleouts", "pods", "services", "configmaps"}
+        await scene.until(lambda: all(replies.others[plural] == 2 for plural in others))
+
+
+async def test_a_log_that_got_ahead_while_a_list_was_under_way_is_no_reason_for_another_store(tmp_path: Path):
+    # The second list is held against what was known when it was asked for, not against what came meanwhile.
+    replies = Replies((80, []), (95, [90]))
+    async with a_scene(tmp_path, replies) as scene:
+        await scene.until(lambda: replies.listed == 1)
+        ahead = msgspec.structs.replace(scene.observed, version=200, generation=2)
+        append(scene.journal, ahead)
+        await scene.until(lambda: bool(scene.machine.service.known()))
+        assert replies.listed == 2
+        assert scene.kinds() == ["JobObserved"] * 2
+        assert scene.job.epoch == 0
+
+
+async def test_a_job_that_its_watch_does_not_show_is_not_asked_for_in_a_hot_loop(tmp_path: Path):
+    replies = Replies((100, []))
+    async with a_scene(tmp_path, replies) as scene:
+        await scene.until(lambda: len(replies.gets) == 2)
+        first, second = replies.gets
+        assert second - first > ASK_AGAIN_SECONDS * 0.9
+        assert not scene.job.gone
+
+
+@in_virtual_time
+async def test_who_takes_over_after_another_saw_the_store_go_back_lists_again():
+    cluster = Cluster()
+    cluster.store.version = 50
+    held = cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    async with cluster.watched():
+        await cluster.quiet()
+        (job,) = cluster.jobs()
+        assert job.spec is not None
+        again = JobObserved(
+            kind=job.kind, api_version=job.api_version, generation=1, version=51, epoch=3, spec=job.spec
+        )
+        append(cluster.journal, again, job.key)
+        cluster.store.patch(TRAININGJOBS, *held.at, {"spec": {"backoffLimit": 3}})
+        await until(lambda: cluster.jobs()[0].generation == 2, "the change")
+    assert cluster.jobs()[0].epoch == 3

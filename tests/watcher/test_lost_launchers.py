@@ -1,0 +1,157 @@
+"""A launcher that vanished is lost only if its job is still there; the job's own GET says so, not the jobs watch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from services.watcher.shell import Watcher
+from shared.cluster.kinds import PODS
+from shared.cluster.memory import Call, Calm, MemoryCluster
+from shared.cluster.store import MemoryStore
+from shared.errors import Transient
+from shared.eventlog import Entry
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.events import JobDeleting, JobGone, LauncherLost, PodsGone, SlotsAssigned
+from shared.job.fold import Histories, History
+from shared.job.naming import JOB_NAME, JOB_ROLE, JOB_UID, Slot, Uid, decision_subject, pod_name
+from shared.job.spec import LAUNCHER
+from shared.job.views import Slots
+from shared.service.run import Machine
+from tests.kit.builders import a_running_job, launcher, worker
+from tests.kit.histories import KEY
+from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.world import NAMESPACE, a_training_job
+from tests.watcher.sightings import Watching, a_sight
+from tests.watcher.test_shell import running
+
+UID = Uid("pod-launcher")
+
+
+def watching_a_job_without_its_launcher() -> Watching:
+    watching = Watching(*a_running_job(workers=2))
+    watching.show(a_sight(version=1))
+    watching.show_pods(worker(0), worker(1), launcher())
+    for child in watching.job().children.values():
+        watching.show_child(child)
+    watching.take_pods("resnet-launcher")
+    return watching
+
+
+def test_nothing_is_said_of_it_before_the_job_was_asked_for():
+    assert watching_a_job_without_its_launcher().seen() == []
+
+
+def test_it_is_lost_when_its_job_is_still_there():
+    watching = watching_a_job_without_its_launcher()
+    watching.world.vouched.add(UID)
+    assert watching.settle() == [LauncherLost(uid=UID)]
+
+
+def test_it_went_with_its_job_when_that_is_gone():
+    watching = watching_a_job_without_its_launcher()
+    watching.show(None)
+    watching.world.confirmed_gone.add(KEY)
+    assert watching.settle() == [JobGone(version=1_000), PodsGone(uids=(UID,))]
+    assert not watching.job().launcher_lost
+
+
+def test_or_when_the_job_is_gone_although_its_watch_still_shows_it():
+    watching = watching_a_job_without_its_launcher()
+    watching.world.confirmed_gone.add(KEY)
+    assert watching.settle() == [PodsGone(uids=(UID,))]
+
+
+def test_or_when_the_job_is_on_its_way_out():
+    watching = watching_a_job_without_its_launcher()
+    watching.show(a_sight(version=90, deleting=True))
+    assert watching.settle() == [JobDeleting(version=90), PodsGone(uids=(UID,))]
+
+
+class LateJobs(Calm):
+    """A jobs watch that stands still on demand."""
+
+    late = False
+
+    async def before(self, call: Call) -> None:
+        await super().before(call)
+        if self.late and (call.verb, call.plural) == ("watch", "trainingjobs"):
+            # A blind watch asks again at once; let time pass meanwhile.
+            await asyncio.sleep(0.1)
+            raise Transient("the stream is silent")
+
+
+class Late:
+    """A job with a running launcher, and a watcher whose jobs watch can be late."""
+
+    def __init__(self) -> None:
+        self.journal, self.store, self.weather = MemoryJournal(), MemoryStore(), LateJobs()
+        self.job = self.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+        uid = self.job.metadata["uid"]
+        labels = {JOB_NAME: "resnet", JOB_UID: uid, JOB_ROLE: LAUNCHER, "muster.dev/attempt": "0"}
+        owner = {"apiVersion": TRAININGJOBS.api_version, "kind": "TrainingJob", "name": "resnet", "uid": uid}
+        metadata = {
+            "name": pod_name("resnet", Slot(0, LAUNCHER, 0)),
+            "labels": labels,
+            "ownerReferences": [{**owner, "controller": True}],
+        }
+        self.store.create(PODS, NAMESPACE, {"metadata": metadata, "spec": {"containers": []}})
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        eventlog = MemoryEventLog(self.journal, user="watcher")
+        watcher = Watcher(MemoryCluster(self.store, weather=self.weather), eventlog, await eventlog.bucket(HEADS))
+        async with running(Machine(watcher, eventlog)):
+            await until(lambda: "PodsObserved" in self.kinds(), "the launcher")
+            history = self.history()
+            place = Slots(0, LAUNCHER, ((0, 0),))
+            self.journal.append(
+                Entry(
+                    subject=decision_subject(history.job.key, "scheduler", "SlotsAssigned"),
+                    event_id="assigned",
+                    time="",
+                    body=msgspec.json.encode(SlotsAssigned(slots=(place,))),
+                    basis=history.basis,
+                ),
+                expect=0,
+            )
+            yield
+
+    def history(self) -> History:
+        histories = Histories()
+        for stored in self.journal.events:
+            histories.fold(stored)
+        (found,) = (history for history in histories if history.job.generation)
+        return found
+
+    def kinds(self) -> list[str]:
+        return [stored.subject.rpartition(".")[2] for stored in self.journal.events]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("late", [False, True], ids=["all watches are equally quick", "the jobs watch is late"])
+async def test_a_deleted_job_loses_no_launcher_whichever_watch_is_first(late: bool):
+    there = Late()
+    async with there.watched():
+        there.weather.late = late
+        there.store.outage.cut_watches()
+        there.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+        there.store.collect_garbage()
+        await until(lambda: "PodsGone" in there.kinds() or "LauncherLost" in there.kinds(), "the launcher's end")
+        there.weather.late = False
+        await until(lambda: "JobGone" in there.kinds(), "the job's end")
+    assert "LauncherLost" not in there.kinds()
+
+
+@in_virtual_time
+async def test_a_launcher_taken_from_a_job_that_stays_is_lost():
+    there = Late()
+    async with there.watched():
+        there.store.delete(PODS, NAMESPACE, "resnet-launcher")
+        there.store.remove(PODS, NAMESPACE, "resnet-launcher")
+        await until(lambda: "LauncherLost" in there.kinds(), "the loss")
+    assert there.history().job.launcher_lost

@@ -1,0 +1,115 @@
+"""A large job's pods are told of in bunches; a small one's at once; and in the end all is known."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from services.scheduler.manifests import worker_pod
+from services.watcher.pace import LONGEST_IN_A_CROWD_SECONDS, LONGEST_SECONDS, SHORTEST_SECONDS, pause
+from shared.cluster.kinds import PODS
+from shared.cluster.objects import Custom
+from shared.eventlog import Entry
+from shared.eventlog.memory import MemoryEventLog
+from shared.frameworks.training import TRAININGJOBS, parse_job
+from shared.job.naming import JobKey, Slot, Uid
+from shared.job.spec import WORKER, JobSpec
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, a_training_job
+from tests.watcher.test_shell import Cluster
+
+PACE_SECONDS = 0.002
+"""Between two pods."""
+
+APPEND_SECONDS = 0.2
+"""Of a slow log: twice the longest pause."""
+
+
+@pytest.mark.parametrize(
+    ("pods", "append", "others", "seconds"),
+    [
+        pytest.param(4, 0.001, 0, SHORTEST_SECONDS, id="a small job waits as good as not at all"),
+        pytest.param(400, 0.001, 0, 0.04, id="a large job pauses as long as all its pods take to look at"),
+        pytest.param(4, 0.020, 0, 0.06, id="and any job while the log is slow"),
+        pytest.param(50_000, 0.001, 0, LONGEST_SECONDS, id="but never so long that a person would notice"),
+        pytest.param(4, 0.001, 6, 0.18, id="among many that start at once each waits its share"),
+        pytest.param(4, 0.001, 900, LONGEST_IN_A_CROWD_SECONDS, id="which has an end too"),
+    ],
+)
+def test_pause(pods, append, others, seconds):
+    assert pause(pods, append, others) == pytest.approx(seconds)
+
+
+async def _come_one_by_one(cluster: Cluster, workers: int, *, pace: float = PACE_SECONDS) -> None:
+    """Pods of a job appear, each `pace` seconds after the last."""
+    manifest = a_training_job(workers=workers)
+    manifest["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = workers
+    held = cluster.store.create(TRAININGJOBS, NAMESPACE, manifest)
+    job = msgspec.convert(held.manifest, Custom)
+    spec = parse_job(job)
+    assert isinstance(spec, JobSpec)
+    key = JobKey(NAMESPACE, job.metadata.name, Uid(job.metadata.uid))
+    await cluster.quiet()
+    for index in range(workers):
+        slot = Slot(0, WORKER, index)
+        cluster.store.create(PODS, NAMESPACE, worker_pod(job, spec, key, slot, cluster_domain="cluster.local"))
+        await asyncio.sleep(pace)
+    await cluster.quiet()
+
+
+@in_virtual_time
+async def test_the_pods_of_a_large_job_are_told_of_in_bunches():
+    cluster = Cluster()
+    async with cluster.watched():
+        await _come_one_by_one(cluster, 600)
+    (job,) = cluster.jobs()
+    assert len(job.pods) == 600
+    # Each bunch takes longer than the one before.
+    assert cluster.kinds().count("PodsObserved") < 150
+
+
+@in_virtual_time
+async def test_the_pods_of_a_small_job_are_told_of_at_once():
+    cluster = Cluster()
+    async with cluster.watched():
+        await _come_one_by_one(cluster, 10, pace=SHORTEST_SECONDS * 2)
+    assert cluster.kinds().count("PodsObserved") == 10
+
+
+@in_virtual_time
+async def test_what_changes_during_a_pause_is_told_when_it_ends():
+    cluster = Cluster()
+    async with cluster.watched():
+        await _come_one_by_one(cluster, 600)
+        for index in (7, 8, 9):
+            cluster.store.patch(
+                PODS, NAMESPACE, f"resnet-worker-{index}", {"status": {"phase": "Running"}}, subresource="status"
+            )
+            await asyncio.sleep(PACE_SECONDS)
+        await asyncio.sleep(LONGEST_SECONDS)
+        (job,) = cluster.jobs()
+    assert sorted(pod.index for pod in job.pods.values() if pod.phase == "Running") == [7, 8, 9]
+
+
+class SlowLog(MemoryEventLog):
+    """Every append takes a while."""
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        await asyncio.sleep(APPEND_SECONDS)
+        return await super().append(entry, expect=expect)
+
+
+@in_virtual_time
+async def test_what_waited_for_an_append_is_told_as_soon_as_that_is_done():
+    cluster = Cluster()
+    async with cluster.watched(log=SlowLog):
+        await _come_one_by_one(cluster, 1)
+        clock = asyncio.get_running_loop().time
+        began, before = clock(), len(cluster.journal.events)
+        for phase in ("Running", "Succeeded"):
+            cluster.store.patch(PODS, NAMESPACE, "resnet-worker-0", {"status": {"phase": phase}}, subresource="status")
+            await asyncio.sleep(APPEND_SECONDS * 0.9)
+        while len(cluster.journal.events) < before + 2:
+            await asyncio.sleep(PACE_SECONDS)
+    # One after the other, and no pause between them.
+    assert clock() - began < 2 * APPEND_SECONDS + LONGEST_SECONDS / 2
