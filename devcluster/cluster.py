@@ -16,6 +16,7 @@ import aiohttp
 
 from devcluster.child import Child
 from devcluster.kubeconfig import write_kubeconfig
+from shared.cluster.calls import AbruptResponse
 from shared.private import write_private
 
 ADMIN = "admin"
@@ -183,6 +184,7 @@ class DevelopmentCluster(ABC):
             self.url,
             headers={"Authorization": f"Bearer {self._tokens[user]}"},
             connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(self.authority))),
+            response_class=AbruptResponse,
         )
 
 

@@ -11,6 +11,7 @@ import aiohttp
 from devcluster import binaries
 from devcluster.cluster import ApiServer, ServerProcess
 from devcluster.controlplane.credentials import Credentials
+from shared.cluster.calls import AbruptResponse
 from shared.ports import HOST, free_port
 
 READY_TIMEOUT = 60.0
@@ -109,7 +110,9 @@ class KubeApiServer(Program, ApiServer):
         token = self._tokens.read_text().partition(",")[0]
         trust = ssl.create_default_context(cafile=str(self.data / "ca.crt"))
         async with aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {token}"}, connector=aiohttp.TCPConnector(ssl=trust)
+            headers={"Authorization": f"Bearer {token}"},
+            connector=aiohttp.TCPConnector(ssl=trust),
+            response_class=AbruptResponse,
         ) as session:
             await self._until(lambda: _says_ok(session, f"{self.url}/readyz"))
 

@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from shared.cluster.calls import AbruptResponse
 from shared.errors import Conflict, Refused, Transient
 
 Json = dict[str, Any]
@@ -101,6 +102,7 @@ class Kubernetes:
             headers=headers,
             connector=aiohttp.TCPConnector(ssl=access.tls or False, limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5.0),
+            response_class=AbruptResponse,
         )
 
     async def close(self) -> None:

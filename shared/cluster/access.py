@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from shared.cluster.calls import Access
+from shared.cluster.calls import AbruptResponse, Access
 from shared.errors import Refused, Transient
 
 HOME_KUBECONFIG = "~/.kube/config"
@@ -73,7 +73,11 @@ class _Access:
         from kubernetes.aio.client.rest import RESTClientObject
 
         # Looking at the environment costs more than the request, and there are no cookies to keep.
-        self._configuration.client_session_kwargs = {"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()}
+        self._configuration.client_session_kwargs = {
+            "trust_env": False,
+            "cookie_jar": aiohttp.DummyCookieJar(),
+            "response_class": AbruptResponse,
+        }
         # Unbounded: the limiter bounds requests, and watches must not wait for them.
         self._configuration.connection_pool_maxsize = 0
         session: aiohttp.ClientSession = RESTClientObject(self._configuration)._create_pool_manager()

@@ -54,6 +54,18 @@ class FailedRequest(Exception):  # noqa: N818  always turned into a Trouble by w
         self.status = status
 
 
+class AbruptResponse(aiohttp.ClientResponse):
+    """An answer whose connection is dropped when it is not read to its end, or given up before it began.
+
+    A TLS connection that is merely closed waits for the other side's goodbye, half a minute or longer than the loop.
+    """
+
+    def close(self) -> None:
+        if self.connection is not None and self.connection.transport is not None:
+            self.connection.transport.abort()
+        super().close()
+
+
 class Caller:
     """Requests to one API server."""
 
@@ -137,7 +149,7 @@ class Caller:
             try:
                 yield response
             except BaseException:
-                _abort(response)
+                response.close()
                 raise
             else:
                 response.release()
@@ -181,14 +193,6 @@ def _why(error: Exception) -> str:
             "is the API server up, and is its address in the kubeconfig right?"
         )
     return str(error) or type(error).__name__
-
-
-def _abort(response: aiohttp.ClientResponse) -> None:
-    """Drop the connection of an answer that is not read to its end."""
-    # A TLS connection that is merely closed waits for the other side's goodbye, which may never come.
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
-    response.close()
 
 
 async def _must_have_succeeded(response: aiohttp.ClientResponse) -> None:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import yaml
 
+from shared.cluster.calls import AbruptResponse
+
 BOUND = 10.0
 """Seconds that any wait in these tests may take on a busy machine."""
 
@@ -65,9 +67,7 @@ class Client:
                     event = json.loads(line)
                     yield event["type"], event["object"]
             finally:
-                # Left in the middle, a TLS connection waits for a goodbye, longer than the loop may live.
-                if response.connection is not None and response.connection.transport is not None:
-                    response.connection.transport.abort()
+                response.close()
 
     async def first(self, path: str, count: int) -> list[tuple[str, Any]]:
         """The first `count` events of a watch."""
@@ -97,5 +97,5 @@ async def client_of(kubeconfig: Path) -> AsyncIterator[Client]:
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority), limit=0)
     headers = {"Authorization": f"Bearer {token}"}
-    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
+    async with aiohttp.ClientSession(headers=headers, connector=connector, response_class=AbruptResponse) as session:
         yield Client(session, cluster["server"])
