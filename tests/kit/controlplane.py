@@ -22,7 +22,10 @@ def require_control_plane() -> None:
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """One without nodes, shared by all tests: each has namespaces of its own."""
     require_control_plane()
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), users=("watcher", "scheduler", "scaler", "status"), nodes=0)
+    # Its pods are bound to nodes that do not exist, and after 40 s they would be collected.
+    more = {"kube-controller-manager": ["--controllers=*,-pod-garbage-collector-controller"]}
+    users = ("watcher", "scheduler", "scaler", "status")
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), users, nodes=0, more=more)
 
     async def enter() -> None:
         await plane.__aenter__()
