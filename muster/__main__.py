@@ -1,6 +1,8 @@
-"""`muster`: the command line."""
+"""`muster`: the command line; under the name `kubectl-muster` it is `kubectl muster`."""
 
 import os
+import sys
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,22 +10,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from muster.following import TIMEOUT_SECONDS
 from muster.targets import fail, parse_target
 from shared.service.settings import Settings, complaint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from muster.stack import Host
+    from shared.cluster import Cluster
+
+PLUGIN = "kubectl-muster"
+"""The name under which kubectl finds us."""
 
 app = typer.Typer(
     help="Elastic training jobs on Kubernetes, with every fact and decision in one log.",
+    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="the namespace")]
+JobName = Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")]
+Wait = Annotated[bool, typer.Option(help="wait until it is done, and print each phase on the way")]
+Timeout = Annotated[
+    int, typer.Option(min=0, metavar="SECONDS", help="how long to wait, 0 for ever; after that the exit code is 3")
+]
 
 
 class Nats(StrEnum):
@@ -48,6 +59,18 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         raise fail(complaint(error)) from error
+
+
+def on_cluster(work: "Callable[[Cluster], Awaitable[None]]") -> None:
+    """Do something with the cluster that kubectl would use."""
+    from muster.reading import open_cluster
+    from muster.reading import run as running
+
+    async def connected() -> None:
+        async with open_cluster(settings()) as cluster:
+            await work(cluster)
+
+    running(connected)
 
 
 def hosts(kind: ClusterKind) -> "Callable[..., Host]":
@@ -215,17 +238,68 @@ def replay(
 
 
 @app.command()
+def why(
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job, or a scalein/NAME or scaleout/NAME")],
+    about: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKER|REQUEST",
+            help="one of its workers (resnet-worker-3, worker-3, 3, launcher) or requests (scaleout/NAME, NAME)",
+        ),
+    ] = "",
+    namespace: Namespace = "default",
+    uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="a list of events with their causes")] = False,
+) -> None:
+    """Say why it is as it is: from the last state back to its first cause, from the log alone."""
+    from muster.reading import run as running
+    from muster.why import why as say_why
+
+    running(lambda: say_why(parse_target(target), about, namespace, settings(), uid=uid, as_json=as_json))
+
+
+@app.command()
 def scale(
-    target: Annotated[str, typer.Argument(metavar="KIND/NAME")],
+    target: JobName,
     to: Annotated[int, typer.Option("--to", min=1, help="the number of workers")],
     namespace: Namespace = "default",
-    wait: Annotated[bool, typer.Option(help="follow the request until it is done")] = True,
+    wait: Wait = True,
+    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Bring a running job to a number of workers."""
-    from muster.reading import run as running
     from muster.scale import to as scale_to
 
-    running(lambda: scale_to(parse_target(target), namespace, to, settings(), wait=wait))
+    on_cluster(lambda cluster: scale_to(cluster, parse_target(target), namespace, to, wait=wait, timeout=timeout))
+
+
+@app.command()
+def suspend(
+    target: JobName, namespace: Namespace = "default", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS
+) -> None:
+    """Pause a job: its pods go, its size and history stay."""
+    from muster.suspend import suspend as pause
+
+    on_cluster(lambda cluster: pause(cluster, parse_target(target), namespace, wait=wait, timeout=timeout))
+
+
+@app.command()
+def resume(
+    target: JobName, namespace: Namespace = "default", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS
+) -> None:
+    """Let a suspended job run again, in a new attempt with the size it had."""
+    from muster.suspend import resume as go_on
+
+    on_cluster(lambda cluster: go_on(cluster, parse_target(target), namespace, wait=wait, timeout=timeout))
+
+
+@app.command()
+def restart(
+    target: JobName, namespace: Namespace = "default", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS
+) -> None:
+    """Have a running job begin again in a new attempt; it does not count against backoffLimit."""
+    from muster.restart import restart as begin_again
+
+    on_cluster(lambda cluster: begin_again(cluster, parse_target(target), namespace, wait=wait, timeout=timeout))
 
 
 @app.command()
@@ -238,9 +312,9 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """The console scripts."""
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    app()
+    app(prog_name="kubectl muster" if Path(sys.argv[0]).stem == PLUGIN else "muster")
 
 
 if __name__ == "__main__":

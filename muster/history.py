@@ -28,7 +28,7 @@ async def show(
     async with open_log(settings) as log:
         histories, events = await everything(log)
         history = find(histories, target, namespace)
-        mine = [stored for stored in events if _of(stored, history)]
+        mine = [stored for stored in events if of_history(stored, history)]
         if early is not None:
             first = mine[0]
             mine = [stored for stored in mine if early(stored)]
@@ -80,7 +80,8 @@ async def accept(target: Target, namespace: str, settings: Settings) -> None:
         typer.echo(f"trainingjob/{target.name}: accepted that this log does not lead to {wish[:24]}...")
 
 
-def _of(stored: Stored, history: History) -> bool:
+def of_history(stored: Stored, history: History) -> bool:
+    """The event is one of this history's, fact or decision."""
     return any(stored.subject.startswith(subject.removesuffix(">")) for subject in history_subjects(history.job.key))
 
 

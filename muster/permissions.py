@@ -40,8 +40,10 @@ Besides, every service asks what is served and what it may do itself; Kubernetes
 (`system:discovery`, `system:basic-user`).
 
 No rule names single objects: a job's are named after the job, and creating or listing has no name to compare.
-So the scaler, which writes one annotation of the launcher, may patch any pod in its scope; the narrower scope is a
+So the scaler, which writes one annotation of the launcher and runs a request's script in it, may patch any pod in its
+scope and run commands in it, and the watcher and the scheduler may read any Secret there; the narrower scope is a
 namespace.
+Of Secrets both ask for the metadata alone, so that no key of anybody is ever sent to them.
 The owner references that the scheduler and the scaler write hold up the deletion of their owner.
 Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, that asks for the right to update the owner's
 finalizers, and changing the owners of a request asks for the right to delete the request.
@@ -54,6 +56,8 @@ Roles are enough then: `muster rbac --namespace team-a` prints them, with the ac
 `deploy/rbac/namespace/` holds them for the namespace `muster`.
 The definitions of our kinds belong to the whole cluster, and so does a namespace: an administrator installs the
 first and makes the second.
+
+Nodes belong to no namespace: their role says nothing of them.
 
 The services then list, watch and get in that namespace only, read only that namespace's events of the log, and hold
 leases of their own (`watcher.team-a`), so that installations for several namespaces can share a log.
@@ -81,13 +85,13 @@ Document = dict[str, Any]
 SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
 
-def rules(service: Author) -> list[Document]:
+def rules(service: Author, namespace: str = "") -> list[Document]:
     """They as RBAC rules: no wildcard, and resources with the same verbs together.
 
     No rule names objects: those of a job are named after it, and a create or list has no name to compare.
     """
     verbs: dict[tuple[str, str], set[str]] = {}
-    for need in needs(service):
+    for need in needs(service, namespace):
         verbs.setdefault((need.group, need.resource), set()).add(need.verb)
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, resource), allowed in verbs.items():
@@ -106,7 +110,12 @@ def manifests(service: Author, namespace: str = "") -> list[Document]:
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service, "namespace": home}},
-        {"apiVersion": f"{RBAC}/v1", "kind": f"{scope}Role", "metadata": dict(metadata), "rules": rules(service)},
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": f"{scope}Role",
+            "metadata": dict(metadata),
+            "rules": rules(service, namespace),
+        },
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}RoleBinding",

@@ -36,16 +36,25 @@ def parse_target(text: str) -> Target:
     return Target(resource, name)
 
 
-def find(histories: Histories, target: Target, namespace: str) -> History:
-    """The newest history of that name.  Exits with one line when the log has none."""
-    found = [
+def find(histories: Histories, target: Target, namespace: str, *, uid: str = "", waiting: bool = False) -> History:
+    """The newest history of that name, or the one of this uid.  Exits with one line when the log has none.
+
+    With `waiting` it may be that of requests whose job does not exist, where there is no other.
+    """
+    known = [
         history
         for history in histories
-        if history.job.key.namespace == namespace and history.job.key.uid != NO_UID and _means(history, target)
+        if history.job.key.namespace == namespace
+        and (not uid or history.job.key.uid == uid)
+        and _means(history, target)
     ]
+    found = [history for history in known if history.job.key.uid != NO_UID]
+    if waiting and not found and target.resource is not TRAININGJOBS:
+        found = known
     if not found:
+        which = f" with the uid {uid}" if uid else ""
         raise fail(
-            f"the log knows no {target.resource.kind} {namespace}/{target.name}; "
+            f"the log knows no {target.resource.kind} {namespace}/{target.name}{which}; "
             "`muster get` lists what it knows, -n names another namespace"
         )
     return max(found, key=lambda history: history.sequence)

@@ -44,7 +44,7 @@ def _named(name: str, value: Any) -> str:
         shown = ", ".join(_slots(group) for group in value)
         return shown if name == "slots" else f"{name} {shown}"
     if name == "members":
-        return f"members {_ranges(value)}"
+        return f"members {range_words(value)}"
     if name == "pods":
         return ", ".join(f"{_short(pod)} {_state(pod)}" for pod in value)
     if name == "children":
@@ -71,10 +71,11 @@ def _state(pod: Any) -> str:
 
 
 def _slots(group: Slots) -> str:
-    return group.role if group.role == "launcher" else f"{group.role} {_ranges(group.ranges)}"
+    return group.role if group.role == "launcher" else f"{group.role} {range_words(group.ranges)}"
 
 
-def _ranges(pairs: tuple[tuple[int, int], ...]) -> str:
+def range_words(pairs: tuple[tuple[int, int], ...]) -> str:
+    """`0-3,5` for inclusive ranges."""
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs) or "none"
 
 

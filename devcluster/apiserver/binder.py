@@ -1,11 +1,12 @@
 """The smallest possible kube-scheduler: a pending pod goes to the Ready node with the fewest pods that has room.
 
-Room is what the node says is allocatable, minus the requests of its pods.  Node selectors, taints of cordoned
-nodes and scheduling gates count; affinity, priorities and other schedulers' pods do not.
+Room is what the node says is allocatable, minus the requests of its pods.  Node selectors, cordons, taints that are
+not tolerated and scheduling gates count; affinity, priorities and other schedulers' pods do not, and no taint evicts.
 """
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterable
 from decimal import Decimal
 
 from devcluster.apiserver.clock import now
@@ -18,6 +19,9 @@ from devcluster.apiserver.store import DELETED, Change, Store
 
 SCHEDULER = "default-scheduler"
 DEFAULT_MAX_PODS = "110"
+
+KEEPS_OFF = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep pods off a node; PreferNoSchedule is a wish."""
 
 Amounts = dict[str, Decimal]
 
@@ -33,7 +37,9 @@ class Node:
         self.open = conditions.get("Ready") == "True" and not spec.get("unschedulable") and not entry.deleting
         self.labels = entry.labels
         self.allocatable = _amounts({"pods": DEFAULT_MAX_PODS} | (status.get("allocatable") or {}))
-        self.offer = (self.open, self.labels, self.allocatable)
+        taints = spec.get("taints") or ()
+        self.taints = [taint for taint in taints if taint.get("effect") in KEEPS_OFF]
+        self.offer = (self.open, self.labels, self.allocatable, self.taints)
         """What has to change before a pod that found no place here is tried again."""
 
 
@@ -153,6 +159,9 @@ class Binder:
         """Why the pod cannot go there."""
         if not node.open:
             return "node is not ready or unschedulable"
+        tolerations = pod["spec"].get("tolerations") or ()
+        if any(not _tolerated(taint, tolerations) for taint in node.taints):
+            return "node(s) had untolerated taint"
         wanted = pod["spec"].get("nodeSelector") or {}
         if any(node.labels.get(name) != value for name, value in wanted.items()):
             return "node didn't match Pod's node affinity/selector"
@@ -161,6 +170,15 @@ class Binder:
             if amount and used[name] + amount > node.allocatable.get(name, 0):
                 return f"Insufficient {name}" if name != "pods" else "Too many pods"
         return ""
+
+
+def _tolerated(taint: Json, tolerations: Iterable[Json]) -> bool:
+    return any(
+        one.get("effect") in (None, "", taint.get("effect"))
+        and (one.get("key") == taint.get("key") or (not one.get("key") and one.get("operator") == "Exists"))
+        and (one.get("operator") == "Exists" or (one.get("value") or "") == (taint.get("value") or ""))
+        for one in tolerations
+    )
 
 
 def bind(pod: Json, node: str) -> None:

@@ -4,7 +4,7 @@ An object that something still holds back is only marked; `finish` removes it wh
 What follows from a deletion elsewhere (dependents, contents of a namespace) is the collector's affair.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from devcluster.apiserver.clock import after, now
@@ -19,6 +19,13 @@ INSTANCES = "customresourcecleanup.apiextensions.k8s.io"
 
 IMMORTAL = ("default", "kube-system", "kube-public")
 """Namespaces that every cluster has."""
+
+EVICTED: Json = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 
 POLICIES = ("Background", "Foreground", "Orphan")
 
@@ -59,6 +66,18 @@ def delete(store: Store, key: Key, entry: Entry, how: Delete) -> Deleted:
     if not _says_something_new(metadata, finalizers, grace):
         return Deleted(entry, False)
     return Deleted(store.put(key, _marked(obj, key, finalizers, grace)), False)
+
+
+def evict(store: Store, entry: Entry, how: Delete) -> Deleted:
+    """Delete a pod, which says first that it is to go."""
+    if not how.dry_run:
+        _check_preconditions(PODS.key, entry, how)
+        pod = entry.object()
+        status = pod.setdefault("status", {})
+        others = [one for one in status.get("conditions") or () if one.get("type") != "DisruptionTarget"]
+        status["conditions"] = [*others, EVICTED | {"lastTransitionTime": now()}]
+        entry, how = store.put(PODS.key, pod), replace(how, resource_version="")
+    return delete(store, PODS.key, entry, how)
 
 
 def _marked(obj: Json, key: Key, finalizers: list[str], grace: int) -> Json:

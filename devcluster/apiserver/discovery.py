@@ -130,6 +130,9 @@ def _discovered(resource: Resource) -> Json:
 def _response_kind(resource: Resource, subresource: str) -> Json:
     if subresource == "scale":
         return {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    if subresource == "eviction":
+        # By this kubectl knows that it can drain a node with evictions, and need not simply delete.
+        return {"group": "policy", "version": "v1", "kind": "Eviction"}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from devcluster.apiserver import binder, scale
 from devcluster.apiserver.call import Call, decode_yaml
-from devcluster.apiserver.deletion import POLICIES, Delete, delete, finish
+from devcluster.apiserver.deletion import POLICIES, Delete, delete, evict, finish
 from devcluster.apiserver.entry import Entry, Key
 from devcluster.apiserver.errors import (
     Json,
@@ -94,7 +94,7 @@ class Handlers:
             case "eviction", "create":
                 body = await call.body()
                 options = body.get("deleteOptions") if isinstance(body, dict) else None
-                delete(self._store, resource.key, self._objects.find(resource, call.place), read_delete(call, options))
+                evict(self._store, self._objects.find(resource, call.place), read_delete(call, options))
                 return await self._answer(success(code=201), 201)
             case "finalize", "update":
                 return await self._finalize(call)

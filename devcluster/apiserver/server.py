@@ -41,6 +41,9 @@ OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 IDLE = 3600.0
 """Seconds that a quiet connection is kept: clients of ours come back to it after long pauses."""
 
+LONGEST_LINE = 1 << 20
+"""Bytes of a URL, which for an exec has the whole command; Go's servers take as much."""
+
 log = structlog.get_logger()
 
 
@@ -69,7 +72,13 @@ class ApiServer:
             return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT)
 
         runner = web.ServerRunner(
-            web.Server(self._answer, request_factory=request, keepalive_timeout=IDLE, access_log=None),
+            web.Server(
+                self._answer,
+                request_factory=request,
+                keepalive_timeout=IDLE,
+                access_log=None,
+                max_line_size=LONGEST_LINE,
+            ),
             shutdown_timeout=1.0,
         )
         await runner.setup()

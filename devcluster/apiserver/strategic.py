@@ -22,7 +22,6 @@ MERGE_KEYS = {
     "hostAliases": "ip",
     "ownerReferences": "uid",
     "conditions": "type",
-    "taints": "key",
     "addresses": "type",
     "podIPs": "ip",
     "resourceClaims": "name",

@@ -25,6 +25,13 @@ EXEC_STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": 
 CONNECT_TIMEOUT = 5.0
 
 
+class _NodeRefusedError(Exception):
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
 class Streams:
     def __init__(self, store: Store, node_token: str) -> None:
         self._store = store
@@ -44,6 +51,7 @@ class Streams:
                 connector=aiohttp.TCPConnector(ssl=context, limit=0),
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+                raise_for_status=_must_have_upgraded,
             )
         return self._session
 
@@ -68,7 +76,7 @@ class Streams:
             raise _unreachable(url, error) from error
 
     async def exec(self, call: Call, entry: Entry) -> web.StreamResponse:
-        request = call.request
+        request, url = call.request, self._url("exec", call, entry)
         if request.headers.get("Upgrade", "").lower() != "websocket":
             raise bad_request("exec is offered over WebSocket only (kubectl 1.31 or newer); SPDY is not")
         if not call.query.get("command"):
@@ -77,19 +85,28 @@ class Streams:
         offered = [name for name in CHANNEL_PROTOCOLS if name in asked]
         if not offered:
             raise bad_request(f"unable to upgrade: none of {', '.join(CHANNEL_PROTOCOLS)} was asked for")
-        url = self._url("exec", call, entry)
         parameters = [("command", part) for part in request.query.getall("command")]
         parameters += [(EXEC_STREAMS[n], "1") for n in EXEC_STREAMS if call.query.get(n, "") in ("true", "1")]
+        socket = self._client().ws_connect(
+            url,
+            params=parameters,
+            protocols=offered,
+            max_msg_size=0,
+            headers={"Accept": request.headers.get("Accept", "*/*")},
+        )
         try:
             # The node chooses the protocol first; what it speaks is all that can be offered to the client.
-            async with self._client().ws_connect(url, params=parameters, protocols=offered, max_msg_size=0) as node:
+            async with socket as node:
                 protocols = [node.protocol] if node.protocol else offered
                 client = web.WebSocketResponse(protocols=protocols, max_msg_size=0)
                 await client.prepare(request)
                 await _bridge(client, node)
                 return client
+        except _NodeRefusedError as refusal:
+            # The real server hands on what the kubelet says as it is.
+            return web.Response(status=refusal.code, text=refusal.text)
         except aiohttp.WSServerHandshakeError as error:
-            raise ApiError(error.status, "BadRequest", f"the node refused: {error.message}") from error
+            raise ApiError(502, "BadGateway", f"the node does not speak WebSocket: {error.message}") from error
         except aiohttp.ClientConnectionError as error:
             raise _unreachable(url, error) from error
 
@@ -146,6 +163,12 @@ async def _bridge(client: web.WebSocketResponse, node: aiohttp.ClientWebSocketRe
             task.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
     await client.close()
+
+
+async def _must_have_upgraded(response: aiohttp.ClientResponse) -> None:
+    """Every answer of a node goes through here: of a refused WebSocket the library would lose the body."""
+    if response.status >= 400 and "Upgrade" in response.request_info.headers:
+        raise _NodeRefusedError(response.status, await response.text())
 
 
 async def _kubelet_error(upstream: aiohttp.ClientResponse) -> ApiError:

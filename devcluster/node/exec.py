@@ -9,9 +9,9 @@ import fcntl
 import json
 import os
 import pty
-import signal
 import struct
 import termios
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from devcluster.node.runtime import Process, Runtime, RuntimeProblem
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+OUTPUTS = {STDOUT: "output", STDERR: "error"}
+"""What the kubelet's callers ask for them by."""
 CHUNK = 65536
 TRUE = ("1", "true")
 
@@ -73,8 +75,11 @@ class Streams:
 async def serve_exec(request: web.Request, runtime: Runtime, container: Container) -> web.StreamResponse:
     process, launch = container.process, container.launch
     if process is None or launch is None or not container.running:
-        raise web.HTTPBadRequest(text=f'container "{container.name}" is not running')
+        raise web.HTTPInternalServerError(text=f'container not found ("{container.name}")')
     query = request.query
+    asked = {channel for channel, name in OUTPUTS.items() if query.get(name) in TRUE}
+    if not asked and query.get("input") not in TRUE:
+        raise web.HTTPBadRequest(text="you must specify at least 1 of stdin, stdout, stderr")
     if "command" not in query:
         raise web.HTTPBadRequest(text="you must specify at least one command for the container")
     terminal = query.get("tty") in TRUE
@@ -82,13 +87,13 @@ async def serve_exec(request: web.Request, runtime: Runtime, container: Containe
     await socket.prepare(request)
     streams = Streams(terminal=terminal, stdin=query.get("input") in TRUE)
     variables = {**launch.environment, **({"TERM": "xterm"} if terminal else {})}
-    asked = replace(launch, command=query.getall("command"), environment=variables)
+    command = replace(launch, command=query.getall("command"), environment=variables)
     try:
         try:
-            inside = await runtime.exec(process, asked, streams.standard, terminal=terminal)
+            inside = await runtime.exec(process, command, streams.standard, terminal=terminal)
         finally:
             streams.close_theirs()
-        await _attend(socket, streams, inside)
+        await _attend(socket, streams, inside, asked)
     except RuntimeProblem as problem:
         await _say(socket, ERROR, json.dumps(_failure(str(problem))).encode())
     finally:
@@ -97,30 +102,35 @@ async def serve_exec(request: web.Request, runtime: Runtime, container: Containe
     return socket
 
 
-async def _attend(socket: web.WebSocketResponse, streams: Streams, process: Process) -> None:
+async def _attend(socket: web.WebSocketResponse, streams: Streams, process: Process, asked: Collection[int]) -> None:
     if process.problem:
-        await _say(socket, ERROR, json.dumps(_failure(process.problem)).encode())
+        # In runc's words, of which clients conclude that there never was a process.
+        problem = f"OCI runtime exec failed: exec failed: unable to start container process: {process.problem}"
+        await _say(socket, ERROR, json.dumps(_failure(problem)).encode())
         return
     listening = asyncio.ensure_future(_listen(socket, streams))
-    pumps = [asyncio.ensure_future(_pump(socket, channel, pipe)) for channel, pipe in streams.outputs.items()]
+    pumps = [
+        asyncio.ensure_future(_pump(socket if channel in asked else None, channel, pipe))
+        for channel, pipe in streams.outputs.items()
+    ]
     everything = asyncio.gather(asyncio.shield(process.exit), *pumps)
     ends: list[asyncio.Future[Any]] = [everything, listening]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        # Otherwise the client has left.  The process goes on, as it does at containerd; only a terminal hangs up.
         if everything.done():
             await _say(socket, ERROR, json.dumps(_end(process.exit.result().code)).encode())
-        else:
-            # The client has left, and nobody reads what the process writes.
-            process.signal(signal.SIGKILL)
     finally:
         for task in ends:
             task.cancel()
         await asyncio.gather(*ends, return_exceptions=True)
 
 
-async def _pump(socket: web.WebSocketResponse, channel: int, pipe: int) -> None:
+async def _pump(socket: web.WebSocketResponse | None, channel: int, pipe: int) -> None:
+    """What nobody asked for is read all the same, so that the process does not wait for ever to be rid of it."""
     while data := await _read(pipe):
-        await _say(socket, channel, data)
+        if socket is not None:
+            await _say(socket, channel, data)
 
 
 async def _listen(socket: web.WebSocketResponse, streams: Streams) -> None:
@@ -189,5 +199,5 @@ def _end(code: int) -> Json:
 
 
 def _failure(message: str) -> Json:
-    text = f"error executing command in container: {message}"
+    text = f"Internal error occurred: error executing command in container: {message}"
     return {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": text, "code": 500}

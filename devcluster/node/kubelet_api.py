@@ -16,6 +16,9 @@ from devcluster.node.runtime import Runtime
 
 TRUE = ("1", "true")
 
+LONGEST_LINE = 1 << 20
+"""Bytes of a URL, which for an exec has the whole command."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -34,7 +37,7 @@ class KubeletApi:
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         for method in ("GET", "POST"):
             application.router.add_route(method, "/exec/{namespace}/{pod}/{container}", self._exec)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5, max_line_size=LONGEST_LINE)
         await runner.setup()
         try:
             await web.TCPSite(runner, address, port, ssl_context=tls).start()
@@ -81,6 +84,8 @@ class KubeletApi:
         return response
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
+        if "*/*" not in request.headers.get("Accept", "*/*"):
+            raise web.HTTPNotAcceptable(text="406: Not Acceptable\n\nAvailable representations: ")
         _, container = self._container(request)
         return await serve_exec(request, self._runtime, container)
 

@@ -1,6 +1,7 @@
 """A pod's volumes: folders below its own, filled from ConfigMaps, Secrets and the pod itself, and kept current."""
 
 import base64
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -41,13 +42,18 @@ class Volumes:
                 raise MountFailed(f'MountVolume.SetUp failed for volume "{name}" : {error}') from error
 
     async def refresh(self, fetch: Fetch) -> None:
-        """Bring what the API tells up to date; what cannot be read now stays as it is."""
+        """Bring what the API tells up to date; what cannot be read now stays as it is.
+
+        Everything is read before anything is written, so that folders of one object change together.
+        """
+        fresh: dict[str, dict[str, File]] = {}
         for name, spec in self._specs.items():
             if any(kind in spec for kind in _PAYLOADS):
-                try:
-                    atomic.write(self._folder / name, await self._payload(spec, fetch))
-                except (BadConfiguration, UnknownField, OSError):
-                    continue
+                with contextlib.suppress(BadConfiguration, UnknownField):
+                    fresh[name] = await self._payload(spec, fetch)
+        for name, files in fresh.items():
+            with contextlib.suppress(OSError):
+                atomic.write(self._folder / name, files)
 
     async def _set_up(self, spec: Json, fetch: Fetch) -> None:
         folder = self._folder / spec["name"]

@@ -196,7 +196,7 @@ class Zygote:
 def _forget_the_zygote() -> None:
     signal.set_wakeup_fd(-1)
     # Python ignores SIGPIPE and SIGXFSZ, and what is ignored stays so across an exec.
-    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 

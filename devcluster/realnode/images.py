@@ -23,8 +23,8 @@ from devcluster.realnode.machine import PACKAGES
 RECIPE = 1
 """Counted up when this file makes other images of the same parts."""
 
-DEBIAN_PACKAGES = ("python3", "python3-numpy", "python-is-python3")
-"""What the examples need besides a minimal system."""
+DEBIAN_PACKAGES = ("python3", "python3-numpy", "python-is-python3", "openssh-server")
+"""What the examples need besides a minimal system, and what workers of MPI jobs have."""
 
 SUPERFLUOUS = (
     "usr/share/doc",

@@ -40,12 +40,12 @@ REQUEST_NAME_RULE = rule(
 )
 
 
-def _fixed(field: str, phase: str, message: str) -> dict[str, str]:
-    """A field that changes only in some phases (`phase` is a condition); "" is that of a job whose spec was refused."""
+def _fixed(field: str, message: str) -> dict[str, str]:
+    """A field that changes only while no pod depends on it; "" is the phase of a job whose spec was refused."""
     was, now = f"oldSelf.{field}", f"self.{field}"
     return rule(
-        f"(has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase {phase})"
-        f" || !has({was}) || !has({now}) || {now} == {was}",
+        "(has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in ['', 'Suspended'])"
+        f" || (has({was}) == has({now}) && (!has({now}) || {now} == {was}))",
         message,
         field=f".{field}",
     )
@@ -56,15 +56,15 @@ JOB_RULES = (
     *(
         _fixed(
             f"spec.etReplicaSpecs.{role}.template",
-            "in ['', 'Suspended']",
-            "a pod template cannot be changed unless the job is Suspended: its pods would differ",
+            "a pod template cannot be changed unless the job is Suspended: its pods would differ; set spec.suspend "
+            "to true first, or create the job again",
         )
         for role in ("launcher", "worker")
     ),
     _fixed(
-        "spec.etReplicaSpecs.worker.replicas",
-        "== ''",
-        "replicas is the size at the start and cannot be changed: scale with a ScaleOut or ScaleIn",
+        "spec.slotsPerWorker",
+        "slotsPerWorker cannot be changed unless the job is Suspended: the launcher counts on it; set spec.suspend "
+        "to true first, or create the job again",
     ),
 )
 
@@ -79,6 +79,8 @@ class Kind(NamedTuple):
     short_names: tuple[str, ...]
     rules: tuple[dict[str, str], ...]
     columns: tuple[dict[str, Any], ...]
+    scale: dict[str, str] | None = None
+    """Where `kubectl scale` and autoscalers find its size."""
 
 
 def _wide(name: str, kind: str, path: str) -> dict[str, Any]:
@@ -102,6 +104,11 @@ KINDS = (
             _wide("Max", "integer", ".spec.etReplicaSpecs.worker.maxReplicas"),
             _wide("Restarts", "integer", ".status.restartCount"),
         ),
+        {
+            "specReplicasPath": ".spec.etReplicaSpecs.worker.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
     ),
     Kind(
         SCALEINS,
@@ -157,7 +164,7 @@ def definition(kind: Kind) -> dict[str, Any]:
                     "name": resource.version,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    "subresources": {"status": {}} | ({"scale": kind.scale} if kind.scale else {}),
                     "additionalPrinterColumns": [*kind.columns],
                     "schema": {"openAPIV3Schema": _schema(kind)},
                 }

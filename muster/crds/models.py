@@ -47,7 +47,7 @@ class Worker(Model):
     )
 
     replicas: Workers
-    """With how many the job starts."""
+    """How many there shall be: with so many the job starts, and while it runs an edit scales it."""
     min_replicas: Number | None = None
     """No scaling goes below; 1 when absent."""
     max_replicas: Number | None = None
@@ -124,9 +124,9 @@ class ScaleSpec(Model):
 
     selector: Selector
     script: str | None = None
-    """Run in the launcher's first container."""
+    """A path in the launcher's first container: run once, by sh, with the workers that come or leave as pod:slots."""
     timeout: Number | None = None
-    """Seconds until the scaling has to be done: 60 when absent."""
+    """Seconds until the scaling has to be done, and seconds that the script may take: 60 when absent."""
     env: list[EnvironmentVariable] | None = None
     """For the script."""
     backoff_limit: Count | None = None

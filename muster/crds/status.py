@@ -85,7 +85,7 @@ class TrainingJobStatus(Status):
     replicas: Count | None = None
     """How many workers there are, for whoever scales them."""
     selector: str | None = None
-    """The label selector of the job's pods."""
+    """The label selector of the workers, for autoscalers."""
     workers: str | None = None
     """Current and target workers, such as 3/4."""
 

@@ -1,8 +1,10 @@
-"""The scaler: who is a member, and the queue of scale requests.
+"""The scaler: who is a member, and the queue of scale requests and of edits of the job's size.
 
 Hears: every event.
-Says: `ScaleAccepted`, `ScaleRejected`, `HostsPublished`, `WorkersReleased`, `ScaleSucceeded`, `ScaleFailed`,
-`ScaleCancelled`; `EffectRefused` of its own effects.
-Alone in writing: the hosts ConfigMap, the launcher's hosts annotation, the owner reference of requests.
+Says: `ScaleAccepted`, `ScaleRejected`, `ScriptStarted`, `HostsPublished`, `WorkersReleased`, `ScaleSucceeded`,
+`ScaleFailed`, `ScaleCancelled`; what it alone can know: `ScriptFinished`, `DrainChecked`, `EffectRefused` of its own
+effects.
+Alone in writing: the hosts ConfigMap, the launcher's hosts annotation, the owner reference of requests; alone in
+running commands in launchers.
 Not here: pods (the scheduler makes one for each accepted slot and deletes those of released ones).
 """

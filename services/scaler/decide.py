@@ -1,6 +1,6 @@
 """What the scaler owes a job.  Pure."""
 
-from services.scaler import membership, queue
+from services.scaler import disruption, membership, queue
 from services.scaler.policy import Policy
 from shared.job.naming import NO_UID
 from shared.job.state import Job
@@ -17,4 +17,4 @@ def decide(job: Job, policy: Policy) -> list[Step]:
         return []
     if job.over:
         return queue.after_the_end(job)
-    return [*membership.owed(job), *queue.owed(job, policy)]
+    return [*membership.owed(job, policy), *disruption.owed(job), *queue.owed(job, policy)]

@@ -1,5 +1,7 @@
 """What the scaler does in the cluster, as data."""
 
+from typing import ClassVar
+
 from shared.job.naming import Uid
 from shared.job.spec import ScaleKind
 from shared.job.steps import Effect
@@ -39,6 +41,51 @@ class OwnRequest(Effect, frozen=True):
     @property
     def target(self) -> str:
         return f"request/{self.uid}"
+
+
+class RunScript(Effect, frozen=True, kw_only=True):
+    """A request's script, in the launcher's first container.  What came of it is a `ScriptFinished`."""
+
+    apart: ClassVar[bool] = True
+
+    kind: ScaleKind
+    name: str
+    request: Uid
+    pod: str
+    pod_uid: Uid
+    container: str
+    hosts: str
+    """Its only argument: `pod:slots,pod2:slots`."""
+    timeout: int
+    """Seconds."""
+    decision: int
+    """The sequence of the decision to run it."""
+
+    @property
+    def once(self) -> int:
+        return self.decision
+
+    @property
+    def target(self) -> str:
+        return f"script/{self.request}"
+
+
+class CheckDrain(Effect, frozen=True, kw_only=True):
+    """A look at which leaving workers the launcher's processes still know.  What it shows is a `DrainChecked`."""
+
+    apart: ClassVar[bool] = True
+
+    request: Uid
+    pod: str
+    container: str
+    workers: tuple[tuple[int, str], ...]
+    """Index and name."""
+    count: int
+    """Which look it is, from one: two of them are two wishes."""
+
+    @property
+    def target(self) -> str:
+        return f"drain/{self.request}"
 
 
 class DeleteHosts(Effect, frozen=True):

@@ -1,10 +1,13 @@
 """Membership: the workers in the hosts files.  Pure.
 
 The first members are all workers, from the moment that all are Ready.  A member leaves when it is released, ends,
-is deleted or vanishes; not being Ready for a while does not remove it.  Losses never wait for the scale queue.
+is deleted, vanishes, or is about to go with its node; not being Ready for a while does not remove it.  Losses never
+wait for the scale queue.
 """
 
 from services.scaler.effects import DeleteHosts, NudgeLauncher, WriteHosts
+from services.scaler.policy import Policy
+from shared.job import replacement
 from shared.job.events import HostsPublished
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER
@@ -13,38 +16,52 @@ from shared.job.steps import Record, Step
 from shared.job.views import PodView, ranges
 
 
-def owed(job: Job) -> list[Step]:
+def owed(job: Job, policy: Policy) -> list[Step]:
     """A new list of members when they changed; the files written, and the launcher nudged to load them."""
     wanted = members(job)
     steps: list[Step] = []
-    if wanted is not None and (wanted != job.members or not job.hosts_version or _overtaken(job)):
-        steps.append(Record(publish(job, wanted)))
+    if wanted is not None and (wanted != job.members or not job.listed or _overtaken(job)):
+        doomed = {slot.index for slot in disrupted(job)}
+        drain = policy.drain_seconds if doomed & job.members - wanted else 0
+        steps.append(Record(publish(job, wanted, drain=drain)))
     return [*steps, *written(job)]
 
 
 def members(job: Job) -> frozenset[int] | None:
     """Who is a member now, before any scale request has its say; None while nobody can be yet."""
-    pods = job.by_slot()
-    if not job.hosts_version:
+    if job.between_attempts:
+        return None
+    pods, doomed = job.by_slot(), disrupted(job)
+    if not job.listed:
         workers = job.workers
-        if not workers or any(not ready(pods.get(slot)) for slot in workers):
+        # The launcher begins with as many as the job shall have: a place that is filled again is waited for.
+        if not workers or doomed or replacement.owed(job) or any(not ready(pods.get(slot)) for slot in workers):
             return None
         return frozenset(slot.index for slot in workers)
     request = job.open_request
     arriving = request.added if request is not None else frozenset()
-    kept = {index for index in job.members if (slot := _slot(job, index)) in job.slots and alive(pods.get(slot))}
+    staying = job.slots - doomed
+    kept = {index for index in job.members if (slot := _slot(job, index)) in staying and alive(pods.get(slot))}
     come = {
         slot.index
-        for slot in job.workers
+        for slot in job.workers - doomed
         if slot.index not in job.members | job.leaving and slot not in arriving and ready(pods.get(slot))
     }
     return frozenset(kept | come)
 
 
-def publish(job: Job, wanted: frozenset[int], request: Uid = Uid("")) -> HostsPublished:
+def disrupted(job: Job) -> frozenset[Slot]:
+    """Worker slots whose pod is about to go with its node, or evicted."""
+    if not job.disrupted:
+        return frozenset()
+    pods = job.by_slot()
+    return frozenset(slot for slot in job.workers if (pod := pods.get(slot)) is not None and pod.uid in job.disrupted)
+
+
+def publish(job: Job, wanted: frozenset[int], request: Uid = Uid(""), *, drain: int = 0) -> HostsPublished:
     """The next version of the hosts files; higher than one from a history that was lost."""
     newest = max(job.hosts_version, job.hosts.hosts if job.hosts is not None else 0)
-    return HostsPublished(version=newest + 1, members=ranges(wanted), request=request)
+    return HostsPublished(version=newest + 1, members=ranges(wanted), request=request, drain=drain)
 
 
 def written(job: Job) -> list[Step]:

@@ -1,16 +1,19 @@
 """The queue of scale requests: first seen, first served, one at a time; accept or reject.  Pure.
 
+An edit of the job's own number of workers waits in the same queue.
 How an accepted request is carried on is decided in `scale_out.py` and `scale_in.py`.
 """
 
 from services.scaler import scale_in, scale_out
 from services.scaler.effects import OwnRequest
 from services.scaler.policy import Policy
-from shared.job.events import ScaleAccepted, ScaleCancelled, ScaleRejected
+from shared.job import replacement
+from shared.job.events import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.spec import OWNED_BY_ANOTHER, WORKER, ScaleSpec
 from shared.job.state import Job, Request
 from shared.job.steps import Record, Step
+from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.views import Member, Slots, spans
 
 
@@ -18,6 +21,8 @@ def owed(job: Job, policy: Policy) -> list[Step]:
     """The open request carried on, or the next one taken up."""
     request = job.open_request
     if request is not None:
+        if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
+            return _cancelled(request, "JobSuspended" if job.phase == "Suspended" else "JobRestarted")
         return scale_out.owed(job, request) if request.kind == "ScaleOut" else scale_in.owed(job, request)
     if job.leaving:
         # An ended scale-in whose file was late: its workers still have to go before anybody else's turn.
@@ -33,14 +38,18 @@ def after_the_end(job: Job) -> list[Step]:
     request = job.open_request
     reason = "JobGone" if job.gone else "JobFinished"
     if request is not None:
-        released = () if request.published else spans(request.added)
-        return [Record(ScaleCancelled(request=request.uid, reason=reason, released=released))]
+        return _cancelled(request, reason)
     waiting = first(job)
     if waiting is None or job.gone:
         return []
     if _ownable(job, waiting):
         return _own(job, waiting)
     return [Record(ScaleRejected(request=waiting.uid, reason=reason))]
+
+
+def _cancelled(request: Request, reason: str) -> list[Step]:
+    released = () if request.published else spans(request.added)
+    return [Record(ScaleCancelled(request=request.uid, reason=reason, released=released))]
 
 
 def first(job: Job) -> Request | None:
@@ -51,6 +60,8 @@ def first(job: Job) -> Request | None:
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if _ownable(job, request):
         return _own(job, request)
+    if request.resize is not None:
+        return [Record(_of_edit(job, request, request.resize, policy))]
     if request.problems or request.spec is None:
         reason = request.problems[0].reason if request.problems else "Invalid"
         return [Record(ScaleRejected(request=request.uid, reason=reason))]
@@ -67,6 +78,9 @@ def _ownable(job: Job, request: Request) -> bool:
 
 def _own(job: Job, request: Request) -> list[Step]:
     refusal = job.refusals.get("OwnRequest")
+    if refusal is not None and refusal.permanent:
+        # An owner will never be written to it, and those behind it shall have their turn.
+        return [Record(ScaleRejected(request=request.uid, reason=refusal.reason))]
     if refusal is not None and not refusal.due:
         return []
     return [OwnRequest(request.kind, request.name, request.uid)]
@@ -74,10 +88,10 @@ def _own(job: Job, request: Request) -> list[Step]:
 
 def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | str:
     """The acceptance, or the reason against it."""
-    if job.spec is None or spec.script:
-        return "ScriptNotSupported"
+    assert job.spec is not None
     workers = job.spec.role(WORKER)
-    size = len(job.workers)
+    # Places that are about to be filled again count as filled.
+    size = len(job.workers) + len(replacement.owed(job))
     if spec.kind == "ScaleOut":
         count = spec.count or 0
         if count < 1:
@@ -91,7 +105,7 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
         return "NoSuchWorker"
     if not leaving:
         return "NothingToDelete"
-    if size - len(leaving) < workers.min_replicas:
+    if size - max(len(leaving), spec.count or 0) < workers.min_replicas:
         return "BelowMinimum"
     return ScaleAccepted(
         request=request.uid,
@@ -100,6 +114,27 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
         deadline=spec.timeout_seconds,
         drain=min(policy.drain_seconds, spec.timeout_seconds // 2),
     )
+
+
+def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
+    """What an edit of the job's own number of workers comes to, by how many there are when its turn comes."""
+    assert job.spec is not None
+    role, here = job.spec.role(WORKER), len(job.workers)
+    if role.max_replicas is not None and size > role.max_replicas:
+        return ScaleRejected(request=request.uid, reason="AboveMaximum")
+    if size < role.min_replicas:
+        return ScaleRejected(request=request.uid, reason="BelowMinimum")
+    # Nodes may have to be added before the new workers run, and nobody named a time.
+    deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
+    # Workers that are about to be replaced come by themselves.
+    missing = size - here - len(replacement.owed(job))
+    if missing > 0:
+        new = Slots(job.attempt, WORKER, ((job.next_index, job.next_index + missing - 1),))
+        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=(new,), deadline=deadline, drain=0)
+    if here > size:
+        leaving, drain = scale_in.victims(job, here - size), min(policy.drain_seconds, deadline // 2)
+        return ScaleAccepted(request=request.uid, kind="ScaleIn", leaving=leaving, deadline=deadline, drain=drain)
+    return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
 
 
 def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:

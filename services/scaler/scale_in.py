@@ -1,4 +1,4 @@
-"""Who leaves, and carrying a scale-in on: hosts files without them, seen, drained, released, gone.  Pure.
+"""Who leaves, and carrying a scale-in on: its script, hosts files without them, seen, drained, released, gone.  Pure.
 
 Never released before the file is seen, never deleted before release.  Before `HostsPublished` a failure changes
 nothing; after it the leaving workers are released all the same.
@@ -6,13 +6,13 @@ nothing; after it the leaving workers are released all the same.
 
 from collections.abc import Mapping
 
-from services.scaler import membership
+from services.scaler import drain, membership, script
 from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job, Request, hosts_seen
 from shared.job.steps import Record, Step
-from shared.job.timing import passed
+from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import Member, PodView, spans
 
 
@@ -32,16 +32,16 @@ def member(slot: Slot, pods: Mapping[Slot, PodView]) -> Member:
 
 def owed(job: Job, request: Request) -> list[Step]:
     """The next step of an accepted scale-in; nothing while it waits for the files, the drain or the pods."""
-    late = passed(job, request.accepted, "ScalingDeadline")
+    late = passed(job, request.waits_since, SCALING_DEADLINE)
     if not request.published:
         return _publish(job, request, late=late)
     if not request.released:
         if not request.seen:
             return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
-        if late or passed(job, request.seen, "Drain"):
-            reason = "DeadlineExceeded" if late else "Drained"
-            return [Record(_release(job, request, reason))]
-        return []
+        answer = drain.answer(job, request, late=late)
+        if isinstance(answer, str):
+            return [Record(_release(job, request, answer))]
+        return [answer] if answer is not None else []
     going = {_slot(job, leaver) for leaver in request.leaving}
     if not any(pod.slot in going for pod in job.pods.values()):
         if job.phase != "Scaling":
@@ -55,16 +55,26 @@ def late(job: Job) -> list[Step]:
     if not hosts_seen(job, job.hosts_version):
         return []
     for request in job.requests.values():
-        if request.published and not request.released and request.kind == "ScaleIn":
+        published = request.published and request.kind == "ScaleIn" and of_this_attempt(job, request)
+        if published and not request.released:
             return [Record(_release(job, request, "HostsWrittenLate"))]
     return []
 
 
+def of_this_attempt(job: Job, request: Request) -> bool:
+    """It was accepted for the workers that the job has now; those of another attempt only have the same names."""
+    return job.assigned is None or request.accepted > job.assigned.sequence
+
+
 def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
-    if request.gone:
-        return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
-    if late:
-        return [Record(ScaleFailed(request=request.uid, reason="DeadlineExceeded"))]
+    if not script.running(request):
+        if request.gone:
+            return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
+        if late:
+            return [Record(ScaleFailed(request=request.uid, reason="DeadlineExceeded"))]
+    steps = script.owed(job, request)
+    if steps is not None:
+        return steps
     staying = (membership.members(job) or frozenset()) - {leaver.index for leaver in request.leaving}
     return [Record(membership.publish(job, staying, request.uid))]
 

@@ -1,28 +1,28 @@
-"""Carrying a scale-out on: pods made, all Ready, hosts files published, seen.  Pure.
+"""Carrying a scale-out on: pods made, all Ready, hosts files published, seen, its script run.  Pure.
 
 `HostsPublished` is the point of no return: before it a failure takes all new workers back, after it none.
 """
 
-from services.scaler import membership
+from services.scaler import membership, script
+from shared.job import replacement
 from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.state import Job, Request
 from shared.job.steps import Record, Step
-from shared.job.timing import passed
+from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import spans
 
 
 def owed(job: Job, request: Request) -> list[Step]:
     """The next step of an accepted scale-out; nothing while it waits for pods or for the files."""
-    late = passed(job, request.accepted, "ScalingDeadline")
+    late = passed(job, request.waits_since, SCALING_DEADLINE)
     if request.published:
         if request.seen:
-            # It is done, however late status comes to say that it began.
-            done = Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))
-            return [done] if job.phase == "Scaling" else []
+            return _seen(job, request)
         return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
     if request.gone:
         return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted", released=spans(request.added)))]
-    if request.added & job.spent:
+    lost = request.added & job.spent - replacement.owed(job).keys()
+    if lost or request.added & membership.disrupted(job):
         return [Record(ScaleFailed(request=request.uid, reason="WorkerFailed", released=spans(request.added)))]
     pods = job.by_slot()
     if all(membership.ready(pods.get(slot)) for slot in request.added):
@@ -34,3 +34,16 @@ def owed(job: Job, request: Request) -> list[Step]:
         reason = refusal.reason if refusal is not None else "DeadlineExceeded"
         return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]
     return []
+
+
+def _seen(job: Job, request: Request) -> list[Step]:
+    """The launcher has the new hosts files: the job keeps its new size, whatever follows."""
+    if request.gone and script.wanted(request):
+        # The script went with the request.
+        return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
+    steps = script.owed(job, request)
+    if steps is not None:
+        return steps
+    # It is done, however late status comes to say that it began.
+    done = Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))
+    return [done] if job.phase == "Scaling" else []

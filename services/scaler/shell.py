@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from services.scaler.decide import decide
-from services.scaler.effects import DeleteHosts, NudgeLauncher, OwnRequest, WriteHosts
+from services.scaler.effects import CheckDrain, DeleteHosts, NudgeLauncher, OwnRequest, RunScript, WriteHosts
 from services.scaler.hosts import hosts_config_map
 from services.scaler.policy import Policy
-from shared.cluster import Cluster, Resource
+from services.scaler.within import REQUESTS, Within
+from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS
-from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
 from shared.frameworks.children import owner_reference
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.job.events import Author
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.events import AnyEvent, Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER
@@ -23,8 +23,6 @@ from shared.job.steps import Effect, Step
 from shared.service.claims import ours, settle
 from shared.service.parts import Parts
 from shared.service.run import Machine, Standing
-
-_REQUESTS: dict[str, Resource[Custom]] = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
 
 
 class Scaler:
@@ -35,6 +33,7 @@ class Scaler:
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self._cluster = cluster
         self._policy = policy
+        self._within = Within(cluster)
 
     def known(self) -> Iterable[JobKey]:
         return ()
@@ -45,9 +44,13 @@ class Scaler:
     async def attend(self, machine: Machine) -> None:
         await asyncio.Event().wait()
 
-    async def act(self, effect: Effect, standing: Standing) -> None:
+    async def act(self, effect: Effect, standing: Standing) -> AnyEvent | None:
         key = standing.job.key
         match effect:
+            case RunScript():
+                return await self._within.run(key, effect)
+            case CheckDrain():
+                return await self._within.look(key, effect)
             case WriteHosts():
                 await self._write_hosts(standing.job, effect)
             case NudgeLauncher():
@@ -58,6 +61,7 @@ class Scaler:
                 await self._cluster.delete(CONFIGMAPS, key.namespace, effect.name, uid=effect.uid)
             case _:
                 raise AssertionError(f"not an effect of the scaler: {effect}")
+        return None
 
     async def _write_hosts(self, job: Job, effect: WriteHosts) -> None:
         assert job.spec is not None
@@ -75,7 +79,7 @@ class Scaler:
             else:
                 return
         meta = held.metadata if held is not None else None
-        settle(meta, key, f"config map {name}")
+        settle(meta, key, f"config map {name}", labelled=False)
         assert meta is not None
         inside = (meta.annotations or {}).get(HOSTS_VERSION, "0")
         if inside.isdigit() and int(inside) >= effect.version:
@@ -86,6 +90,7 @@ class Scaler:
                 "resourceVersion": meta.resource_version,
                 "uid": meta.uid,
                 "annotations": manifest["metadata"]["annotations"],
+                "labels": manifest["metadata"]["labels"],
             },
             "data": manifest["data"],
         }
@@ -106,7 +111,7 @@ class Scaler:
                 raise
 
     async def _own(self, job: Job, effect: OwnRequest) -> None:
-        resource, namespace = _REQUESTS[effect.kind], job.key.namespace
+        resource, namespace = REQUESTS[effect.kind], job.key.namespace
         request = await self._cluster.get(resource, namespace, effect.name)
         if request is None or request.metadata.uid != effect.uid or ours(request.metadata, job.key):
             return

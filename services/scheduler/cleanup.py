@@ -1,9 +1,10 @@
 """Cleaning up: after the end by the job's cleanPodPolicy, after its deletion everything that is left.  Pure."""
 
-from services.scheduler.effects import DeletePod, DeleteService
-from shared.job.events import SlotsReleased
+from services.scheduler.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
+from shared.job.events import JobExpired, SlotsReleased
 from shared.job.state import Job
 from shared.job.steps import Record, Step
+from shared.job.timing import TIME_TO_LIVE, passed
 from shared.job.views import spans
 
 
@@ -14,6 +15,15 @@ def after_the_end(job: Job) -> list[Step]:
     if not going:
         return []
     return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]
+
+
+def expiry(job: Job) -> list[Step]:
+    """The resource goes when its time to live after the end ran out; its children go with it."""
+    if job.expired:
+        return [DeleteJob()]
+    if job.ended is None or not passed(job, job.ended.sequence, TIME_TO_LIVE):
+        return []
+    return [Record(JobExpired())]
 
 
 def everything(job: Job) -> list[Step]:
@@ -28,4 +38,7 @@ def everything(job: Job) -> list[Step]:
         for child in job.children.values()
         if child.kind == "Service" and child.ours
     ]
-    return [*pods, *services]
+    secrets: list[Step] = [
+        DeleteSecret(child.name, child.uid) for child in job.children.values() if child.kind == "Secret" and child.ours
+    ]
+    return [*pods, *services, *secrets]

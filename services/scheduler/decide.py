@@ -1,6 +1,6 @@
 """What the scheduler owes a job.  Pure."""
 
-from services.scheduler import cleanup, slots
+from services.scheduler import cleanup, keys, replacing, restart, slots
 from shared.job.state import Job
 from shared.job.steps import Step
 
@@ -14,5 +14,7 @@ def decide(job: Job) -> list[Step]:
     if job.deleting or job.phase == "":
         return []
     if job.over:
-        return [*cleanup.after_the_end(job), *slots.surplus(job)]
-    return [*slots.assigned(job), *slots.missing(job), *slots.surplus(job)]
+        return [*cleanup.after_the_end(job), *cleanup.expiry(job), *slots.surplus(job)]
+    if job.between_attempts:
+        return [*restart.owed(job), *slots.surplus(job)]
+    return [*replacing.owed(job), *slots.assigned(job), *keys.owed(job), *slots.missing(job), *slots.surplus(job)]

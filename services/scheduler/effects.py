@@ -12,6 +12,14 @@ class CreateService(Effect, frozen=True):
         return "service"
 
 
+class CreateSecret(Effect, frozen=True):
+    """The Secret with the key pair that the job's pods reach each other with."""
+
+    @property
+    def target(self) -> str:
+        return "secret"
+
+
 class CreatePod(Effect, frozen=True):
     """The pod of a slot; `scaleout` names the ScaleOut that asked for it."""
 
@@ -43,3 +51,22 @@ class DeleteService(Effect, frozen=True):
     @property
     def target(self) -> str:
         return "service"
+
+
+class DeleteSecret(Effect, frozen=True):
+    """What the garbage collector left."""
+
+    name: str
+    uid: Uid
+
+    @property
+    def target(self) -> str:
+        return "secret"
+
+
+class DeleteJob(Effect, frozen=True):
+    """The job's own resource, by uid: its time to live is over."""
+
+    @property
+    def target(self) -> str:
+        return "job"

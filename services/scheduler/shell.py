@@ -4,16 +4,25 @@ import asyncio
 from collections.abc import Iterable
 
 from services.scheduler.decide import decide
-from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
-from services.scheduler.manifests import headless_service, launcher_pod, worker_pod
+from services.scheduler.effects import (
+    CreatePod,
+    CreateSecret,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    DeleteSecret,
+    DeleteService,
+)
+from services.scheduler.keypair import make_key_pair
+from services.scheduler.manifests import headless_service, launcher_pod, ssh_secret, worker_pod
 from shared.cluster import Cluster
-from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom
-from shared.errors import Refused, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events import Author
 from shared.job.fold import History
-from shared.job.naming import ATTEMPT, JobKey, pod_name, service_name
+from shared.job.naming import ATTEMPT, JobKey, pod_name, secret_name, service_name
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
@@ -51,10 +60,16 @@ class Scheduler:
                 await self._create_pod(standing.job, effect)
             case CreateService():
                 await self._create_service(standing.job)
+            case CreateSecret():
+                await self._create_secret(key)
             case DeletePod():
                 await self._cluster.delete(PODS, key.namespace, effect.name, uid=effect.uid)
             case DeleteService():
                 await self._cluster.delete(SERVICES, key.namespace, effect.name, uid=effect.uid)
+            case DeleteSecret():
+                await self._cluster.delete(SECRETS, key.namespace, effect.name, uid=effect.uid)
+            case DeleteJob():
+                await self._cluster.delete(TRAININGJOBS, key.namespace, key.name, uid=key.uid)
             case _:
                 raise AssertionError(f"not an effect of the scheduler: {effect}")
 
@@ -87,6 +102,21 @@ class Scheduler:
                 raise
             service = await self._cluster.get(SERVICES, job.key.namespace, service_name(job.key.name))
             settle(service.metadata if service is not None else None, job.key, f"service {job.key.name}")
+
+    async def _create_secret(self, key: JobKey) -> None:
+        pair, name = make_key_pair(str(key)), secret_name(key.name)
+        try:
+            manifest = ssh_secret(key, private=pair.private, public=pair.public)
+            await self._cluster.create(SECRETS, key.namespace, manifest)
+        except (Transient, Conflict) as trouble:
+            raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
+        except Refused as refusal:
+            # Whoever refuses an object may repeat it, and of this one nothing shall stand in a log.
+            if refusal.reason != "AlreadyExists":
+                what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
+                raise Refused(what, reason=refusal.reason, field=refusal.field) from None
+            secret = await self._cluster.get(SECRETS, key.namespace, name)
+            settle(secret.metadata if secret is not None else None, key, f"secret {name}")
 
     async def _resource(self, job: Job) -> Custom:
         """The resource with its pod templates, read once per generation.

@@ -3,29 +3,45 @@
 When a scale-out or a scale-in changes them is the scaler's decision.
 """
 
+from services.scheduler import keys
 from services.scheduler.effects import CreatePod, CreateService, DeletePod
+from shared.job import replacement
 from shared.job.events import SlotsAssigned
 from shared.job.naming import Slot, service_name
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job, Request
 from shared.job.steps import Record, Step
+from shared.job.timing import UNSEEN, passed
 from shared.job.views import Slots
 
 
 def assigned(job: Job) -> list[Step]:
     """First the workers; the launcher once their names resolve and the hosts files with all of them are there."""
-    if job.phase != "Created" or job.spec is None:
+    if not job.starting or job.spec is None or job.spec.suspend:
         return []
     if not job.next_index:
-        replicas = job.spec.role(WORKER).replicas
-        workers = Slots(job.attempt, WORKER, ((0, replicas - 1),))
-        return [Record(SlotsAssigned(slots=(workers,), reason="JobCreated"))]
-    if job.launched or not _served(job):
+        return _first(job) if _alone(job) else []
+    complete = job.members >= {slot.index for slot in job.workers} and not replacement.owed(job)
+    if job.launched or not _served(job) or not complete:
         return []
     hosts = job.hosts
-    if job.hosts_version and hosts is not None and hosts.hosts >= job.hosts_version:
+    if job.listed and hosts is not None and hosts.hosts >= job.hosts_version:
         return [Record(SlotsAssigned(slots=(Slots(job.attempt, LAUNCHER, ((0, 0),)),), reason="WorkersReady"))]
     return []
+
+
+def _alone(job: Job) -> bool:
+    """No pod of an earlier attempt is there, or may be: the pods of two attempts never run at the same time."""
+    if job.unseen and not passed(job, job.unseen_since, UNSEEN):
+        return False
+    return all(pod.attempt >= job.attempt for pod in job.pods.values())
+
+
+def _first(job: Job) -> list[Step]:
+    replicas = job.size or (job.spec.role(WORKER).replicas if job.spec else 0)
+    workers = Slots(job.attempt, WORKER, ((0, replicas - 1),))
+    reason = "JobRestarted" if job.attempt else "JobCreated"
+    return [Record(SlotsAssigned(slots=(workers,), reason=reason))]
 
 
 def missing(job: Job) -> list[Step]:
@@ -35,7 +51,8 @@ def missing(job: Job) -> list[Step]:
     steps: list[Step] = []
     if not _served(job) and _may_try(job, "CreateService"):
         steps.append(CreateService())
-    if not _may_try(job, "CreatePod"):
+    if job.problems or not keys.there(job) or not _may_try(job, "CreatePod"):
+        # Of a resource that is invalid by now no pod can be made; the one that is corrected wakes us.
         return steps
     filled = {pod.slot for pod in job.pods.values()}
     wanted = sorted(job.slots - filled)

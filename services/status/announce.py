@@ -4,6 +4,7 @@ Each tells of one log event and is named after it, so none speaks of what did no
 """
 
 from services.status.effects import Announce
+from shared.job.conditions import MILESTONES
 from shared.job.naming import Uid
 from shared.job.state import At, Condition, Failure, Job, Request
 from shared.job.steps import Step
@@ -11,6 +12,8 @@ from shared.job.steps import Step
 _OF_JOB = {
     "WorkersCreated": "TrainingJobWorkerCreated",
     "Running": "TrainingJobRunning",
+    "Restarting": "TrainingJobRestarting",
+    "Suspended": "TrainingJobSuspended",
     "Succeeded": "TrainingJobSucceeded",
     "Failed": "TrainingJobFailed",
     "ScaleSucceeded": "",
@@ -28,13 +31,18 @@ def owed(job: Job) -> list[Step]:
         if condition.status and condition.type in _OF_JOB:
             reason = _OF_JOB[condition.type] or condition.reason
             steps.append(_tell(job.kind, job.key.name, job.key.uid, condition, reason))
-        elif not condition.status and condition.type in ("Created", "WorkersCreated", "LauncherCreated"):
+        elif not condition.status and condition.type in ("Created", *MILESTONES) and condition.message:
             steps.append(_tell(job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True))
     steps += [
         _of_failures(job, at, [failure for failure in job.failures if failure.at == at])
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
-    return [*steps, *(step for request in job.requests.values() if not request.gone for step in _of_request(request))]
+    return [*steps, *(step for request in job.requests.values() if _told(request) for step in _of_request(request))]
+
+
+def _told(request: Request) -> bool:
+    """It has an object that Kubernetes Events can be about."""
+    return not request.gone and request.resize is None
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:

@@ -12,6 +12,7 @@ from services.watcher.world import World
 from shared.job.events import (
     ChildGone,
     ChildrenObserved,
+    DisruptionNoticed,
     Fact,
     JobDeleting,
     JobGone,
@@ -63,7 +64,7 @@ def observe(
         # In another store the job itself comes first: what it says of its end decides what its pods' end means.
         return []
     views = _pods(job, world) if pods else ()
-    return [*views, *_children(job, world), *_requests(job, world, folded, begun)]
+    return [*_disruptions(job, world), *views, *_children(job, world), *_requests(job, world, folded, begun)]
 
 
 def _resource(job: Job, world: World) -> Iterator[Fact]:
@@ -91,6 +92,21 @@ def _resource(job: Job, world: World) -> Iterator[Fact]:
         )
     if sight.deleting and (not job.deleting or (sight.orphan and not job.orphan)):
         yield JobDeleting(version=seen.version, orphan=sight.orphan)
+
+
+def _disruptions(job: Job, world: World) -> Iterator[Fact]:
+    """Of each pod once that its node is about to go; that a notice was taken back is no news."""
+    if not world.going or job.over or not (world.pods.listed and world.nodes.listed):
+        return
+    found: dict[tuple[str, str], list[Uid]] = {}
+    for uid, pod in world.pods_of(job.key).items():
+        # Of a pod that the log has never seen it would not be remembered.
+        if uid in job.pods and uid not in job.disrupted and pod.slot in job.slots and (reason := world.notice(pod)):
+            found.setdefault((pod.node, reason), []).append(uid)
+    for (node, reason), uids in sorted(found.items()):
+        uids.sort()
+        for start in range(0, len(uids), UIDS_PER_EVENT):
+            yield DisruptionNoticed(node=node, uids=tuple(uids[start : start + UIDS_PER_EVENT]), reason=reason)
 
 
 def _pods(job: Job, world: World) -> Iterator[Fact]:
@@ -215,7 +231,7 @@ def _requests(
                 problems=request.problems,
             )
     for known in job.requests.values():
-        if known.gone or known.uid in now:
+        if known.gone or known.uid in now or known.resize is not None:
             continue
         moved = world.request(known.uid)
         if moved is None:

@@ -1,7 +1,7 @@
 """The watcher's shell: watches into the world, timers measured; what it asks besides is in `checks.py`."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from math import inf
@@ -11,6 +11,7 @@ import structlog
 
 from services.watcher.checks import Checks
 from services.watcher.clock import Clock
+from services.watcher.disruption import node_sight, tolerations
 from services.watcher.epochs import Known, known, went_back
 from services.watcher.heads import accepted
 from services.watcher.observe import bereft_of, observe, waiting_room
@@ -19,7 +20,7 @@ from services.watcher.vanished import may_be_gone, too_many
 from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
 from services.watcher.world import Level, World
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Object
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
@@ -61,15 +62,20 @@ class Watcher:
         *,
         namespace: str = "",
         believes_vanished: bool = False,
+        disruption_taints: Collection[str] = (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """An empty `namespace` is the whole cluster; `believes_vanished` is a person's word that many jobs are gone."""
+        """An empty `namespace` is the whole cluster; `believes_vanished` is a person's word that many jobs are gone.
+
+        `disruption_taints` are keys of taints that say, besides the well-known ones, that a node is about to go.
+        """
         self._cluster = cluster
         self._namespace = namespace
         self._now = now
         self._world = World()
         self._clock = Clock()
         self._believes_vanished = believes_vanished
+        self._disruption_taints = disruption_taints
         self._held_back = False
         """Too many jobs vanished at once to be believed."""
         self._beat = inf
@@ -162,11 +168,18 @@ class Watcher:
             lambda: self._follow_requests(SCALEINS, "ScaleIn"),
             lambda: self._follow_requests(SCALEOUTS, "ScaleOut"),
             lambda: self._follow(
-                PODS, world.pods, lambda at, pod: world.set_pod(at, pod_sight(pod) if pod else None), selector
+                PODS,
+                world.pods,
+                lambda at, pod: world.set_pod(at, pod_sight(pod), tolerations(pod)) if pod else world.set_pod(at, None),
+                selector,
             ),
             lambda: self._follow_children(SERVICES, selector),
             lambda: self._follow_children(CONFIGMAPS, selector),
+            lambda: self._follow_children(SECRETS, selector),
         ]
+        if not self._namespace:
+            # They belong to no namespace; whoever works in one alone is told by the pods' own conditions.
+            self._streams.append(self._follow_nodes)
         async with self._tasks as tasks:
             tasks.create_task(self._notice_stalls())
             self._begin()
@@ -204,6 +217,14 @@ class Watcher:
                 resource.kind, at, child_sight(resource.kind, child) if child else None
             ),
             selector,
+        )
+
+    async def _follow_nodes(self) -> None:
+        taints = self._disruption_taints
+        await self._follow(
+            NODES,
+            self._world.nodes,
+            lambda at, node: self._world.set_node(at[1], node_sight(node, taints) if node else None),
         )
 
     async def _follow(
@@ -261,6 +282,8 @@ class Watcher:
                 level.blind = False
             case Blind(reason=reason):
                 log.info("watch broken", resource=resource.plural, why=reason)
+                if resource is NODES and not level.listed:
+                    log.warning("nodes are not seen: workers leave ahead of one only when their own pods say so")
                 self._machine.alarm.set()
                 level.blind = True
         self._life()
@@ -337,4 +360,5 @@ def build(parts: Parts) -> Watcher:
         parts.heads,
         namespace=parts.settings.namespace,
         believes_vanished=parts.settings.believe_vanished,
+        disruption_taints=parts.settings.disruption_taints,
     )

@@ -1,7 +1,8 @@
-"""What the watcher sees of a job's resource and of scale requests, reduced to what the log should know.  Pure."""
+"""What the watcher sees of a job's resource, of scale requests and of nodes, reduced to what matters of it.  Pure."""
 
 import msgspec
 
+from shared.cluster.objects import Taint
 from shared.job.chain import Head
 from shared.job.events import JobObserved
 from shared.job.naming import JobKey, Uid
@@ -38,3 +39,14 @@ class RequestSight(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
     phase: str = ""
     """What its status says; believed only where the log that knew better was lost."""
+
+
+class NodeSight(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as it is now; one that stays is like any other."""
+
+    reason: str = ""
+    """Why it is about to go; empty when nothing says so."""
+    fences: tuple[Taint, ...] = ()
+    """What keeps pods off it that do not tolerate this."""
+    gone: bool = False
+    """It was deleted from under its pods."""

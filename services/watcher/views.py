@@ -20,7 +20,6 @@ from shared.job.naming import (
     Uid,
 )
 from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, ScaleSpec
-from shared.job.unsupported import unsupported
 from shared.job.views import ChildView, Exit, PodView
 
 MOST_PROBLEMS = 100
@@ -40,7 +39,6 @@ def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:
     meta = manifest.metadata
     answer = parse_job(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
-    problems = unsupported(answer) if isinstance(answer, JobSpec) else answer
     log, head = _head(manifest.status)
     return JobSight(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
@@ -49,8 +47,8 @@ def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:
             api_version=api_version,
             generation=meta.generation,
             version=meta.version,
-            spec=spec if not problems else None,
-            problems=problems[:MOST_PROBLEMS],
+            spec=spec,
+            problems=() if isinstance(answer, JobSpec) else answer[:MOST_PROBLEMS],
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),
@@ -136,7 +134,7 @@ def _phase(pod: Pod) -> str:
 
 
 def child_sight(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
-    """A Service or ConfigMap and the job it belongs to; None when its labels or its owner do not say so."""
+    """A Service, ConfigMap or Secret and the job it belongs to; None when its labels or its owner do not say so."""
     meta = child.metadata
     key = _key(meta)
     if key is None:

@@ -6,11 +6,16 @@ Absence means something only for what was listed completely, and for a job only 
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from services.watcher.sights import JobSight, RequestSight
+from services.watcher.disruption import GONE, leaves
+from services.watcher.sights import JobSight, NodeSight, RequestSight
+from shared.cluster.objects import Toleration
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.views import ChildView, PodView
 
 T = TypeVar("T")
+
+CHILDREN = ("Service", "ConfigMap", "Secret")
+"""What a job has besides pods and requests."""
 
 
 class Level(dict[tuple[str, str], T]):
@@ -38,12 +43,19 @@ class World:
         self.jobs: Level[JobSight] = Level()
         self.requests: dict[str, Level[RequestSight]] = {"ScaleIn": Level(), "ScaleOut": Level()}
         self.pods: Level[tuple[JobKey, PodView]] = Level()
-        self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {"Service": Level(), "ConfigMap": Level()}
+        self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {kind: Level() for kind in CHILDREN}
+        self.nodes: Level[NodeSight] = Level()
+        self.going: dict[str, NodeSight] = {}
+        """The nodes that are about to go, by name, and those that went from under their pods."""
         self.confirmed_gone: set[JobKey] = set()
         """Jobs whose own GET said NotFound, or another uid."""
         self.vouched: set[Uid] = set()
         """Launchers that vanished while their job stayed: its own GET, asked afterwards, said so."""
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
+        self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
+        """The pods on each node, and whose they are."""
+        self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
+        """Of pods that tolerate something."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
         self._placed: dict[JobKey, dict[Uid, RequestSight]] | None = None
         """Requests by place; None when a job or a request changed since."""
@@ -53,10 +65,11 @@ class World:
         yield from self.requests.values()
         yield self.pods
         yield from self.children.values()
+        yield self.nodes
 
     def sees(self) -> bool:
-        """Every watch works, on the store that there is."""
-        return not any(level.blind or level.outdated for level in self.levels())
+        """Every watch works, on the store that there is; that of nodes is a help, and may be forbidden to us."""
+        return not any(level.blind or level.outdated for level in self.levels() if level is not self.nodes)
 
     def enter(self, epoch: int) -> None:
         """The store is another one from now on: what the watches showed so far says nothing of it."""
@@ -131,15 +144,49 @@ class World:
         waiting = {JobKey(request.namespace, request.job, NO_UID) for request in concerned}
         return {*waiting, *(self.place(request) for request in concerned)}
 
-    def set_pod(self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> set[JobKey]:
+    def set_pod(
+        self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None, tolerations: tuple[Toleration, ...] = ()
+    ) -> set[JobKey]:
         """The pod at (namespace, name) is now so, or is no more; return whom that concerns."""
         before = self.pods.pop(at, None)
         if before is not None:
             _drop(self._pods_of, before[0], before[1].uid)
+            _drop(self._jobs_on, before[1].node, before[1].uid)
+            self._tolerations.pop(before[1].uid, None)
         if seen is not None:
             self.pods[at] = seen
             self._pods_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
+            if seen[1].node:
+                self._jobs_on.setdefault(seen[1].node, {})[seen[1].uid] = seen[0]
+            if tolerations:
+                self._tolerations[seen[1].uid] = tolerations
+        if before is not None and before[1].node in self.going:
+            self._forget_if_empty(before[1].node)
         return {key for key, _ in filter(None, (before, seen))}
+
+    def set_node(self, name: str, seen: NodeSight | None) -> set[JobKey]:
+        """The node is now so, or is no more; return whom it concerns that it is about to go."""
+        before = self.going.pop(name, None)
+        if seen is None:
+            self.nodes.pop(("", name), None)
+        else:
+            self.nodes["", name] = seen
+        # The pods of a node that is no more are removed by and by.
+        now = seen if seen is not None else GONE
+        if not now.reason:
+            return set()
+        self.going[name] = now
+        self._forget_if_empty(name)
+        return set(self._jobs_on.get(name, {}).values()) if now != before else set()
+
+    def notice(self, pod: PodView) -> str:
+        """Why the pod has to leave its node; empty while it may stay."""
+        node = self.going.get(pod.node)
+        return node.reason if node is not None and leaves(node, self._tolerations.get(pod.uid, ())) else ""
+
+    def _forget_if_empty(self, node: str) -> None:
+        if ("", node) not in self.nodes and node not in self._jobs_on:
+            self.going.pop(node, None)
 
     def set_child(self, kind: str, at: tuple[str, str], seen: tuple[JobKey, ChildView] | None) -> set[JobKey]:
         """The child at (namespace, name) is now so, or is no more; return whom that concerns."""
@@ -152,11 +199,12 @@ class World:
         return {key for key, _ in filter(None, (before, seen))}
 
 
+G = TypeVar("G")
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def _drop(index: dict[JobKey, dict[K, V]], key: JobKey, inner: K) -> None:
+def _drop(index: dict[G, dict[K, V]], key: G, inner: K) -> None:
     held = index.get(key, {})
     held.pop(inner, None)
     if not held:

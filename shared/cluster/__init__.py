@@ -1,4 +1,4 @@
-"""The port to Kubernetes: watch, get, create, patch, delete.
+"""The port to Kubernetes: watch, get, create, patch, delete, and a command within a pod.
 
 Adapters: `kube.py` (any API server), `memory.py` (tests and simulation), held to one contract suite,
 `tests/contract/test_cluster_*.py`.
@@ -7,7 +7,7 @@ Objects come as small typed Structs (`objects.py`) and go as plain dictionaries.
 Nothing here knows a training job.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -68,6 +68,18 @@ class Blind(msgspec.Struct, frozen=True):
 Seen = Snapshot[T] | Applied[T] | Deleted[T] | Alive | Blind
 
 
+class Execution(msgspec.Struct, frozen=True):
+    """How a command within a container ended."""
+
+    exit_code: int
+    output: bytes
+    """What it wrote to its standard output, or the beginning of that."""
+
+
+MOST_OUTPUT = 65536
+"""Bytes of a command's output that are kept unless more are asked for."""
+
+
 class Cluster(Protocol):
     """What Muster asks of an API server.
 
@@ -100,6 +112,25 @@ class Cluster(Protocol):
 
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
         """Delete it (background propagation) if it still has this uid; gone, or another's, is success."""
+
+    async def execute(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        timeout: float,
+        most: int = MOST_OUTPUT,
+    ) -> Execution:
+        """Run a command in a running container, to its end; `timeout` in seconds is for all of it.
+
+        Of the output at most `most` bytes are kept, the rest is read and dropped, and so is the standard error.
+
+        `Refused` means that the command did not start: `NotFound`, `Forbidden`, `CannotExecute` when the container is
+        not running or has no such program.  `Transient` means that it may or may not have run, and may be running now:
+        "timed out", a lost connection.  Nothing is tried twice.
+        """
 
     async def close(self) -> None:
         """Let go of all connections.  Repeating it is harmless."""

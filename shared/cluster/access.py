@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from shared.cluster.calls import AbruptResponse, Access
+from shared.cluster.calls import AbruptResponse, Access, must_have_upgraded
 from shared.errors import Refused, Transient
 
 HOME_KUBECONFIG = "~/.kube/config"
@@ -77,6 +77,7 @@ class _Access:
             "trust_env": False,
             "cookie_jar": aiohttp.DummyCookieJar(),
             "response_class": AbruptResponse,
+            "raise_for_status": must_have_upgraded,
         }
         # Unbounded: the limiter bounds requests, and watches must not wait for them.
         self._configuration.connection_pool_maxsize = 0

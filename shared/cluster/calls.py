@@ -3,7 +3,8 @@
 Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.py`.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -19,6 +20,22 @@ from shared.errors import Refused, Transient
 
 BASE_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
 """Uncompressed: unpacking costs more processor time than a cluster's network saves."""
+
+METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+"""For what we read by its metadata alone: hosts files need not travel, and what is in a Secret must not.
+
+Without a second choice, so that a server that cannot leave the rest out refuses.
+"""
+
+HEARTBEAT_SECONDS = 50.0
+"""A WebSocket on which nothing comes is asked for a sign of life: many a load balancer drops one after a minute.
+
+Without an answer within half of this it is lost.
+"""
+
+FAREWELL_SECONDS = 0.2
+"""For a WebSocket that is left before the other side closed it: enough to say so, not to wait for an answer."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -85,10 +102,11 @@ class Caller:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """The body of a successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none."""
         timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
-        more = {"Content-Type": content_type} if body is not None else {}
+        more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (
             self._limiter.slot() as number,
             self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
@@ -102,18 +120,43 @@ class Caller:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, query: Mapping[str, str], *, what: str, idle: float
+        self, path: str, query: Mapping[str, str], *, what: str, idle: float, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """The body of a successful answer as it comes.
 
         Raises as `request` does, within the context as well; `Transient` also when nothing comes for `idle` seconds.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=idle)
-        async with self._answer("GET", path, query, timeout, what) as response:
+        async with self._answer("GET", path, query, timeout, what, headers=headers) as response:
             await _must_have_succeeded(response)
             if response.content_type != "application/json":
                 raise Transient(f"{what}: the answer is {response.content_type}, not JSON; something is in between")
             yield response.content
+
+    async def open_socket(
+        self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str], *, what: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        """An open WebSocket, which is the caller's to close; it does not count as a request in flight.
+
+        Not while it is being opened either: the API server may wait for half a minute for a kubelet that is gone.
+
+        Raises `FailedRequest` when the answer is a refusal, `Transient` as `request` does.
+        """
+        self._must_be_open(what)
+        url = URL(f"{self._access.url}{path}?{urlencode(query)}", encoded=True)
+        try:
+            async with asyncio.timeout(self._timeouts.total):
+                try:
+                    return await self._upgrade(url, protocols)
+                except FailedRequest as failure:
+                    if failure.status.code != 401:
+                        raise
+                    await self._access.renew()
+                    return await self._upgrade(url, protocols)
+        except TimeoutError as error:
+            raise Transient(f"{what}: timed out") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Transient(f"{what}: {_why(error)}") from error
 
     async def close(self) -> None:
         self.closed = True
@@ -131,8 +174,7 @@ class Caller:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        if self.closed:
-            raise Refused(f"{what}: this client was closed", reason="Closed")
+        self._must_be_open(what)
         url = URL(f"{self._access.url}{path}{f'?{urlencode(query)}' if query else ''}", encoded=True)
         try:
             response = await self._send(method, url, timeout, body, headers or {})
@@ -157,6 +199,23 @@ class Caller:
             raise Transient(f"{what}: timed out") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Transient(f"{what}: {_why(error)}") from error
+
+    def _must_be_open(self, what: str) -> None:
+        if self.closed:
+            raise Refused(f"{what}: this client was closed", reason="Closed")
+
+    async def _upgrade(self, url: URL, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse:
+        credentials = await self._access.headers()
+        socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
+            url,
+            protocols=protocols,
+            heartbeat=HEARTBEAT_SECONDS,
+            timeout=aiohttp.ClientWSTimeout(ws_close=FAREWELL_SECONDS),
+            # The kubelet, to which this is handed on, serves whoever takes anything and nobody else.
+            headers={**BASE_HEADERS, "Accept": "*/*", **credentials},
+            **self._access.options,
+        )
+        return socket
 
     async def _is_starting(self, timeout: aiohttp.ClientTimeout) -> bool:
         """Whether the server is not ready, which it tells to everybody but in its first moments."""
@@ -192,6 +251,9 @@ def _why(error: Exception) -> str:
             f"cannot connect to {error.host}:{error.port} ({error.os_error}); "
             "is the API server up, and is its address in the kubeconfig right?"
         )
+    if isinstance(error, aiohttp.ClientResponseError):
+        # Its own words have the whole URL, and so the command that was to be executed.
+        return f"answered {error.status}: {error.message}"
     return str(error) or type(error).__name__
 
 
@@ -199,6 +261,21 @@ async def _must_have_succeeded(response: aiohttp.ClientResponse) -> None:
     if not 200 <= response.status < 300:
         body = await response.read()
         raise FailedRequest(read_status(body, response.status, response.headers.get("Retry-After", "")))
+
+
+async def must_have_upgraded(response: aiohttp.ClientResponse) -> None:
+    """Raises `FailedRequest` when a WebSocket was refused, of which the library would lose the answer's body.
+
+    Every answer of a session goes through here.
+    """
+    if response.status < 400 or "Upgrade" not in response.request_info.headers:
+        return
+    body = await response.read()
+    status = read_status(body, response.status, response.headers.get("Retry-After", ""))
+    if not status.message and response.content_type == "text/plain":
+        # The kubelet's words, which the API server hands on as they are.
+        status = msgspec.structs.replace(status, message=body.decode(errors="replace").strip())
+    raise FailedRequest(status)
 
 
 def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource: str = "") -> str:

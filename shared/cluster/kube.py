@@ -4,18 +4,19 @@ Configuration, TLS, credentials and the session are the official client's; reque
 The client is imported when it is needed: it takes about 20 MiB.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import msgspec
 
-from shared.cluster import Manifest, Resource, Seen
+from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
 from shared.cluster.answers import Status, is_named_absence, trouble
-from shared.cluster.calls import Access, Caller, FailedRequest, Timeouts, path_of
+from shared.cluster.calls import METADATA, Access, Caller, FailedRequest, Timeouts, path_of
 from shared.cluster.decoding import encode, read_object
 from shared.cluster.examination import Right
+from shared.cluster.executing import execute
 from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
@@ -72,9 +73,9 @@ class KubeCluster:
         return Reflector(self._caller, resource, namespace, selector, self._pace).run()
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
-        what = f"get {resource.kind} {namespace}/{name}"
+        what, headers = f"get {resource.kind} {namespace}/{name}", METADATA if resource.type is Object else {}
         try:
-            answer = await self._caller.request("GET", path_of(resource, namespace, name), what=what)
+            answer = await self._caller.request("GET", path_of(resource, namespace, name), what=what, headers=headers)
         except FailedRequest as failure:
             if is_named_absence(failure.status):
                 return None
@@ -156,6 +157,18 @@ class KubeCluster:
             # 409 is the precondition: the name is another object's by now, and ours is gone.
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
+
+    async def execute(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        timeout: float,
+        most: int = MOST_OUTPUT,
+    ) -> Execution:
+        return await execute(self._caller, namespace, pod, container, command, timeout=timeout, most=most)
 
     async def serves(self, resource: Resource[Any]) -> bool:
         """Whether the kind is known to the API server, by what it says of its group."""

@@ -8,21 +8,23 @@ and a `Weather` for one client, which may delay, fail before or fail after each 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from shared.cluster import Alive, Applied, Blind, Deleted, Manifest, Resource, Seen, Snapshot
+from shared.cluster import MOST_OUTPUT, Alive, Applied, Blind, Deleted, Execution, Manifest, Resource, Seen, Snapshot
 from shared.cluster.history import Change, View
+from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
 from shared.cluster.store import MemoryStore
+from shared.cluster.trouble import Fault
 from shared.errors import Refused, Transient
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
 
-Verb = Literal["get", "create", "patch", "delete", "watch"]
+Verb = Literal["get", "create", "patch", "delete", "watch", "execute"]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -139,22 +141,51 @@ class MemoryCluster:
             lambda: self._store.delete(resource, namespace, name, uid=uid),
         )
 
+    async def execute(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        timeout: float,
+        most: int = MOST_OUTPUT,
+    ) -> Execution:
+        call = Call("execute", PODS.plural, namespace, pod, "exec")
+        fault = await self._before(call)
+        program = self._store.program_of(namespace, pod)
+        try:
+            async with asyncio.timeout(timeout):
+                execution = await program(namespace, pod, container, command)
+        except TimeoutError as error:
+            raise Transient(f"execute in {namespace}/{pod}: timed out") from error
+        await self._after(call, fault)
+        return Execution(execution.exit_code, execution.output[:most])
+
     async def close(self) -> None:
         self._closed = True
         self._store.wake()
 
     async def _call(self, call: Call, work: Callable[[], R]) -> R:
+        fault = await self._before(call)
+        result = work()
+        await self._after(call, fault)
+        return result
+
+    async def _before(self, call: Call) -> Fault | None:
+        """What happens on the way there; a fault that is returned happens on the way back."""
         self._must_be_open(call)
         await self._weather.before(call)
         self._store.outage.check(call.verb)
         fault = self._store.faults.next(call.verb, call.plural)
         if fault is not None and not fault.applied:
             raise fault.error
-        result = work()
+        return fault
+
+    async def _after(self, call: Call, fault: Fault | None) -> None:
         if fault is not None:
             raise fault.error
         await self._weather.after(call)
-        return result
 
     def _must_be_open(self, call: Call) -> None:
         if self._closed:

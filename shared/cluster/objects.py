@@ -79,13 +79,37 @@ class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
+class Toleration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+    toleration_seconds: int | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_name: str | None = None
+    tolerations: tuple[Toleration, ...] | None = None
 
 
 class Pod(Object, frozen=True, kw_only=True, rename="camel"):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+class Taint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    taints: tuple[Taint, ...] | None = None
+    unschedulable: bool | None = None
+
+
+class Node(Object, frozen=True, kw_only=True, rename="camel"):
+    spec: NodeSpec = NodeSpec()
 
 
 class Custom(Object, frozen=True, kw_only=True, rename="camel"):

@@ -7,7 +7,7 @@ Of each object only uid and version are kept, to tell replays and lives of the s
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -17,7 +17,7 @@ import structlog
 from shared.cluster import Alive, Applied, Blind, Deleted, Resource, Seen, Snapshot
 from shared.cluster.answers import AHEAD, EXPIRED, read_status, trouble
 from shared.cluster.backoff import Backoff
-from shared.cluster.calls import Caller, FailedRequest, path_of
+from shared.cluster.calls import METADATA, METADATA_LIST, Caller, FailedRequest, path_of
 from shared.cluster.decoding import read_object
 from shared.cluster.objects import Metadata, Object
 from shared.cluster.wire import BOOKMARK, DELETED, Lines, read_event, read_page
@@ -63,6 +63,8 @@ class Reflector(Generic[T]):
         self._path = path_of(resource, namespace)
         self._selector = {"labelSelector": selector} if selector else {}
         self._what = f"watch {resource.plural}" + (f" in {namespace}" if namespace else "")
+        # `Object` is what has nothing but metadata.
+        self._list_headers, self._watch_headers = (METADATA_LIST, METADATA) if resource.type is Object else ({}, {})
         self._pace = pace
         self._backoff = Backoff(first=pace.first_wait, longest=pace.longest_wait, clock=pace.clock, random=pace.random)
         self._version = 0
@@ -132,14 +134,14 @@ class Reflector(Generic[T]):
             # The answer is in the metadata; no object has to be read, or sent.
             "fieldSelector": "metadata.name=none",
         }
-        await self._caller.request("GET", self._path, what=self._what, query=query)
+        await self._ask(query)
 
     async def _list_pages(self) -> Snapshot[T]:
         objects: list[T] = []
         # Without a resourceVersion the list is consistent: as new as anything that anybody was told before.
         query = {"limit": str(self._pace.page), **self._selector}
         while True:
-            page = read_page(await self._caller.request("GET", self._path, what=self._what, query=query), self._what)
+            page = read_page(await self._ask(query), self._what)
             for raw in page.items or ():
                 try:
                     objects.append(read_object(self._resource, raw))
@@ -148,6 +150,9 @@ class Reflector(Generic[T]):
             if not page.metadata.continuation:
                 return Snapshot(tuple(objects), int(page.metadata.resource_version))
             query["continue"] = page.metadata.continuation
+
+    async def _ask(self, query: Mapping[str, str]) -> bytes:
+        return await self._caller.request("GET", self._path, what=self._what, query=query, headers=self._list_headers)
 
     async def _watch(self) -> AsyncGenerator[Seen[T], None]:
         """Follow one stream to its end; an end that the server did not plan is an error."""
@@ -161,7 +166,9 @@ class Reflector(Generic[T]):
             **self._selector,
         }
         begun, progress = pace.clock(), False
-        async with self._caller.stream(self._path, query, what=self._what, idle=pace.idle) as stream:
+        async with self._caller.stream(
+            self._path, query, what=self._what, idle=pace.idle, headers=self._watch_headers
+        ) as stream:
             if self._blind:
                 self._blind = ""
                 yield Alive()

@@ -5,16 +5,16 @@ Everything happens at once and in order: no task, no clock but the one that is g
 Users, kubelets and controllers of a test call the store directly; services go through a `MemoryCluster`.
 
 What a controller manager would do is an explicit step: `collect_garbage`.
-What a kubelet would do is the test's: `bind`, `patch(..., subresource="status")`, `remove`.
+What a kubelet would do is the test's: `bind`, `patch(..., subresource="status")`, `remove`, `program`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
 
-from shared.cluster import Manifest, Resource
+from shared.cluster import Execution, Manifest, Resource
 from shared.cluster.decoding import encode
 from shared.cluster.history import Change, Check, Held, Kind, View
 from shared.cluster.kinds import PODS
@@ -34,6 +34,9 @@ WITHOUT_GENERATION = WITHOUT_STATUS | {"services"}
 KEPT_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 """Metadata that a client's write does not change."""
 
+Program = Callable[[str, str, str, Sequence[str]], Awaitable[Execution]]
+"""What stands for all programs of all images: it is given namespace, pod, container and command."""
+
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -47,6 +50,8 @@ class MemoryStore:
         """Pods that a namespace may hold at most, ended ones not counted."""
         self.terminating: set[str] = set()
         """Namespaces that are going away."""
+        self.program: Program | None = None
+        """What runs when a command is executed in a pod; without it nothing can be."""
         self.faults = Faults()
         self.outage = Outage(self.wake)
         self._now = now
@@ -183,6 +188,15 @@ class MemoryStore:
         assert held is not None, f"no pod {namespace}/{name} to bind"
         spec = {**(held.manifest.get("spec") or {}), "nodeName": node}
         return self._put(PODS, held, {**held.manifest, "spec": spec})
+
+    def program_of(self, namespace: str, pod: str) -> Program:
+        """What runs when a command is executed in this pod."""
+        what = f"execute in {namespace}/{pod}"
+        if self.get(PODS, namespace, pod) is None:
+            raise Refused(f"{what}: not found", reason="NotFound")
+        if self.program is None:
+            raise Refused(f"{what}: there are no programs in memory", reason="CannotExecute")
+        return self.program
 
     def terminate_namespace(self, namespace: str) -> None:
         """Nothing is created in it any more, and what it holds is deleted."""

@@ -10,8 +10,8 @@ from typing import get_args
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.reading import Fields
-from shared.frameworks.templates import gpus, training_container
-from shared.job.naming import LONGEST_JOB_NAME, SUSPENDED
+from shared.frameworks.templates import DNS_LABEL, gpus, training_container
+from shared.job.naming import LONGEST_JOB_NAME, RESTART, SSH_KEYS, SUSPENDED
 from shared.job.spec import (
     LAUNCHER,
     WORKER,
@@ -53,7 +53,13 @@ DEFAULT_TIMEOUT_SECONDS = 60
 
 JOB_NAME_PATTERN = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 
+LONGEST_SECRET_NAME = 253
+NAME_OF_VARIABLE = "give the variable a name without an equals sign, and no hyphen before it"
+LONGEST_RESTART = 64
+"""Characters that are looked at of the word that asks for a restart."""
+
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
+_DNS_SUBDOMAIN = re.compile(rf"{DNS_LABEL}(\.{DNS_LABEL})*")
 
 
 def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
@@ -83,6 +89,8 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         ttl_seconds_after_finished=spec.integer("ttlSecondsAfterFinished", least=0),
         scheduling_timeout_seconds=spec.integer("schedulingTimeoutSeconds", least=1),
         suspend=spec.boolean("suspend") or annotations.get(SUSPENDED) == "true",
+        restart=annotations.get(RESTART, "")[:LONGEST_RESTART],
+        ssh_secret=_ssh_secret(annotations.get(SSH_KEYS, ""), problems),
     )
     return tuple(problems) or parsed
 
@@ -109,7 +117,7 @@ def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem,
         pod_names=pod_names,
         timeout_seconds=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout,
         backoff_limit=DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit,
-        script=bool(spec.text("script")),
+        script=_script(spec),
     )
     return tuple(problems) or parsed
 
@@ -121,6 +129,13 @@ def _check_job_name(name: str, problems: list[Problem]) -> None:
             "that begins with a letter and does not end with a hyphen: its pods are named after it"
         )
         problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
+
+
+def _ssh_secret(name: str, problems: list[Problem]) -> str:
+    if name and (len(name) > LONGEST_SECRET_NAME or not _DNS_SUBDOMAIN.fullmatch(name)):
+        message = f"name a Secret here: at most {LONGEST_SECRET_NAME} lower-case letters, digits, hyphens and dots"
+        problems.append(Problem(reason="InvalidName", field=f"metadata.annotations[{SSH_KEYS}]", message=message))
+    return name
 
 
 def _launcher(roles: Fields) -> RoleSpec:
@@ -199,10 +214,17 @@ def _to_add(spec: Fields) -> int | None:
     return wish.integer("count", least=1, most=MOST_WORKERS)
 
 
+def _script(spec: Fields) -> bool:
+    script = spec.text("script")
+    if script.startswith("-"):
+        spec.refuse("InvalidScript", "give the path of a script: the shell would take this for an option", "script")
+    return bool(script)
+
+
 def _check_environment(spec: Fields) -> None:
     for variable in spec.parts("env"):
         name = variable.text("name")
-        if not name or "=" in name or "\0" in name:
-            variable.refuse("InvalidEnvironment", "give the variable a name without an equals sign", "name")
+        if not name or "=" in name or "\0" in name or name.startswith("-"):
+            variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
         if "\0" in variable.text("value"):
             variable.refuse("InvalidEnvironment", "leave out null characters", "value")

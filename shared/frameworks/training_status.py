@@ -6,7 +6,7 @@ A document here has neither `history` nor `lastReconcileTime`: those two alone a
 
 from typing import Any
 
-from shared.job.naming import JOB_UID, NO_UID
+from shared.job.naming import JOB_ROLE, JOB_UID, NO_UID
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Condition, Job, Request, Tally, alive
 
@@ -24,15 +24,21 @@ def job_status(job: Job) -> Document:
         "replicaStatuses": {"Launcher": _counts(job, LAUNCHER), "Worker": _counts(job, WORKER)},
         "startTime": whole_seconds(job.start_time),
         "completionTime": whole_seconds(job.completion_time),
-        "currentScaler": f"{request.kind}:{job.key.namespace}/{request.name}" if request is not None else None,
+        "currentScaler": _scaler(job, request) if request is not None else None,
         "restartCount": job.restarts,
         "targetWorkers": [job.worker_name(index) for index in target],
         "currentWorkers": [job.worker_name(index) for index in sorted(job.members)] if not job.over else [],
         "observedGeneration": job.generation,
         "replicas": len(workers),
-        "selector": f"{JOB_UID}={job.key.uid}",
+        # Of the workers alone: an autoscaler takes the mean over all pods that it selects.
+        "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",
         "workers": f"{0 if job.over else len(job.members)}/{len(target)}",
     }
+
+
+def _scaler(job: Job, request: Request) -> str | None:
+    """The object that is being carried out; an edit of the job itself has none."""
+    return f"{request.kind}:{job.key.namespace}/{request.name}" if request.resize is None else None
 
 
 def request_status(job: Job, request: Request) -> Document:

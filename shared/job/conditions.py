@@ -6,7 +6,6 @@ status document is the status service's business.
 
 import msgspec
 
-from shared.job.spec import LAUNCHER
 from shared.job.state import At, Condition, Job, alive
 
 replace = msgspec.structs.replace
@@ -40,9 +39,37 @@ def holds(conditions: tuple[Condition, ...], kind: str) -> bool:
     return any(condition.type == kind and condition.status for condition in conditions)
 
 
+def no_longer(conditions: tuple[Condition, ...], kind: str, reason: str, at: At) -> tuple[Condition, ...]:
+    """The conditions with the one of this type false, if it was true."""
+    return with_condition(conditions, kind, at, status=False, reason=reason) if holds(conditions, kind) else conditions
+
+
+MILESTONES = ("WorkersCreated", "WorkersReady", "LauncherCreated")
+"""What an attempt reaches on the way to Running."""
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """What a pod waits for, where it is more than its turn."""
+
+    pod: str
+    reason: str
+
+
+_ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""What every pod waits for that starts."""
+
+
+def trouble(job: Job) -> Trouble | None:
+    """Of the first pod that cannot start: an image that cannot be pulled, no node with room for it."""
+    pods = job.by_slot()
+    stuck = [pod for slot in job.slots if (pod := pods.get(slot)) and alive(pod) and pod.reason not in _ON_THE_WAY]
+    first = min(stuck, key=lambda pod: pod.index, default=None)
+    return Trouble(first.name, first.reason) if first else None
+
+
 def with_milestones(job: Job, at: At) -> Job:
     """The conditions that pods bring about on the way to Running: each becomes true once in an attempt."""
-    if job.phase != "Created":
+    if not job.starting:
         return job
     conditions = job.conditions
     workers = job.workers
@@ -57,6 +84,22 @@ def with_milestones(job: Job, at: At) -> Job:
                 conditions = with_condition(
                     conditions, "WorkersReady", at, reason="TrainingJobWorkersReady", message=f"{len(views)} workers"
                 )
-    if any(pod.role == LAUNCHER for pod in job.pods.values()) and not holds(conditions, "LauncherCreated"):
-        conditions = with_condition(conditions, "LauncherCreated", at, reason="TrainingJobLauncherCreated")
+        if not holds(conditions, "WorkersReady"):
+            conditions = _with_trouble(job, conditions, at)
+    launcher = job.launcher
+    if launcher is not None:
+        waits = trouble(job) if holds(conditions, "WorkersReady") else None
+        why = f"{waits.pod}: {waits.reason}" if waits else ""
+        conditions = with_condition(conditions, "LauncherCreated", at, reason="TrainingJobLauncherCreated", message=why)
     return replace(job, conditions=conditions) if conditions is not job.conditions else job
+
+
+def _with_trouble(job: Job, conditions: tuple[Condition, ...], at: At) -> tuple[Condition, ...]:
+    waits = trouble(job)
+    if waits is not None:
+        message = f"{waits.pod}: {waits.reason}"
+        return with_condition(conditions, "WorkersReady", at, status=False, reason=waits.reason, message=message)
+    if any(known.type == "WorkersReady" and known.message for known in conditions):
+        # What was told of is over, and nothing else is to be told of.
+        return with_condition(conditions, "WorkersReady", at, status=False, reason="WorkersStarting")
+    return conditions

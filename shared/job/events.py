@@ -196,6 +196,8 @@ class SlotsAssigned(Event, frozen=True, tag="SlotsAssigned"):
 
     slots: tuple[Slots, ...]
     reason: str = ""
+    replaces: tuple[Slots, ...] = ()
+    """Spent worker slots whose place these take, in ascending order of their indices."""
 
 
 class SlotsReleased(Event, frozen=True, tag="SlotsReleased"):
@@ -247,6 +249,8 @@ class HostsPublished(Event, frozen=True, tag="HostsPublished"):
     """Worker indices as inclusive ranges."""
     request: Uid = Uid("")
     reason: str = ""
+    drain: int = 0
+    """Seconds that workers get once these files are in place, who leave them because their node is about to go."""
 
 
 class ScriptStarted(Event, frozen=True, tag="ScriptStarted"):

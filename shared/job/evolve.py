@@ -6,7 +6,7 @@ Every type is named here; a new one fails the type check until someone has taken
 
 import msgspec
 
-from shared.job.conditions import holds, with_condition
+from shared.job.conditions import holds, no_longer, with_condition
 from shared.job.events import (
     AnyEvent,
     ChildGone,
@@ -50,22 +50,35 @@ from shared.job.events import (
     TimePassed,
     WorkersReleased,
 )
-from shared.job.evolve_pods import enough, in_epoch, pods_gone, pods_observed
+from shared.job.evolve_attempts import (
+    active_again,
+    asked_to_restart,
+    assigned,
+    interrupted,
+    let_go,
+    restarted,
+    set_down,
+)
+from shared.job.evolve_disruption import departed
+from shared.job.evolve_pods import enough, in_epoch, noticed, pods_gone, pods_observed
 from shared.job.evolve_requests import (
+    DRAIN_FORCED,
     accepted,
+    drain_checked,
     hosts_published,
-    next_index,
     released,
     request_gone,
     request_over,
     requested,
+    resized,
+    script_finished,
+    script_started,
     seen,
     with_request,
 )
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import (
     At,
-    Condition,
     Job,
     Phase,
     Refusal,
@@ -102,13 +115,15 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobGone():
             return replace(job, gone=True)
         case JobAdopted():
+            slots = each(event.slots)
             return replace(
                 job,
                 attempt=event.attempt,
                 restarts=event.restarts,
-                slots=each(event.slots),
+                slots=slots,
                 spent=frozenset(),
                 next_index=event.next_index,
+                size=sum(slot.role == WORKER for slot in slots),
             )
         case ScaleRequested():
             return requested(job, event, at)
@@ -119,27 +134,13 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case EffectRefused():
             return _refused(job, event, at)
         case SlotsAssigned():
-            slots = each(event.slots)
-            return replace(job, slots=job.slots | slots, next_index=next_index(job, slots))
+            return assigned(job, event, at)
         case SlotsReleased():
-            return released(job, event.slots)
+            return set_down(job, event, at)
         case JobRestarted():
-            return replace(
-                job,
-                attempt=event.attempt,
-                restarts=job.restarts + event.counted,
-                slots=frozenset(),
-                spent=frozenset(),
-                next_index=0,
-                launcher_lost=False,
-                launcher_gone=None,
-                tallies={},
-                members=frozenset(),
-                leaving=frozenset(),
-                below_minimum=0,
-            )
+            return restarted(job, event)
         case HostsPublished():
-            return hosts_published(job, event)
+            return hosts_published(departed(job, event), event)
         case ScaleAccepted():
             return accepted(job, event, at)
         case ScaleRejected():
@@ -150,22 +151,24 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             job = released(job, event.released)
             return request_over(job, event.request, at, success=False, reason=event.reason)
         case WorkersReleased():
-            job = with_request(released(job, event.slots), event.request, released=True)
+            forced = at.sequence if event.reason == DRAIN_FORCED else 0
+            job = with_request(let_go(job, event, at), event.request, released=True, forced=forced)
             return replace(job, leaving=job.leaving - {slot.index for slot in each(event.slots)})
         case JobCreated():
-            job = replace(job, start_time=job.start_time or at.time)
-            return _phase(job, "Created", "Created", event, at)
+            return active_again(_phase(job, "Created", "Created", event, at), event, at)
         case JobRunning():
             # Workers that were lost while the launcher started count from now on.
             job = enough(_phase(job, "Running", "Running", event, at), at)
-            return replace(job, conditions=_no_longer(job, "Scaling", event.reason, at))
+            for kind in ("Scaling", "Restarting"):
+                job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
+            return job
         case JobScaling():
             return _phase(job, "Scaling", "Scaling", event, at)
         case JobRestarting():
-            job = replace(job, conditions=_no_longer(job, "Running", event.reason, at))
+            job = replace(interrupted(job, event, at), restarting=at)
             return _phase(job, "Restarting", "Restarting", event, at)
         case JobSuspended():
-            job = replace(job, conditions=_no_longer(job, "Running", event.reason, at))
+            job = replace(interrupted(job, event, at), active=None, paused=bool(job.next_index))
             return _phase(job, "Suspended", "Suspended", event, at)
         case JobSucceeded():
             return _finished(job, "Succeeded", event, at)
@@ -188,7 +191,15 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 # It stands in the resource, and may be further than this log will be for long.
                 forged=at.sequence,
             )
-        case LogCreated() | DisruptionNoticed() | ScriptStarted() | ScriptFinished() | DrainChecked():
+        case DisruptionNoticed():
+            return noticed(job, event)
+        case ScriptStarted():
+            return script_started(job, event, at)
+        case ScriptFinished():
+            return script_finished(job, event, at)
+        case DrainChecked():
+            return drain_checked(job, event, at)
+        case LogCreated():
             # Recorded for people and for later releases; nothing is decided from them yet.
             return job
 
@@ -207,7 +218,8 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         )
     elif job.problems and holds(conditions, "Created"):
         conditions = with_condition(conditions, "Created", at, reason="TrainingJobCreated")
-    return replace(
+    before = job.spec
+    job = replace(
         job,
         kind=event.kind,
         api_version=event.api_version,
@@ -221,6 +233,8 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         orphan=job.orphan and deleting,
         gone=False,
     )
+    # Another minimum may be more than there are, or no more than there are.
+    return enough(resized(asked_to_restart(job, before), before, at), at)
 
 
 def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
@@ -232,7 +246,9 @@ def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
         known = children.get((child.kind, child.name))
         if known is None or known.uid != child.uid or known.version < child.version:
             children[child.kind, child.name] = child
-    return seen(replace(job, children=children), at)
+    made = {_MADE_BY[child.kind] for child in event.children if child.kind in _MADE_BY}
+    refusals = {effect: refusal for effect, refusal in job.refusals.items() if effect not in made}
+    return seen(replace(job, children=children, refusals=refusals), at)
 
 
 def _sentence(event: JobObserved | ScaleRequested) -> str:
@@ -241,8 +257,12 @@ def _sentence(event: JobObserved | ScaleRequested) -> str:
     return (f"{first.field}: {first.message}" if first.field else first.message) + more
 
 
+_MADE_BY = {"Service": "CreateService", "Secret": "CreateSecret", "ConfigMap": "WriteHosts"}
+"""What is seen was not refused: the next trouble begins with a short back-off again."""
+
 _MILESTONES = {
     "CreatePod": "WorkersCreated",
+    "CreateSecret": "WorkersCreated",
     "CreateService": "LauncherCreated",
     "WriteHosts": "LauncherCreated",
     "NudgeLauncher": "LauncherCreated",
@@ -260,7 +280,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
         at=at,
     )
     job = replace(job, refusals={**job.refusals, event.effect: refusal})
-    if job.phase != "Created" or event.effect not in _MILESTONES:
+    if not job.starting or event.effect not in _MILESTONES:
         return job
     launcher = any(slot.role == LAUNCHER for slot in each(event.slots))
     where = f" ({event.field})" if event.field else ""
@@ -296,12 +316,6 @@ def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Jo
 
 
 def _finished(job: Job, phase: Phase, event: PhaseEntered, at: At) -> Job:
-    for kind in ("Running", "Scaling"):
-        job = replace(job, conditions=_no_longer(job, kind, event.reason, at))
-    return replace(_phase(job, phase, phase, event, at), completion_time=at.time)
-
-
-def _no_longer(job: Job, kind: str, reason: str, at: At) -> tuple[Condition, ...]:
-    if not any(condition.type == kind and condition.status for condition in job.conditions):
-        return job.conditions
-    return with_condition(job.conditions, kind, at, status=False, reason=reason)
+    for kind in ("Running", "Scaling", "Restarting"):
+        job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
+    return replace(_phase(job, phase, phase, event, at), completion_time=at.time, ended=at, restart_wanted=False)

@@ -1,15 +1,27 @@
-"""What pods change in a job: slots that are spent, tallies, failures, milestones.  Pure; called by `evolve`."""
+"""What pods change in a job: spent slots, vacancies, tallies, failures, milestones.  Pure; called by `evolve`."""
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from shared.job.conditions import with_milestones
-from shared.job.events import PodsObserved
+from shared.job.events import DisruptionNoticed, PodsObserved
 from shared.job.evolve_requests import seen
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import KEPT_FAILURES, At, Failure, Job, Refusal, Tally, ended, without
+from shared.job.state import (
+    KEPT_FAILURES,
+    At,
+    Failure,
+    Job,
+    Refusal,
+    Tally,
+    Vacancy,
+    ended,
+    exit_of,
+    running_workers,
+    without,
+)
 from shared.job.views import PodView
 
 replace = msgspec.structs.replace
@@ -35,24 +47,35 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     job = in_epoch(job, event.epoch)
     pods = dict(job.pods)
     slots, spent, tallies, failures = job.slots, job.spent, dict(job.tallies), job.failures
+    disrupted, vacancies, launcher = dict(job.disrupted), dict(job.vacancies), job.launcher_gone
     fresh = 0
     for pod in event.pods:
         known = pods.get(pod.uid)
         if known is not None and known.version >= pod.version:
             continue
         pods[pod.uid] = pod
+        if pod.disruption:
+            disrupted[pod.uid] = pod.disruption
+        if pod.role == LAUNCHER and pod.attempt == job.attempt and ended(pod) and not pod.deleting:
+            launcher = launcher or pod
         fresh += known is None and pod.slot in slots
         if ended(pod) and pod.slot in slots and not (known is not None and ended(known)):
             slots, spent = slots - {pod.slot}, spent | {pod.slot}
             if not pod.deleting:
                 tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
-            if pod.role == WORKER and (pod.deleting or pod.phase == "Failed"):
-                failures = (*failures, _failure(pod, at))
+            if pod.role == WORKER:
+                vacancies[pod.slot] = vacancy = _vacancy(job, pod, disrupted, at)
+                if not vacancy.succeeded:
+                    failures = (*failures, _failure(job, pod, at))
     job = replace(
         job,
         pods=pods,
         slots=slots,
         spent=spent,
+        disrupted=disrupted,
+        vacancies=vacancies,
+        launcher_gone=launcher,
+        unseen=job.unseen - {pod.slot for pod in event.pods} if job.unseen else job.unseen,
         tallies=tallies,
         failures=failures[-KEPT_FAILURES:],
         refusals=_progress(job, fresh),
@@ -66,32 +89,64 @@ def _counted(tally: Tally, pod: PodView) -> Tally:
     return replace(tally, failed=tally.failed + 1)
 
 
-def _failure(pod: PodView, at: At) -> Failure:
-    first = next((end for end in pod.exits if end.code), None)
-    reason = pod.reason or (first.reason if first else "") or ("Deleted" if pod.deleting else "Failed")
-    return Failure(pod.name, reason, first.code if first else None, at)
+def _failure(job: Job, pod: PodView, at: At) -> Failure:
+    end = exit_of(job, pod) or next((end for end in pod.exits if end.code), None)
+    reason = pod.reason or (end.reason if end else "") or ("Deleted" if pod.deleting else "Failed")
+    return Failure(pod.name, reason, end.code if end else None, at)
+
+
+def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Vacancy:
+    end = exit_of(job, pod)
+    return Vacancy(
+        at=at,
+        reason=_failure(job, pod, at).reason,
+        code=end.code if end else None,
+        # A sidecar that failed beside a training container that did not is no failure of the worker.
+        succeeded=not pod.deleting and (end.code == 0 if end else pod.phase == "Succeeded"),
+        taken=pod.deleting,
+        disrupted=pod.uid in disrupted,
+    )
+
+
+def noticed(job: Job, event: DisruptionNoticed) -> Job:
+    """These pods are about to go."""
+    new = {uid: event.reason for uid in event.uids if uid in job.pods}
+    return replace(job, disrupted={**job.disrupted, **new}) if new else job
 
 
 def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
     pods = dict(job.pods)
     slots, spent, failures, launcher = job.slots, job.spent, job.failures, job.launcher_gone
+    disrupted, vacancies = dict(job.disrupted), dict(job.vacancies)
     for uid in uids:
         pod = pods.pop(uid, None)
-        if pod is not None and pod.role == LAUNCHER and pod.attempt == job.attempt:
+        if pod is not None and pod.role == LAUNCHER and pod.attempt == job.attempt and launcher is None:
             launcher = pod
         if pod is not None and pod.slot in slots:
             # Nobody released this slot, so its pod was taken from us.
             slots, spent = slots - {pod.slot}, spent | {pod.slot}
             if pod.role == WORKER:
-                failures = (*failures, _failure(replace(pod, deleting=True), at))
-    return replace(job, pods=pods, slots=slots, spent=spent, failures=failures[-KEPT_FAILURES:], launcher_gone=launcher)
+                taken = replace(pod, deleting=True)
+                vacancies[pod.slot] = _vacancy(job, taken, disrupted, at)
+                failures = (*failures, _failure(job, taken, at))
+        disrupted.pop(uid, None)
+    return replace(
+        job,
+        pods=pods,
+        slots=slots,
+        spent=spent,
+        vacancies=vacancies,
+        disrupted=disrupted,
+        failures=failures[-KEPT_FAILURES:],
+        launcher_gone=launcher,
+    )
 
 
 def enough(job: Job, at: At) -> Job:
-    """Note since when a running job has fewer workers than its minimum."""
+    """Note since when a running job has fewer workers that run than its minimum."""
     if job.spec is None or job.phase not in ("Running", "Scaling"):
         return job
-    short = len(job.workers) < job.spec.role(WORKER).min_replicas
+    short = running_workers(job) < job.spec.role(WORKER).min_replicas
     if short and not job.below_minimum:
         return replace(job, below_minimum=at.sequence)
     return job if short or not job.below_minimum else replace(job, below_minimum=0)

@@ -5,13 +5,27 @@ from collections.abc import Iterable
 import msgspec
 
 from shared.job.conditions import holds, with_condition
-from shared.job.events import HostsPublished, ScaleAccepted, ScaleRequested, ScaleRequestGone
+from shared.job.events import (
+    DrainChecked,
+    HostsPublished,
+    ScaleAccepted,
+    ScaleRequested,
+    ScaleRequestGone,
+    ScriptFinished,
+    ScriptStarted,
+)
+from shared.job.evolve_disruption import departures_seen
 from shared.job.naming import Slot, Uid
-from shared.job.spec import WORKER
-from shared.job.state import At, Job, Request, hosts_seen, without
+from shared.job.spec import WORKER, JobSpec
+from shared.job.state import TIMED_OUT, At, DrainLook, Job, Request, Script, hosts_seen, without
 from shared.job.views import Slots, each, indices
 
 replace = msgspec.structs.replace
+
+DRAIN_FORCED = "DrainForced"
+"""The reason of a `WorkersReleased` that came although the launcher may still have used them."""
+
+SCRIPT_OUTCOME_UNKNOWN = "ScriptOutcomeUnknown"
 
 
 def requested(job: Job, event: ScaleRequested, at: At) -> Job:
@@ -42,6 +56,7 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
     added = each(event.added)
     request = replace(
         request,
+        kind=event.kind,
         phase="Scaling",
         accepted=at.sequence,
         added=added,
@@ -67,12 +82,105 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
 
 def hosts_published(job: Job, event: HostsPublished) -> Job:
     members = indices(event.members)
-    job = replace(job, members=members, hosts_version=event.version)
+    job = replace(job, members=members, hosts_version=event.version, listed=True)
     request = job.requests.get(event.request)
     if request is None:
         return job
+    if not request.published:
+        job = replace(job, size=_sized(job, request))
     job = with_request(job, event.request, published=event.version)
     return replace(job, leaving=job.leaving | {member.index for member in request.leaving})
+
+
+def _sized(job: Job, request: Request) -> int:
+    if request.resize is not None:
+        return request.resize
+    wanted = max(job.size + len(request.added) - len(request.leaving), 1)
+    most = job.spec.role(WORKER).max_replicas if job.spec is not None else None
+    # Of a worker that was lost and not replaced its place still counts in the size.
+    return wanted if most is None else min(wanted, most)
+
+
+def resized(job: Job, before: JobSpec | None, at: At) -> Job:
+    """Note that a person, or an autoscaler, edited the number of workers of a job that was taken on.
+
+    `job` has its new spec, `before` is the one it had.  An edit waits its turn among the scale requests, and only the
+    newest of those that wait counts; a job without workers simply begins with the new size.
+    """
+    if before is None or job.spec is None or not job.phase or job.over:
+        return job
+    replicas = job.spec.role(WORKER).replicas
+    if replicas == before.role(WORKER).replicas:
+        return job
+    others = {uid: known for uid, known in job.requests.items() if known.resize is None or known.phase != "Pending"}
+    job = replace(job, requests=others)
+    if job.between_attempts or not job.next_index:
+        # No size yet: the first slots are as many as the spec says by then.
+        return replace(job, size=replicas if job.size else 0)
+    return with_edit(job, replicas, at)
+
+
+def with_edit(job: Job, replicas: int, at: At) -> Job:
+    """The job with an entry in its queue that asks for so many workers."""
+    uid = Uid(f"replicas-{job.generation}")
+    request = Request(
+        uid=uid,
+        name=uid,
+        kind="ScaleOut",
+        order=at.sequence,
+        owner=job.key.uid,
+        resize=replicas,
+        conditions=with_condition((), "Created", at, reason="ScaleRequestCreated"),
+    )
+    return replace(job, requests={**job.requests, uid: request})
+
+
+def script_started(job: Job, event: ScriptStarted, at: At) -> Job:
+    return with_request(job, event.request, script=Script(started=at.sequence, timeout=event.timeout))
+
+
+def script_finished(job: Job, event: ScriptFinished, at: At) -> Job:
+    request = job.requests.get(event.request)
+    if request is None or request.over or request.script is None or request.script.ended:
+        return job
+    failure = _failure(event)
+    conditions = with_condition(
+        request.conditions,
+        "ScriptExecuted",
+        at,
+        status=not failure,
+        reason=failure or "ScriptExecuted",
+        message=_exited(event.exit_code) if failure else "",
+    )
+    script = replace(request.script, ended=at.sequence, failure=failure, exit_code=event.exit_code)
+    return with_request(job, event.request, script=script, conditions=conditions)
+
+
+def _failure(event: ScriptFinished) -> str:
+    if event.exit_code is not None:
+        return "ScriptFailed" if event.exit_code else ""
+    if event.reason == TIMED_OUT:
+        return "ScriptTimedOut"
+    return event.reason or SCRIPT_OUTCOME_UNKNOWN
+
+
+def _exited(code: int | None) -> str:
+    return f"the script exited with {code}" if code is not None else ""
+
+
+def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
+    request = job.requests.get(event.request)
+    if request is None or request.released:
+        return job
+    before = request.look
+    if before is not None:
+        if at.sequence <= before.at:
+            return job
+        # The look that waited for it was taken: one timer of a long drain is enough to remember.
+        job = replace(job, passed=job.passed - {(before.at, "DrainCheck")})
+    count = before.count + 1 if before is not None else 1
+    look = DrainLook(at=at.sequence, count=count, in_use=event.in_use, unknown=event.reason)
+    return with_request(job, event.request, look=look)
 
 
 def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> Job:
@@ -85,14 +193,18 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
         conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
     message = _message(request, reason)
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
-    if job.scaling == uid:
+    if success and request.resize is not None:
+        job = replace(job, size=request.resize)
+    job = replace(job, refusals=without(job.refusals, "OwnRequest"))
+    # An edit of the job itself has no object of its own that could tell why it came to nothing.
+    edit = request.resize is not None and not success and not job.over
+    if job.scaling == uid or edit:
         # The reasons of the job's own conditions are et-operator's; why exactly is the request's to say.
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
         why = "" if success else f"{request.kind} {request.name}: {reason}"
-        job = replace(
-            job, scaling=Uid(""), conditions=with_condition(job.conditions, kind, at, reason=theirs, message=why)
-        )
+        over = with_condition(job.conditions, kind, at, reason=theirs, message=why)
+        job = replace(job, scaling=Uid("") if job.scaling == uid else job.scaling, conditions=over)
     return with_request(job, uid, phase="Succeeded" if success else "Failed", reason=reason, conditions=conditions)
 
 
@@ -100,7 +212,15 @@ _SENTENCES = {
     "AboveMaximum": "the job would have more workers than maxReplicas",
     "BelowMinimum": "the job would have fewer workers than minReplicas",
     "NoSuchWorker": "podNames names a pod that is no worker of this job",
-    "ScriptNotSupported": "leave the script out: this release cannot run it",
+    "NoLauncher": "there is no launcher for the script to run in",
+    "ScriptTimedOut": "the script did not end within the timeout",
+    "ScriptOutcomeUnknown": "nobody saw how the script ended; it may have run, and is not run again",
+    "CannotExecute": "no command can be run in the launcher",
+    "Unreachable": "the API server did not answer in time, and the script was not run",
+    "RequestChanged": "it was changed after it had been accepted, and its script was not run",
+    "RequestDeleted": "the request was deleted",
+    "JobSuspended": "the job was suspended",
+    "JobRestarted": "the job began again",
     "DeadlineExceeded": "the timeout passed first; what was begun was taken back",
     "WorkerFailed": "a new worker ended before all were Ready; all of them were taken back",
     "HostsNotWritten": "the hosts files were not in place within the timeout",
@@ -116,6 +236,8 @@ def _message(request: Request, reason: str) -> str:
     problem = next((known for known in request.problems if known.reason == reason), None)
     if problem is not None:
         return f"{problem.field}: {problem.message}" if problem.field else problem.message
+    if reason == "ScriptFailed" and request.script is not None:
+        return _exited(request.script.exit_code)
     return _SENTENCES.get(reason, "")
 
 
@@ -128,6 +250,7 @@ def with_request(job: Job, uid: Uid, **changes: object) -> Job:
 
 def seen(job: Job, at: At) -> Job:
     """Note when the hosts files of the open request were first seen in place."""
+    job = departures_seen(job, at)
     request = job.open_request
     if request is None or not request.published or request.seen or not hosts_seen(job, request.published):
         return job
@@ -139,7 +262,8 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     slots = each(groups)
     if not slots:
         return job
-    job = replace(job, slots=job.slots - slots, spent=job.spent - slots)
+    vacancies = {slot: vacancy for slot, vacancy in job.vacancies.items() if slot not in slots}
+    job = replace(job, slots=job.slots - slots, spent=job.spent - slots, vacancies=vacancies)
     if job.slots <= {pod.slot for pod in job.pods.values()}:
         # No pod is missing any more: the next one that is asked for waits for no back-off of those before.
         job = replace(job, refusals=without(job.refusals, "CreatePod"))

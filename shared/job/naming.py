@@ -27,6 +27,12 @@ JOB_UID = "muster.dev/job-uid"
 ATTEMPT = "muster.dev/attempt"
 
 SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
+SSH_KEYS = "arena.kubeflow.org/ssh-secret"
+"""On a job: the user's own Secret with ssh keys."""
+RESTART = "muster.dev/restart"
+"""Changed by a person, it has a job that runs begin again."""
+RESTART_REQUESTED = "RestartRequested"
+"""The reason of a restart that a person asked for; it counts against no limit."""
 ACCEPT_HISTORY = "muster.dev/accept-history"
 HOSTS_VERSION = "muster.dev/hosts-version"
 """On the hosts ConfigMap: the version inside; on the launcher pod: the version it was nudged to load."""
@@ -41,6 +47,14 @@ EDL_FOLDER = "/etc/edl"
 JOB_FOLDER = "/job"
 MPI_FOLDER = "/etc/mpi"
 """Where the launcher finds the hosts files."""
+
+PRIVATE_KEY = "id_rsa"
+PUBLIC_KEY = "id_rsa.pub"
+SSH_CONFIG = "config"
+"""What the Secret holds; a file called `id_rsa` is one that ssh looks for by itself, whatever kind of key is in it."""
+AUTHORIZED_KEYS = "authorized_keys"
+SSH_FOLDER = "/root/.ssh"
+"""Where the launcher and the workers find these files."""
 
 
 class JobKey(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -75,6 +89,11 @@ def service_name(job: str) -> str:
 def config_name(job: str) -> str:
     """The ConfigMap of the hosts files."""
     return f"{job}-config"
+
+
+def secret_name(job: str) -> str:
+    """The Secret of the ssh keys that are made for it."""
+    return job
 
 
 def fact_subject(key: JobKey, author: str, tag: str) -> str:

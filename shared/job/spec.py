@@ -59,6 +59,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds_after_finished: int | None = None
     scheduling_timeout_seconds: int | None = None
     suspend: bool = False
+    restart: str = ""
+    """A word that a person changes to have a job that runs begin again; empty asks for nothing."""
+    ssh_secret: str = ""
+    """The user's own Secret with ssh keys; empty has a pair made for the job."""
 
     def role(self, name: str) -> RoleSpec:
         """The role of that name.  Raises `KeyError` when the job has none."""

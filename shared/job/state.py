@@ -10,7 +10,7 @@ import msgspec
 
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
-from shared.job.views import ChildView, Member, PodView
+from shared.job.views import ChildView, Exit, Member, PodView
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -48,6 +48,36 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     at: At
 
 
+class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A worker's place that is empty because its pod ended or vanished by itself."""
+
+    at: At
+    reason: str
+    code: int | None = None
+    """The exit code of the training container; None where there was none."""
+    succeeded: bool = False
+    taken: bool = False
+    """The pod was deleted, or vanished, before it ended."""
+    disrupted: bool = False
+    """Its node went, or it was evicted to make room."""
+
+    @property
+    def blameless(self) -> bool:
+        """It is no fault of the worker's own, and counts against no limit."""
+        return self.taken or self.disrupted
+
+
+class Departure(msgspec.Struct, frozen=True, gc=False):
+    """A worker that left the hosts files and has its slot still."""
+
+    version: int
+    """Of the first hosts files without it."""
+    drain: int
+    """Seconds that it gets from when they are in place."""
+    seen: int = 0
+    """The sequence at which they were seen in place; 0 before."""
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An effect that was refused, and when it may be tried again."""
 
@@ -62,6 +92,41 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The back-off ran out."""
     probe: int = 1
     """How many pods the next try may make: one, then 2, 4, 8 while they succeed."""
+
+
+class Script(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The one run of a request's script."""
+
+    started: int
+    """The sequence of the decision to run it."""
+    timeout: int
+    """Seconds."""
+    ended: int = 0
+    """The sequence at which its end became known; 0 before."""
+    failure: str = ""
+    """Why it did not end well; empty when it did."""
+    exit_code: int | None = None
+
+
+TIMED_OUT = "TimedOut"
+"""The reason of a `ScriptFinished` or `DrainChecked` whose command did not answer in its time."""
+
+
+class DrainLook(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The newest look at whether the launcher still uses leaving workers."""
+
+    at: int
+    """Its sequence."""
+    count: int
+    """How many there were."""
+    in_use: tuple[int, ...] = ()
+    unknown: str = ""
+    """Why nobody can know; empty when somebody does."""
+
+    @property
+    def again(self) -> bool:
+        """Another look may bring another answer."""
+        return bool(self.in_use) or self.unknown == TIMED_OUT
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -90,8 +155,22 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     seen: int = 0
     """The sequence at which that version was seen in the cluster; 0 before."""
     released: bool = False
+    forced: int = 0
+    """The sequence at which its workers were released although they were in use; 0 when they were not."""
     gone: bool = False
+    replaced: int = 0
+    """How many of the workers that it brings were replaced before all were Ready."""
+    resize: int | None = None
+    """The size that an edit of the job itself asks for; no object stands behind such a request."""
+    script: Script | None = None
+    """None before its script ran, and when it has none."""
+    look: DrainLook | None = None
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def waits_since(self) -> int:
+        """What its deadline counts from: its script has a time of its own, and so have pods after a forced drain."""
+        return max(self.accepted, self.script.ended if self.script is not None else 0, self.forced)
 
     @property
     def over(self) -> bool:
@@ -131,6 +210,18 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     phase: Phase = ""
     attempt: int = 0
     restarts: int = 0
+    restart_wanted: bool = False
+    """A person asked for a restart that has not begun."""
+    active: At | None = None
+    """Since when it is taken on without a pause; None before, and while it is Suspended."""
+    assigned: At | None = None
+    """When the workers of this attempt got their slots."""
+    restarting: At | None = None
+    """When the attempt before was given up; None once the next one began."""
+    paused: bool = False
+    """It was Suspended when it had workers, and its next attempt has not begun."""
+    ended: At | None = None
+    """When it was over."""
     conditions: tuple[Condition, ...] = ()
     start_time: str = ""
     completion_time: str = ""
@@ -139,12 +230,27 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Where a pod shall be: assigned or accepted, and neither released nor spent."""
     spent: frozenset[Slot] = frozenset()
     """Where the pod ended or vanished by itself: it is not made again, and its remains may stay."""
+    unseen: frozenset[Slot] = frozenset()
+    """Of the attempt before: places that were given up before a pod was seen in them.  One may be on its way."""
+    unseen_since: int = 0
+    """The sequence at which they were given up."""
+    size: int = 0
+    """How many workers it shall have: what a restart begins with.  Changed by requests, not by losses."""
+    vacancies: Mapping[Slot, Vacancy] = {}
+    """Worker slots of this attempt that are spent and were neither replaced nor released."""
+    replaced: int = 0
+    """How many workers of this attempt were replaced for a fault of their own."""
+    disrupted: Mapping[Uid, str] = {}
+    """Pods that are about to go with their node, or evicted, and why."""
     next_index: int = 0
     """The highest worker index ever used in this attempt, plus one."""
     pods: Mapping[Uid, PodView] = {}
     launcher_lost: bool = False
     launcher_gone: PodView | None = None
-    """The launcher of this attempt as last seen, once its pod is no more: an end that was seen outlives it."""
+    """The launcher of this attempt as it ended, or as last seen once its pod is no more.
+
+    An end that was seen outlives the pod, and whoever deletes it afterwards.
+    """
     tallies: Mapping[str, Tally] = {}
     failures: tuple[Failure, ...] = ()
     """The newest ones, at most `KEPT_FAILURES`."""
@@ -156,8 +262,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     members: frozenset[int] = frozenset()
     """Worker indices in the newest hosts files."""
     hosts_version: int = 0
+    listed: bool = False
+    """Hosts files were published in this attempt."""
     leaving: frozenset[int] = frozenset()
     """No longer members, not yet released."""
+    departures: Mapping[Slot, Departure] = {}
+    """Workers that left the hosts files, whoever releases them; those released meanwhile do no harm."""
 
     requests: Mapping[Uid, Request] = {}
     """In the order first seen."""
@@ -172,6 +282,16 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def over(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def starting(self) -> bool:
+        """Its attempt has begun, and its launcher has not run yet."""
+        return self.phase in ("Created", "Restarting") and not self.between_attempts
+
+    @property
+    def between_attempts(self) -> bool:
+        """No pod shall be: the last attempt was given up or interrupted, and the next has not begun."""
+        return self.restarting is not None or self.paused or self.phase == "Suspended"
 
     @property
     def halted(self) -> bool:
@@ -189,7 +309,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def seen_launcher(self) -> PodView | None:
         """The launcher pod of this attempt, or how it was when it was last there."""
-        return self.launcher or self.launcher_gone
+        return self.launcher_gone or self.launcher
 
     @property
     def launched(self) -> bool:
@@ -232,9 +352,21 @@ def ended(pod: PodView) -> bool:
     return pod.phase in ("Succeeded", "Failed")
 
 
+def exit_of(job: Job, pod: PodView) -> Exit | None:
+    """How the training container of a pod ended; None while it runs, or when nobody saw its end."""
+    container = job.spec.role(pod.role).container if job.spec else ""
+    return next((end for end in pod.exits if end.container == container), None)
+
+
 def alive(pod: PodView | None) -> bool:
     """The pod runs or will, and nobody asked it to go."""
     return pod is not None and not ended(pod) and not pod.deleting
+
+
+def running_workers(job: Job) -> int:
+    """How many workers run, Ready or not, and were not asked to go."""
+    pods = job.by_slot()
+    return sum(1 for slot in job.workers if (pod := pods.get(slot)) and alive(pod) and pod.phase == "Running")
 
 
 def hosts_seen(job: Job, version: int) -> bool:

@@ -28,6 +28,20 @@ class Effect(msgspec.Struct, frozen=True):
     For what changes often and is written whole: a busy API server gets fewer, newer versions of it.
     """
 
+    apart: ClassVar[bool] = False
+    """Whether it may take as long as somebody else likes, so that no other effect waits for its place or its end.
+
+    Whoever carries it out bounds it.
+    """
+
+    @property
+    def once(self) -> int:
+        """The sequence of the decision that it follows, of an effect that must not happen twice; 0 of all others.
+
+        Only the process that recorded this decision carries it out, and never again: after a crash nobody does.
+        """
+        return 0
+
     def urgent(self, last: "Effect") -> bool:
         """Whether it disturbs the rest of its target after `last`."""
         return False

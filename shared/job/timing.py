@@ -5,15 +5,41 @@ that was blind fails nothing for what it did not see.  A *promise* goes on: afte
 from the time of its anchor.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
-from shared.job.state import Job
+from shared.job import replacement
+from shared.job.state import At, Job, Request
 
 SCHEDULING_TIMEOUT_SECONDS = 600
 """How long a job may stay below its minimum when its spec does not say (docs: contract, TrainingJob.spec)."""
 
+UNSEEN_SECONDS = 5
+"""How long a pod that was asked for may still come to light after its attempt was given up.
+
+Watches that work show it within a tenth of a second; a pod of the next attempt never runs beside it.
+"""
+
 BACK_OFF_CAP_SECONDS = 300
 """The longest wait before a refused effect is tried again."""
+
+SCRIPT_GRACE_SECONDS = 5
+"""How long after a script's own timeout its outcome may still become known."""
+
+LONGEST_DRAIN_CHECK_SECONDS = 10
+"""The longest wait between two looks into a launcher that still uses leaving workers."""
+
+SCALING_DEADLINE = "ScalingDeadline"
+SCRIPT_DEADLINE = "ScriptDeadline"
+DRAIN = "Drain"
+DRAIN_CHECK = "DrainCheck"
+ACTIVE_DEADLINE = "ActiveDeadline"
+SCHEDULING = "Scheduling"
+RESTART = "Restart"
+UNSEEN = "Unseen"
+TIME_TO_LIVE = "TimeToLive"
+DISRUPTION_DRAIN = "DisruptionDrain"
 
 
 class Timer(msgspec.Struct, frozen=True):
@@ -37,13 +63,58 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     ]
     request = job.open_request
     if request is not None:
-        timers.append(Timer(request.accepted, "ScalingDeadline", request.deadline))
-        if request.kind == "ScaleIn" and request.seen and not request.released:
-            timers.append(Timer(request.seen, "Drain", request.drain))
+        timers += _of_scaling(request)
     if job.below_minimum and not job.over and job.spec is not None:
         limit = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
         timers.append(Timer(job.below_minimum, "BelowMinimum", limit))
+    timers += {
+        Timer(departure.seen, DISRUPTION_DRAIN, departure.drain)
+        for slot, departure in job.departures.items()
+        if departure.seen and departure.drain and slot in job.slots and not job.over
+    }
+    timers += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
     return tuple(timer for timer in timers if (timer.anchor, timer.name) not in job.passed)
+
+
+def _of_scaling(request: Request) -> Iterator[Timer]:
+    yield Timer(request.waits_since, SCALING_DEADLINE, request.deadline)
+    script = request.script
+    if script is not None and not script.ended:
+        yield Timer(script.started, SCRIPT_DEADLINE, script.timeout + SCRIPT_GRACE_SECONDS)
+    if request.kind == "ScaleIn" and request.seen and not request.released:
+        yield Timer(request.seen, DRAIN, request.drain)
+        if request.look is not None and request.look.again:
+            yield Timer(request.look.at, DRAIN_CHECK, min(1 << (request.look.count - 1), LONGEST_DRAIN_CHECK_SECONDS))
+
+
+def _of_limits(job: Job) -> Iterator[Timer]:
+    if job.spec is None:
+        return
+    if job.spec.active_deadline_seconds is not None and job.active is not None:
+        yield promise(job.active, ACTIVE_DEADLINE, job.spec.active_deadline_seconds)
+    limit = job.spec.scheduling_timeout_seconds
+    if limit is not None and job.starting and job.assigned is not None:
+        yield Timer(job.assigned.sequence, SCHEDULING, limit)
+
+
+def _of_attempts(job: Job) -> Iterator[Timer]:
+    if job.restarting is not None:
+        yield promise(job.restarting, RESTART, replacement.back_off(job.restarts + 1))
+    if job.unseen:
+        yield Timer(job.unseen_since, UNSEEN, UNSEEN_SECONDS)
+    for slot, vacancy in replacement.owed(job).items():
+        if seconds := replacement.delay(job, slot, vacancy):
+            yield promise(vacancy.at, replacement.TIMER, seconds)
+
+
+def _of_the_end(job: Job) -> list[Timer]:
+    if job.ended is None or job.spec is None or job.spec.ttl_seconds_after_finished is None:
+        return []
+    return [promise(job.ended, TIME_TO_LIVE, job.spec.ttl_seconds_after_finished)]
+
+
+def promise(anchor: At, name: str, seconds: int) -> Timer:
+    return Timer(anchor.sequence, name, seconds, since=anchor.time)
 
 
 def back_off(count: int) -> int:

@@ -31,6 +31,8 @@ class _Scope:
         self.appending = False
         self.awaited = 0
         """The sequence of our last append; nothing more is recorded until it was read back."""
+        self.claimed = 0
+        """The last of those sequences that was claimed."""
         self.facts = asyncio.Lock()
 
 
@@ -72,6 +74,18 @@ class Appends:
         """Whether the last append of that job is under way, or not read back."""
         scope = self._scopes[history.job.key]
         return scope.appending or history.sequence < scope.awaited
+
+    def claim(self, key: JobKey, sequence: int) -> bool:
+        """Whether this process recorded that decision, as its newest of the job, and nobody claimed it before.
+
+        For what must not happen twice.  The newest is enough: the turn that reads a decision back claims it before
+        the next one can be appended.
+        """
+        scope = self._scopes[key]
+        if scope.awaited != sequence or scope.claimed == sequence:
+            return False
+        scope.claimed = sequence
+        return True
 
     async def insist(self, history: History, event: AnyEvent) -> int:
         """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""

@@ -17,14 +17,17 @@ def ours(meta: Metadata, key: JobKey) -> bool:
     return owner is not None and owner.uid == key.uid
 
 
-def settle(meta: Metadata | None, key: JobKey, what: str, *, same: bool = True) -> None:
+def settle(meta: Metadata | None, key: JobKey, what: str, *, same: bool = True, labelled: bool = True) -> None:
     """Make sense of *already exists*: return when the object is ours and the `same` as we meant to make.
 
-    Raises `Transient` to wait (for an older life, or something that is being deleted or already gone), and
-    `Refused(reason="NameConflict")` when it is somebody else's.
+    Raises `Transient` to wait (for an older life, or something that is being deleted or already gone), and `Refused`
+    with reason `NameConflict` when it is somebody else's, with `LabelsChanged` when somebody took its labels, so that
+    no watch of ours shows it; who puts them back asks with `labelled=False`.
     """
     if meta is None:
         raise Transient(f"{what} vanished while we looked", retry_after=QUICK_SECONDS)
+    if labelled and ours(meta, key) and (meta.labels or {}).get(JOB_UID) != key.uid:
+        raise Refused(f"the labels of {what} were changed; delete it, and it is made again", reason="LabelsChanged")
     if ours(meta, key) and same and meta.deletion_timestamp is None:
         return
     if ours(meta, key) or meta.deletion_timestamp is not None or _older_life(meta, key):

@@ -24,7 +24,7 @@ from shared.service.health import Health
 from shared.service.health import serve as probes
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
-from shared.service.permissions import OURS, needs
+from shared.service.permissions import OURS, necessary
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings, complaint
@@ -90,7 +90,7 @@ class Found(NamedTuple):
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
         await must_fit(self.eventlog)
-        rights = [Right(need.verb, need.group, need.resource) for need in needs(author)]
+        rights = [Right(need.verb, need.group, need.resource) for need in necessary(author)]
         await examine(self.cluster, OURS, rights, self.parts.settings.namespace)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from shared.cluster import Resource
-from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, NODES, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events import Author
 
@@ -39,6 +39,10 @@ class Permission(NamedTuple):
     resources: tuple[Resource[Any], ...]
     call: str
     subresource: str = ""
+    everywhere: bool = False
+    """Only an installation for the whole cluster has it: what it is about belongs to no namespace."""
+    helpful: bool = False
+    """A cluster may withhold it: what it serves is done in another way."""
 
     def needs(self) -> Iterator[Need]:
         tail = f"/{self.subresource}" if self.subresource else ""
@@ -51,19 +55,34 @@ PERMISSIONS = (
     Permission("watcher", ("list", "watch"), OURS, "the watches of jobs and requests"),
     Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
     Permission("watcher", ("list", "watch"), (SERVICES, CONFIGMAPS), "the watches of a job's other children"),
+    Permission("watcher", ("list", "watch"), (SECRETS,), "the same, of the job's own alone, and only their metadata"),
+    Permission("watcher", ("list", "watch"), (NODES,), "which nodes are about to go", everywhere=True),
     Permission("watcher", ("get",), (TRAININGJOBS,), "a job that a list lacks is asked for before it is believed gone"),
     Permission("scheduler", ("get",), (TRAININGJOBS,), "the pod templates, read once per generation"),
     Permission("scheduler", ("create",), (PODS,), "`CreatePod`"),
     Permission("scheduler", ("create",), (SERVICES,), "`CreateService`"),
-    Permission("scheduler", ("get",), (PODS, SERVICES), f"`CreatePod`, `CreateService`: {TAKEN}"),
+    Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`"),
+    Permission(
+        "scheduler", ("get",), (PODS, SERVICES, SECRETS), f"`CreatePod`, `CreateService`, `CreateSecret`: {TAKEN}"
+    ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
+    Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
+    Permission("scheduler", ("delete",), (TRAININGJOBS,), "`DeleteJob`: its time to live after the end is over"),
     Permission("scheduler", ("update",), (TRAININGJOBS,), FINALIZERS, "finalizers"),
     Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: which version is there, and is it ours?"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
     Permission("scaler", ("delete",), (CONFIGMAPS,), "`DeleteHosts`"),
     Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`: one annotation of the launcher"),
     Permission("scaler", ("get",), (PODS,), "`NudgeLauncher`: another pod has the launcher's name"),
+    Permission(
+        "scaler",
+        ("get", "create"),
+        (PODS,),
+        "`RunScript`, `CheckDrain`: commands within the launcher; withheld, scripts fail and drains are timed",
+        "exec",
+        helpful=True,
+    ),
     Permission("scaler", ("get", "patch"), REQUESTS, "`OwnRequest`: the job becomes the request's owner"),
     Permission(
         "scaler",
@@ -78,6 +97,16 @@ PERMISSIONS = (
 )
 
 
-def needs(service: Author) -> list[Need]:
-    """Every right of a service, one by one."""
-    return [need for permission in PERMISSIONS if permission.service == service for need in permission.needs()]
+def needs(service: Author, namespace: str = "") -> list[Need]:
+    """Every right of a service, one by one; without a `namespace` those of an installation for the whole cluster."""
+    found = [known for known in _of(service) if not (namespace and known.everywhere)]
+    return [need for known in found for need in known.needs()]
+
+
+def necessary(service: Author) -> list[Need]:
+    """Those without which it cannot begin."""
+    return [need for known in _of(service) if not (known.everywhere or known.helpful) for need in known.needs()]
+
+
+def _of(service: Author) -> list[Permission]:
+    return [permission for permission in PERMISSIONS if permission.service == service]

@@ -21,7 +21,7 @@ import structlog
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Batch, EventLog, Stored
 from shared.job.chain import Head
-from shared.job.events import Author, EffectRefused
+from shared.job.events import AnyEvent, Author, EffectRefused
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Slot, key_of, namespace_subjects
 from shared.job.state import Job
@@ -61,8 +61,11 @@ class Service(Protocol):
     def decide(self, history: History) -> list[Step]:
         """What this service owes the job.  Pure, or, for the watcher, a comparison with what it sees."""
 
-    async def act(self, effect: Effect, standing: Standing) -> None:
-        """Carry out one effect; raises `Transient`, `Conflict` or `Refused` (`permanent` by its reason)."""
+    async def act(self, effect: Effect, standing: Standing) -> AnyEvent | None:
+        """Carry out one effect; raises `Transient`, `Conflict` or `Refused` (`permanent` by its reason).
+
+        What it alone learned by that is a fact to be recorded, until it is stored.
+        """
 
     async def attend(self, machine: "Machine") -> None:
         """What else this service does while it runs, such as watching; for ever."""
@@ -262,10 +265,18 @@ class Machine:
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is not None and (work := self.appends.record(history, record.event)) is not None:
             self._start(work)
-        effects = [step for step in steps if isinstance(step, Effect)]
+        effects = [step for step in steps if isinstance(step, Effect) and self._may_begin(key, step)]
         due = self._lanes[key].wishes.due(effects, self._time(), history.sequence)
-        if due:
-            self._start(self._round(history, due, Standing(history.job, history.head, history.time)))
+        standing = Standing(history.job, history.head, history.time)
+        if together := [wish for wish in due if not wish.effect.apart]:
+            self._start(self._round(history, together, standing))
+        for wish in due:
+            if wish.effect.apart:
+                self._start(self._round(history, [wish], standing))
+
+    def _may_begin(self, key: JobKey, effect: Effect) -> bool:
+        """It is safe to repeat, or follows a decision of this very process for the first time."""
+        return not effect.once or self.appends.claim(key, effect.once)
 
     async def _round(self, history: History, wishes: list[Wish], standing: Standing) -> None:
         """Carry out what was wished for in one turn, then record what was refused, once per kind and reason."""
@@ -290,8 +301,13 @@ class Machine:
     async def _carry_out(self, history: History, wish: Wish, standing: Standing) -> Refused | None:
         key = history.job.key
         try:
-            async with self._lanes[key].slots, self._effect_slots:
-                await self.service.act(wish.effect, standing)
+            if wish.effect.apart:
+                fact = await self.service.act(wish.effect, standing)
+            else:
+                async with self._lanes[key].slots, self._effect_slots:
+                    fact = await self.service.act(wish.effect, standing)
+            if fact is not None:
+                await self.appends.insist(history, fact)
         except Refused as refusal:
             log.warning("effect refused", job=str(key), effect=wish.effect.target, why=str(refusal))
             self.alarm.set()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shared.eventlog.tls import Tls
 
@@ -13,6 +13,11 @@ from shared.eventlog.tls import Tls
 def _seconds(value: object) -> object:
     """A plain number is seconds; all else is left to ISO 8601 (`PT1M`)."""
     return float(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _words(value: object) -> object:
+    """Words with a comma between them; empty ones do not count."""
+    return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
 
 
 class Settings(BaseSettings):
@@ -62,6 +67,9 @@ class Settings(BaseSettings):
 
     drain: Annotated[timedelta, BeforeValidator(_seconds)] = timedelta(seconds=10)
     """How long leaving workers get after the hosts files changed; longer suits frameworks that let go slowly."""
+
+    disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """Keys of taints, a comma between them, that say besides the well-known ones that a node is about to go."""
 
     health_port: int = 0
     """Where probes ask (`/healthz`, `/readyz`); 0 opens no port."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.cluster import Alive, Applied, Blind, Snapshot
+from shared.cluster import Alive, Applied, Blind, Execution, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.cluster.memory import Call, MemoryCluster
 from shared.cluster.merge import merged
@@ -96,6 +96,47 @@ class TestTrouble:
             await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
         assert await cluster.get(PODS, "ns", "p") is not None
         assert storm.calls == [Call("create", "pods", "ns", "p"), Call("get", "pods", "ns", "p")]
+
+
+class TestPrograms:
+    async def test_without_programs_nothing_can_be_executed(self, store: MemoryStore, cluster: MemoryCluster) -> None:
+        store.create(PODS, "ns", {"metadata": {"name": "p"}})
+        with pytest.raises(Refused) as refusal:
+            await cluster.execute("ns", "p", "main", ["true"], timeout=1)
+        assert refusal.value.reason == "CannotExecute"
+
+    async def test_the_program_is_told_everything(self, store: MemoryStore, cluster: MemoryCluster) -> None:
+        told: list[Any] = []
+
+        async def program(*given: Any) -> Execution:
+            told.append(given)
+            return Execution(3, b"output")
+
+        store.program = program
+        store.create(PODS, "ns", {"metadata": {"name": "p"}})
+        assert await cluster.execute("ns", "p", "main", ["a", "b"], timeout=1, most=3) == Execution(3, b"out")
+        assert told == [("ns", "p", "main", ["a", "b"])]
+
+    async def test_trouble_comes_before_the_program_or_after_it(
+        self, store: MemoryStore, cluster: MemoryCluster
+    ) -> None:
+        runs: list[str] = []
+
+        async def program(_: str, pod: str, *__: Any) -> Execution:
+            runs.append(pod)
+            return Execution(0, b"")
+
+        store.program = program
+        store.create(PODS, "ns", {"metadata": {"name": "p"}})
+        for applied, runs_after in ((False, 0), (True, 1)):
+            store.faults.fail_next("execute", Transient("lost"), applied=applied)
+            with pytest.raises(Transient, match="lost"):
+                await cluster.execute("ns", "p", "main", ["true"], timeout=1)
+            assert len(runs) == runs_after
+        store.outage.begin()
+        with pytest.raises(Transient, match="cannot be reached"):
+            await cluster.execute("ns", "p", "main", ["true"], timeout=1)
+        assert len(runs) == 1
 
 
 class TestControllers:

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from shared.cluster import Alive, Applied, Blind, Deleted, Snapshot
-from shared.cluster.kinds import PODS
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS
 from shared.cluster.kube import KubeCluster
 from tests.kit.apiserver import (
     ScriptedApiServer,
@@ -79,6 +79,24 @@ async def test_a_watch_starts_where_the_list_ended_and_asks_for_bookmarks(
         "timeoutSeconds": "450",
     }
     assert asked.headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("resource", [SECRETS, CONFIGMAPS], ids=lambda resource: resource.plural)
+async def test_of_what_is_read_by_its_metadata_nothing_else_is_asked_for(
+    resource: Any, cluster: KubeCluster, server: ScriptedApiServer, hurry: Hurry
+) -> None:
+    server.watches += [stream(cut=True), silence()]
+    async with aclosing(cluster.watch(resource)) as watch:
+        await take(watch, 3)
+    alone = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+    asked = {kind: {one.headers["Accept"] for one in server.of_kind(kind)} for kind in ("list", "question", "watch")}
+    assert asked == {"list": {alone.format("List")}, "question": {alone.format("List")}, "watch": {alone.format("")}}
+
+
+async def test_pods_are_read_as_a_whole(cluster: KubeCluster, server: ScriptedApiServer) -> None:
+    async with watching(cluster) as watch:
+        await take(watch, 1)
+    assert {asked.headers["Accept"] for asked in server.asked} == {"application/json"}
 
 
 async def test_a_watch_that_ends_as_planned_goes_on_without_a_word(

@@ -1,11 +1,13 @@
 """What the embedded API server and the real one say alike over HTTP, beyond what the port asks of them."""
 
 import asyncio
+import json
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
+from shared.cluster.calls import METADATA, METADATA_LIST
 from tests.devcluster.apiserver.client import BOUND, Answer
 from tests.kit.clusters import Api
 
@@ -198,6 +200,15 @@ async def test_a_strategic_patch_merges_lists_by_their_keys(api: Api) -> None:
     assert (container["name"], container["image"], done.body["metadata"]["generation"]) == ("main", "train:2", 2)
 
 
+async def test_a_strategic_patch_replaces_the_taints_of_a_node(api: Api) -> None:
+    nodes, name = "/api/v1/nodes", f"{api.namespace}-node"
+    before, after = ({"key": key, "effect": "NoSchedule"} for key in ("test.muster.dev/a", "test.muster.dev/b"))
+    await api.client.create(nodes, {"metadata": {"name": name}, "spec": {"taints": [before]}})
+    done = await api.client.call("PATCH", f"{nodes}/{name}", {"spec": {"taints": [after]}}, media=STRATEGIC)
+    assert done.body["spec"]["taints"] == [after]
+    await api.client.delete(f"{nodes}/{name}")
+
+
 async def test_most_of_a_pod_cannot_be_changed(api: Api) -> None:
     await api.client.create(api.path("pods"), a_pod())
     answer = await api.client.merge(api.path("pods", "p"), {"spec": {"nodeName": "node-1"}})
@@ -217,10 +228,16 @@ async def test_a_pod_is_bound_once(api: Api) -> None:
 
 
 async def test_a_pod_can_be_evicted(api: Api) -> None:
+    known = (await api.client.get("/api/v1")).body["resources"]
+    evictions = [(one["group"], one["version"], one["kind"]) for one in known if one["name"] == "pods/eviction"]
+    assert evictions == [("policy", "v1", "Eviction")]
     await api.client.create(api.path("pods"), a_pod(node="node-1"))
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     assert (await api.client.create(api.path("pods", "p") + "/eviction", body)).code == 201
-    assert "deletionTimestamp" in (await api.client.get(api.path("pods", "p"))).body["metadata"]
+    pod = (await api.client.get(api.path("pods", "p"))).body
+    assert "deletionTimestamp" in pod["metadata"]
+    says = [one for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert [(one["status"], one["reason"]) for one in says] == [("True", "EvictionByEvictionAPI")]
 
 
 async def test_a_lease_is_made_by_its_first_update(api: Api) -> None:
@@ -451,3 +468,44 @@ async def test_a_namespace_goes_with_all_it_holds(api: Api) -> None:
     await api.client.until(marked, lambda one: "deletionTimestamp" in one.body["metadata"], bound=api.patience)
     await api.client.delete(f"{marked}?gracePeriodSeconds=0")
     await api.client.until(namespace, lambda answer: answer.code == 404, bound=api.patience)
+
+
+# Metadata alone: what is in a Secret never leaves the server for whoever asks like that.
+
+HIDDEN = "dGhlIHByaXZhdGUgaGFsZg=="
+
+
+async def test_of_secrets_a_get_and_a_list_show_metadata_alone(api: Api) -> None:
+    made = await api.client.create(api.path("secrets"), {"metadata": {"name": "s"}, "data": {"id_rsa": HIDDEN}})
+    assert (made.code, made.body["type"], made.body["data"]) == (201, "Opaque", {"id_rsa": HIDDEN})
+    one = await api.client.get(api.path("secrets", "s"), **METADATA)
+    assert (one.body["kind"], one.body["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert one.body["metadata"] == made.body["metadata"]
+    assert HIDDEN not in str(one.body)
+    query = f"{api.path('secrets')}?limit=500&fieldSelector=metadata.name%3Ds"
+    listed = await api.client.get(query, **METADATA_LIST)
+    assert (listed.body["kind"], listed.body["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
+    assert int(listed.body["metadata"]["resourceVersion"]) >= int(made.body["metadata"]["resourceVersion"])
+    (item,) = listed.body["items"]
+    assert item["metadata"] == made.body["metadata"]
+    assert HIDDEN not in str(listed.body)
+    missing = await api.client.get(api.path("secrets", "nobody"), **METADATA)
+    assert (missing.code, missing.body["kind"], missing.body["reason"]) == (404, "Status", "NotFound")
+
+
+async def test_of_secrets_a_watch_shows_metadata_alone(api: Api) -> None:
+    made = await api.client.create(api.path("secrets"), {"metadata": {"name": "s"}, "data": {"id_rsa": HIDDEN}})
+    before = int(made.body["metadata"]["resourceVersion"]) - 1
+    query = f"?watch=true&resourceVersion={before}&fieldSelector=metadata.name%3Ds"
+    await api.client.delete(api.path("secrets", "s"))
+    async with (
+        asyncio.timeout(BOUND),
+        api.client.session.get(api.client.url + api.path("secrets") + query, headers=METADATA) as response,
+    ):
+        assert (response.status, response.content_type) == (200, "application/json")
+        lines = [await response.content.readline() for _ in range(2)]
+    assert HIDDEN.encode() not in b"".join(lines)
+    events = [json.loads(line) for line in lines]
+    assert [event["type"] for event in events] == ["ADDED", "DELETED"]
+    assert {event["object"]["kind"] for event in events} == {"PartialObjectMetadata"}
+    assert {event["object"]["metadata"]["uid"] for event in events} == {made.body["metadata"]["uid"]}

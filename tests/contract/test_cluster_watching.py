@@ -3,7 +3,7 @@
 import pytest
 
 from shared.cluster import Applied, Blind, Deleted, Snapshot
-from shared.cluster.kinds import PODS
+from shared.cluster.kinds import PODS, SECRETS
 from tests.contract.widgets import a_pod, a_widget, names, news, watching
 from tests.kit.clusters import WIDGETS, ClusterUnderTest
 from tests.kit.watching import next_of, take
@@ -25,6 +25,23 @@ async def test_first_everything_then_each_change(under_test: ClusterUnderTest) -
         assert isinstance(gone, Deleted)
         assert (gone.object.metadata.uid, gone.object.spec) == (second.metadata.uid, second.spec)
         assert gone.object.metadata.version > changed.metadata.version
+
+
+async def test_of_a_secret_its_metadata_is_read_and_nothing_else(under_test: ClusterUnderTest) -> None:
+    cluster, namespace = under_test.cluster, under_test.namespace
+    contents = {"type": "Opaque", "data": {"id_rsa": "dGhlIHByaXZhdGUgaGFsZg=="}}
+    async with watching(under_test, SECRETS, selector="team=a") as watch:
+        await next_of(watch)
+        await cluster.create(SECRETS, namespace, {"metadata": {"name": "theirs"}, **contents})
+        ours = {"metadata": {"name": "ours", "labels": {"team": "a"}}, **contents}
+        made = await cluster.create(SECRETS, namespace, ours)
+        assert await cluster.get(SECRETS, namespace, "ours") == made
+        assert await news(watch) == Applied(made)
+        await cluster.delete(SECRETS, namespace, "ours", uid=made.metadata.uid)
+        gone = await news(watch)
+        assert isinstance(gone, Deleted)
+        assert gone.object.metadata.uid == made.metadata.uid
+    assert await cluster.get(SECRETS, namespace, "ours") is None
 
 
 async def test_an_object_made_again_is_two_lives(under_test: ClusterUnderTest) -> None:

@@ -105,7 +105,7 @@ async def test_a_request_is_refused(judge: Judge, document: Document, word: str)
         pytest.param(f"{WORKER}.template.metadata", {"labels": {"a": "b"}}, "template", id="a template's labels"),
         pytest.param(f"{WORKER}.template.spec.tomorrow", 1, "template", id="a field that no schema declares"),
         pytest.param(f"{ROLES}.launcher.template.spec.hostNetwork", True, "template", id="the launcher's template"),
-        pytest.param(f"{WORKER}.replicas", 3, "ScaleOut or ScaleIn", id="the number of workers"),
+        pytest.param("spec.slotsPerWorker", 4, "slotsPerWorker", id="how many processes a worker has"),
     ],
 )
 async def test_a_running_job_keeps(judge: Judge, path: str, value: object, word: str) -> None:
@@ -119,7 +119,15 @@ async def test_a_running_job_keeps(judge: Judge, path: str, value: object, word:
 @pytest.mark.parametrize(
     ("phase", "path", "value"),
     [
+        pytest.param("Running", f"{WORKER}.replicas", 3, id="the size of a running job"),
+        pytest.param("Scaling", f"{WORKER}.replicas", 1, id="the size of a job that is being scaled"),
+        pytest.param("Running", f"{WORKER}.minReplicas", 2, id="the minimum of a running job"),
         pytest.param("Running", f"{WORKER}.maxReplicas", 4, id="bounds of a running job"),
+        pytest.param("Running", f"{WORKER}.maxReplicas", ABSENT, id="no bound any more for a running job"),
+        pytest.param("Running", f"{WORKER}.restartPolicy", "Always", id="the policy of a running job"),
+        pytest.param("Running", "spec.cleanPodPolicy", "All", id="what is cleaned up after a running job"),
+        pytest.param("Running", "spec.backoffLimit", 9, id="the limit of a running job"),
+        pytest.param("Suspended", "spec.slotsPerWorker", 4, id="the slots of a suspended job"),
         pytest.param("Running", "spec.suspend", True, id="suspension of a running job"),
         pytest.param("Suspended", f"{CONTAINER}.image", "horovod:2", id="the template of a suspended job"),
         pytest.param("", f"{CONTAINER}.image", "horovod:2", id="the template of a refused job"),
@@ -129,6 +137,28 @@ async def test_a_running_job_keeps(judge: Judge, path: str, value: object, word:
 async def test_may_be_changed(judge: Judge, phase: str, path: str, value: object) -> None:
     old = changed(training_job(), "status", {"phase": phase})
     assert await judge.refusals(changed(old, path, value), old) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "word"),
+    [
+        pytest.param(f"{WORKER}.replicas", 10, "at most maxReplicas", id="more workers than the maximum"),
+        pytest.param(f"{WORKER}.maxReplicas", 1, "at most maxReplicas", id="a maximum below the workers"),
+        pytest.param(f"{WORKER}.minReplicas", 3, "at least minReplicas", id="a minimum above the workers"),
+    ],
+)
+async def test_a_running_job_stays_within_its_bounds(judge: Judge, path: str, value: object, word: str) -> None:
+    old = changed(training_job(), "status", {"phase": "Running"})
+    (cause,) = await judge.refusals(changed(old, path, value), old)
+    assert word in cause
+
+
+async def test_a_field_that_comes_or_goes_has_changed_too(judge: Judge) -> None:
+    running = changed(training_job(), "status", {"phase": "Running"})
+    with_slots = changed(running, "spec.slotsPerWorker", 4)
+    for old, new in ((running, with_slots), (with_slots, running)):
+        (cause,) = await judge.refusals(new, old)
+        assert "Suspended" in cause
 
 
 async def test_a_request_never_changes(judge: Judge) -> None:

@@ -59,6 +59,16 @@ def test_status_is_a_subresource_of_all() -> None:
     assert all("status" in crd["spec"]["versions"][0]["subresources"] for crd in manifests())
 
 
+def test_a_job_has_a_size_that_autoscalers_find() -> None:
+    (job, *requests) = [crd["spec"]["versions"][0] for crd in manifests()]
+    assert job["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.etReplicaSpecs.worker.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    assert not any("scale" in request["subresources"] for request in requests)
+
+
 @pytest.mark.parametrize(
     "schema",
     [

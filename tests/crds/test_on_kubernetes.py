@@ -77,6 +77,27 @@ async def test_fields_are_explained(installed: ControlPlane) -> None:
     assert "no bound when absent" in told.out
 
 
+async def test_a_job_is_scaled_like_a_deployment_within_its_bounds(installed: ControlPlane) -> None:
+    cluster = await KubeCluster.connect(installed.kubeconfig(ADMIN))
+    namespace = f"scaled-{uuid4().hex[:8]}"
+    await cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+    await cluster.create(TRAININGJOBS, namespace, training_job() | {"metadata": {"name": "resnet"}})
+    status = {"status": {"phase": "Running", "conditions": [], "replicas": 2, "selector": "a=b,c=d"}}
+    await cluster.patch(TRAININGJOBS, namespace, "resnet", status, subresource="status")
+    job = ("-n", namespace, "trainingjob/resnet")
+    await kubectl(installed, "scale", *job, "--replicas=5")
+    held = await cluster.get(TRAININGJOBS, namespace, "resnet")
+    assert held is not None
+    assert held.spec["etReplicaSpecs"]["worker"]["replicas"] == 5  # type: ignore[index]
+    refused = await tried(installed, "scale", *job, "--replicas=10")
+    assert refused.code
+    assert "set replicas to at most maxReplicas" in refused.complaint
+    # An autoscaler reads the same, and takes the pods that the selector names.
+    found = await kubectl(installed, "autoscale", *job, "--max=6", "--dry-run=server", "-o", "name")
+    assert "horizontalpodautoscaler" in found
+    await cluster.close()
+
+
 # The fence: an older head of the same log never overwrites a newer one, a forged one is overwritten in two writes.
 
 

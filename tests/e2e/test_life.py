@@ -133,7 +133,7 @@ async def test_a_command_that_cannot_start_fails_the_job_with_its_reason(operato
     assert status["conditions"][-1]["reason"] == "StartError"
 
 
-async def test_a_deleted_launcher_ends_the_job(operator: Operator):
+async def test_16_a_deleted_launcher_ends_the_job(operator: Operator):
     await operator.apply(a_job("lost", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "lost")
     await operator.kubectl("delete", "pod", "lost-launcher", "--wait=false")
@@ -165,14 +165,14 @@ async def test_doctor_finds_nothing_wrong(operator: Operator):
         pytest.param({"spec": {"launcherAttachMode": "kubexec"}}, "launcherAttachMode", id="kubexec"),
     ],
 )
-async def test_what_cannot_run_is_refused_at_apply_time(operator: Operator, change: dict, says: str):
+async def test_6_what_cannot_run_is_refused_at_apply_time(operator: Operator, change: dict, says: str):
     manifest = a_job("refused", "sleep 1")
     for part, fields in change.items():
         manifest[part] |= fields
     assert says in await operator.kubectl("apply", "-f", "-", given=manifest, fails=True)
 
 
-async def test_a_request_of_impossible_size_is_refused_with_a_reason_and_touches_nothing(operator: Operator):
+async def test_7_a_request_of_impossible_size_is_refused_with_a_reason_and_touches_nothing(operator: Operator):
     await operator.apply(a_job("bounds", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "bounds")
     await operator.apply(a_request("ScaleOut", "too-many", "bounds", toAdd={"count": 5}))

@@ -1,7 +1,7 @@
 import pytest
 
 from shared.frameworks.training import parse_job
-from shared.job.naming import SUSPENDED
+from shared.job.naming import SSH_KEYS, SUSPENDED
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec
 from tests.frameworks.documents import ABSENT, changed, custom, training_job
 
@@ -110,6 +110,32 @@ def test_only_the_first_container_counts() -> None:
 )
 def test_annotation_of_suspension(value: str, suspend: bool) -> None:
     assert parsed(changed(training_job(), "metadata.annotations", {SUSPENDED: value})).suspend is suspend
+
+
+@pytest.mark.parametrize(
+    ("annotations", "name"),
+    [
+        pytest.param({SSH_KEYS: "my.keys-1"}, "my.keys-1", id="the user's own keys"),
+        pytest.param({SSH_KEYS: ""}, "", id="an empty name is none"),
+        pytest.param({}, "", id="a pair is made"),
+    ],
+)
+def test_annotation_of_the_keys(annotations: dict[str, str], name: str) -> None:
+    assert parsed(changed(training_job(), "metadata.annotations", annotations)).ssh_secret == name
+
+
+@pytest.mark.parametrize("name", ["My-Keys", "my keys", "-keys", "keys.", "a..b", "keys\n", "k" * 254])
+def test_keys_that_no_secret_could_be_named_after_are_refused(name: str) -> None:
+    (problem,) = refused(changed(training_job(), "metadata.annotations", {SSH_KEYS: name}))
+    assert (problem.reason, problem.field) == ("InvalidName", f"metadata.annotations[{SSH_KEYS}]")
+    assert name not in problem.message
+
+
+def test_18_attaching_through_the_api_server_is_refused_with_the_way_out() -> None:
+    """Line 18: it never worked there, and here it says so before anything is made."""
+    (problem,) = refused(changed(training_job(), "spec.launcherAttachMode", "kubexec"))
+    assert (problem.reason, problem.field) == ("KubexecNotSupported", "spec.launcherAttachMode")
+    assert "set ssh" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ SPEC = JobSpec(
     ttl_seconds_after_finished=60,
     scheduling_timeout_seconds=120,
     suspend=True,
+    restart="2026-11-02T03:04:05Z",
+    ssh_secret="keys",
 )
 REQUEST = ScaleSpec(
     kind="ScaleIn",
@@ -92,7 +94,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     events.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),
     events.ScriptFinished(request=Uid("request-1"), exit_code=1, reason="ScriptFailed"),
     events.DrainChecked(request=Uid("request-1"), in_use=(1, 2), reason="NoShell"),
-    events.SlotsAssigned(slots=WORKERS, reason="JobCreated"),
+    events.SlotsAssigned(slots=WORKERS, replaces=WORKERS, reason="WorkersReplaced"),
     events.SlotsReleased(slots=WORKERS, reason="Suspended"),
     events.JobRestarted(attempt=1, counted=False, reason="Resumed"),
     events.JobExpired(reason="TTLExpired"),
@@ -105,7 +107,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         drain=20,
     ),
     events.ScaleRejected(request=Uid("request-1"), reason="NoSuchWorker"),
-    events.HostsPublished(version=3, members=((0, 3),), request=Uid("request-1"), reason="ScaleIn"),
+    events.HostsPublished(version=3, members=((0, 3),), request=Uid("request-1"), reason="ScaleIn", drain=10),
     events.ScriptStarted(request=Uid("request-1"), timeout=90),
     events.WorkersReleased(request=Uid("request-1"), slots=WORKERS, reason="Drained"),
     events.ScaleSucceeded(request=Uid("request-1"), reason="ScalingInSucceeded"),

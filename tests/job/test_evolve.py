@@ -319,6 +319,7 @@ def test_pods_that_came_after_a_refusal_let_the_next_round_be_larger_and_the_las
     ("effect", "condition"),
     [
         ("CreatePod", "WorkersCreated"),
+        ("CreateSecret", "WorkersCreated"),
         ("CreateService", "LauncherCreated"),
         ("WriteHosts", "LauncherCreated"),
         ("NudgeLauncher", "LauncherCreated"),

@@ -6,7 +6,7 @@ from shared.job.state import Condition, Job
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.stories import given
 
-PROBLEM = Problem(reason="NotSupportedYet", field="spec.suspend", message="leave it out")
+PROBLEM = Problem(reason="InvalidValue", field="spec.backoffLimit", message="set at least 0")
 WRONG = JobObserved(kind="TrainingJob", api_version="v1", generation=1, version=2, problems=(PROBLEM,))
 
 
@@ -16,7 +16,7 @@ def created(*more: AnyEvent) -> Condition:
 
 
 def test_a_running_job_shows_what_is_wrong_with_its_newest_spec_and_runs_on():
-    assert (created(WRONG).status, created(WRONG).reason) == (True, "NotSupportedYet")
+    assert (created(WRONG).status, created(WRONG).reason) == (True, "InvalidValue")
 
 
 def test_once_it_is_corrected_nothing_is_shown_any_more():

@@ -55,7 +55,7 @@ def test_nothing_is_over_before_it_began():
         ),
         pytest.param(
             launcher(version=30, phase="Failed", exits=exited(137, "OOMKilled")),
-            Verdict(False, "TrainingJobFailed", "the launcher exited with 137 (OOMKilled)"),
+            Verdict(False, "OOMKilled", "the launcher exited with 137 (OOMKilled)"),
             id="out of memory",
         ),
         pytest.param(
@@ -108,7 +108,7 @@ TIME_OUT = TimePassed(anchor=len(SHORT), timer="BelowMinimum")
 
 def test_too_few_workers_for_too_long_end_the_job():
     assert judged(*SHORT) is None
-    assert judged(*SHORT, TIME_OUT) == Verdict(False, "BelowMinimum", "1 workers are left, 2 are needed")
+    assert judged(*SHORT, TIME_OUT) == Verdict(False, "BelowMinimum", "1 workers run, 2 are needed")
 
 
 def test_success_comes_before_too_few_workers():
@@ -124,10 +124,11 @@ def test_a_scale_in_to_fewer_is_not_a_loss():
     assert judged(*a_running_job(workers=3), SlotsReleased(slots=(workers(2),))) is None
 
 
-@pytest.mark.parametrize("effect", ["CreatePod", "CreateService", "WriteHosts"])
+@pytest.mark.parametrize("effect", ["CreatePod", "CreateService", "CreateSecret", "WriteHosts"])
 def test_what_can_never_be_made_ends_a_job_that_has_not_started(effect: str):
     refused = EffectRefused(effect=effect, reason="Invalid", field="spec.x", permanent=True)
-    assert judged(*a_created_job(), refused) == Verdict(False, "Invalid", f"{effect} was refused for good (spec.x)")
+    end = Verdict(False, "Invalid", f"{effect} was refused for good (spec.x)", permanent=True)
+    assert judged(*a_created_job(), refused) == end
     assert judged(*a_created_job(), replace(refused, permanent=False)) is None
     assert judged(*a_running_job(), refused) is None, "what runs goes on"
 

@@ -172,6 +172,26 @@ def stream(*parts: bytes, cut: bool = False, hang: bool = False) -> Answer:
     return answer
 
 
+def channels(*messages: bytes, protocol: str = "v5.channel.k8s.io", cut: bool = False, hang: bool = False) -> Answer:
+    """A WebSocket that sends these messages, and then is closed, is cut, or stays open and silent."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=[protocol])
+        await socket.prepare(request)
+        for message in messages:
+            await socket.send_bytes(message)
+        if cut:
+            assert request.transport is not None
+            request.transport.close()
+        elif hang:
+            await asyncio.Event().wait()
+        else:
+            await socket.close()
+        return socket
+
+    return answer
+
+
 def silence() -> Answer:
     return stream(hang=True)
 

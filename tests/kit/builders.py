@@ -1,5 +1,7 @@
 """Events of ordinary jobs, with one meaningful argument each."""
 
+from typing import Any
+
 from shared.job.events import (
     AnyEvent,
     ChildrenObserved,
@@ -13,8 +15,8 @@ from shared.job.events import (
     ScaleRequested,
     SlotsAssigned,
 )
-from shared.job.naming import Slot, Uid, config_name, pod_name, service_name
-from shared.job.spec import LAUNCHER, WORKER, CleanPodPolicy, JobSpec, RoleSpec, ScaleKind, ScaleSpec
+from shared.job.naming import Slot, Uid, config_name, pod_name, secret_name, service_name
+from shared.job.spec import LAUNCHER, WORKER, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, Member, PodView, Slots, ranges
 from tests.kit.histories import KEY
 
@@ -22,14 +24,35 @@ R1 = Uid("request-1")
 R2 = Uid("request-2")
 
 
-def a_spec(workers: int = 2, *, least: int = 1, most: int | None = None, clean: CleanPodPolicy = "Running") -> JobSpec:
+def a_spec(
+    workers: int = 2,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    clean: CleanPodPolicy = "Running",
+    restart: RestartPolicy = "Never",
+    of_workers: RestartPolicy = "Never",
+    of_launcher: RestartPolicy = "Never",
+    word: str = "",
+    **more: Any,
+) -> JobSpec:
     return JobSpec(
         framework="training",
         roles=(
-            RoleSpec(name=LAUNCHER, replicas=1, container="main"),
-            RoleSpec(name=WORKER, replicas=workers, min_replicas=least, max_replicas=most, container="main"),
+            RoleSpec(name=LAUNCHER, replicas=1, container="main", restart_policy=of_launcher),
+            RoleSpec(
+                name=WORKER,
+                replicas=workers,
+                min_replicas=least,
+                max_replicas=most,
+                container="main",
+                restart_policy=of_workers,
+            ),
         ),
         clean_pod_policy=clean,
+        restart_policy=restart,
+        restart=word,
+        **more,
     )
 
 
@@ -87,7 +110,13 @@ def workers(*indices: int) -> Slots:
 
 
 def service() -> ChildrenObserved:
-    child = ChildView(kind="Service", name=service_name(KEY.name), uid=Uid("svc"), version=5, ours=True)
+    """What the pods of a job wait for: the Service of their names and the Secret of their keys."""
+    names = ChildView(kind="Service", name=service_name(KEY.name), uid=Uid("svc"), version=5, ours=True)
+    return ChildrenObserved(children=(names, *secret().children))
+
+
+def secret() -> ChildrenObserved:
+    child = ChildView(kind="Secret", name=secret_name(KEY.name), uid=Uid("keys"), version=6, ours=True)
     return ChildrenObserved(children=(child,))
 
 
@@ -133,8 +162,12 @@ def a_running_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
     ]
 
 
-def scale_out(count: int = 2, *, request: Uid = R1, owned: bool = True, timeout: int = 60) -> ScaleRequested:
-    spec = ScaleSpec(kind="ScaleOut", job=KEY.name, count=count, timeout_seconds=timeout)
+def scale_out(
+    count: int = 2, *, request: Uid = R1, owned: bool = True, timeout: int = 60, script: bool = False, limit: int = 6
+) -> ScaleRequested:
+    spec = ScaleSpec(
+        kind="ScaleOut", job=KEY.name, count=count, timeout_seconds=timeout, script=script, backoff_limit=limit
+    )
     return _requested("ScaleOut", request, spec, owned=owned)
 
 
@@ -145,8 +178,9 @@ def scale_in(
     request: Uid = R1,
     owned: bool = True,
     timeout: int = 60,
+    script: bool = False,
 ) -> ScaleRequested:
-    spec = ScaleSpec(kind="ScaleIn", job=KEY.name, count=count, pod_names=names, timeout_seconds=timeout)
+    spec = ScaleSpec(kind="ScaleIn", job=KEY.name, count=count, pod_names=names, timeout_seconds=timeout, script=script)
     return _requested("ScaleIn", request, spec, owned=owned)
 
 
@@ -156,19 +190,19 @@ def _requested(kind: ScaleKind, request: Uid, spec: ScaleSpec, *, owned: bool) -
     )
 
 
-def scaling_out(*indices: int, request: Uid = R1) -> list[AnyEvent]:
+def scaling_out(*indices: int, request: Uid = R1, script: bool = False, limit: int = 6) -> list[AnyEvent]:
     """A scale-out to these new workers, accepted and in phase Scaling."""
     return [
-        scale_out(len(indices), request=request),
+        scale_out(len(indices), request=request, script=script, limit=limit),
         ScaleAccepted(request=request, kind="ScaleOut", added=(workers(*indices),), deadline=60, drain=0),
         JobScaling(reason="ScalingStart"),
     ]
 
 
-def scaling_in(*indices: int, request: Uid = R1) -> list[AnyEvent]:
+def scaling_in(*indices: int, request: Uid = R1, script: bool = False) -> list[AnyEvent]:
     """A scale-in of these workers, accepted and in phase Scaling."""
     return [
-        scale_in(len(indices), request=request),
+        scale_in(len(indices), request=request, script=script),
         ScaleAccepted(
             request=request,
             kind="ScaleIn",

@@ -9,15 +9,16 @@ from shared.job.events import AUTHORS, FACTS, AnyEvent, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, decision_subject, fact_subject
 
+SCHEDULERS = ("CreatePod", "CreateService", "CreateSecret")
+"""Effects of the scheduler that may be refused."""
+
 KEY = JobKey("team-a", "resnet", Uid("uid-1"))
 
 
 def author_of(event: AnyEvent) -> str:
     """The one who may write it; of a refusal the one whose effect it was."""
     if isinstance(event, EffectRefused):
-        return {"CreatePod": "scheduler", "CreateService": "scheduler", "PatchStatus": "status"}.get(
-            event.effect, "scaler"
-        )
+        return "scheduler" if event.effect in SCHEDULERS else "status" if event.effect == "PatchStatus" else "scaler"
     (author,) = AUTHORS[type(event)]
     return author
 

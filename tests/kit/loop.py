@@ -17,30 +17,38 @@ from services.scheduler import effects as scheduler_effects
 from services.scheduler.decide import decide as scheduler
 from services.status.decide import decide as status
 from services.watcher.observe import observe
-from services.watcher.sights import JobSight, RequestSight
+from services.watcher.sights import JobSight, NodeSight, RequestSight
 from services.watcher.world import World
-from shared.job.events import AnyEvent, ScaleAccepted, TimePassed
+from shared.cluster.objects import Taint
+from shared.job import replacement
+from shared.job.events import AnyEvent, DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, TimePassed
 from shared.job.fold import History
 from shared.job.naming import Uid, config_name, pod_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.job.timing import next_due
-from shared.job.views import ChildView, Exit, PodView
+from shared.job.views import ChildView, Exit, PodView, indices
 from tests.kit.builders import observed
 from tests.kit.histories import KEY, stored
 
 replace = msgspec.structs.replace
 
+_AT_ANY_TIME = {"Restarting", "Suspended", "Failed"}
 PATHS = {
     "": {"Created"},
-    "Created": {"Running", "Failed"},
-    "Running": {"Scaling", "Succeeded", "Failed"},
-    "Scaling": {"Running", "Succeeded", "Failed"},
+    "Created": {"Running", *_AT_ANY_TIME},
+    "Running": {"Scaling", "Succeeded", *_AT_ANY_TIME},
+    "Scaling": {"Running", "Succeeded", *_AT_ANY_TIME},
+    "Restarting": {"Running", "Suspended", "Failed"},
+    "Suspended": {"Created", "Failed"},
     "Succeeded": set[str](),
     "Failed": set[str](),
 }
+"""Whence each phase may lead (FAULTS, section 2)."""
 Move = Callable[[], None]
+
+GOING = NodeSight(reason="SpotInterruption", fences=(Taint(key="spot", effect="NoSchedule"),))
 
 
 class Loop:
@@ -58,16 +66,28 @@ class Loop:
         self.children: dict[tuple[str, str], ChildView] = {}
         self.listed_in_hosts: frozenset[int] = frozenset()
         self.requests: dict[Uid, RequestSight] = {}
+        self.ran: list[Uid] = []
+        """The requests whose script ran, time after time."""
+        self._claimed: set[int] = set()
         self.world = World()
         self.calm = False
         """No more trouble: nothing breaks by itself."""
+        self.crashes = 0
+        """How often still the launcher may fail."""
         self.uids = 0
+        self.notices = 0
+        """How often still the node of all pods may be about to go."""
+        self.node = 0
+        """Where pods are placed, by number."""
+        self.world.nodes.version = 1
 
     @property
     def job(self) -> Job:
         return self.history.job
 
-    def request(self, kind: ScaleKind, *, count: int | None = None, names: tuple[str, ...] = ()) -> Uid:
+    def request(
+        self, kind: ScaleKind, *, count: int | None = None, names: tuple[str, ...] = (), script: bool = False
+    ) -> Uid:
         """A user applies a scale request."""
         uid = Uid(f"request-{len(self.requests)}")
         nothing = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
@@ -81,10 +101,16 @@ class Loop:
             created="2030-01-01T00:00:00Z",
             job=KEY.name,
             owner=Uid(""),
-            spec=None if empty else ScaleSpec(kind=kind, job=KEY.name, count=count, pod_names=names),
+            spec=None if empty else ScaleSpec(kind=kind, job=KEY.name, count=count, pod_names=names, script=script),
             problems=(nothing,) if empty else (),
         )
         return uid
+
+    def edit(self, spec: JobSpec) -> None:
+        """A user changes the job."""
+        assert self.resource is not None
+        newer = observed(spec, generation=self.resource.observed.generation + 1)
+        self.resource = replace(self.resource, observed=replace(newer, version=self._next()))
 
     def run(self, until: Callable[["Loop"], bool] = lambda _: False, limit: int = 4_000) -> None:
         """Take steps until `until` holds, or nothing is left to do."""
@@ -102,8 +128,8 @@ class Loop:
 
     def end_launcher(self, code: int) -> None:
         """The training ends."""
-        name = pod_name(KEY.name, next(iter(slot for slot in self.job.slots if slot.role == LAUNCHER)))
-        pod = self.pods[name]
+        pod = next(pod for pod in self.pods.values() if pod.role == LAUNCHER)
+        name = pod.name
         phase = "Succeeded" if code == 0 else "Failed"
         self.pods[name] = replace(pod, phase=phase, ready=False, exits=(Exit("main", code),), version=self._next())
 
@@ -123,6 +149,14 @@ class Loop:
                 yield self._appending(record.event)
             yield from (self._doing(step) for step in steps if isinstance(step, Effect) and self._matters(step))
         yield from self._kubelet()
+        if self.notices and self.chance.random() < 0.02:
+            yield self._notice
+
+    def _notice(self) -> None:
+        """The node where pods are placed is about to go, and is closed; its name is told to nobody else."""
+        self.notices -= 1
+        self.world.set_node(f"node-{self.node}", GOING)
+        self.node += 1
 
     def _syncs(self) -> Iterator[Move]:
         """Each watch catches up by itself."""
@@ -175,14 +209,20 @@ class Loop:
             if pod.deleting or self.resource is None:
                 yield lambda name=name: self._drop(name)  # type: ignore[misc]
             elif pod.phase == "Pending":
-                yield self._turning(pod, phase="Running")
+                yield self._turning(pod, phase="Running", node=f"node-{self.node}")
             elif pod.phase == "Running" and not pod.ready:
                 yield self._turning(pod, ready=True)
+            elif pod.role == LAUNCHER and pod.phase == "Running" and self.crashes and self.chance.random() < 0.02:
+                yield self._crash
             elif pod.role == WORKER and not self.calm and self.chance.random() < 0.01:
                 yield self._turning(pod, phase="Failed", ready=False, exits=(Exit("main", 1),))
         if self.resource is None:
             for child in self.children:
                 yield lambda child=child: self._collect(child)  # type: ignore[misc]
+
+    def _crash(self) -> None:
+        self.crashes -= 1
+        self.end_launcher(1)
 
     def _drop(self, name: str) -> None:
         self.version += 1
@@ -205,6 +245,8 @@ class Loop:
                 return pod_name(KEY.name, effect.slot) not in self.pods and self.resource is not None
             case scheduler_effects.CreateService():
                 return ("Service", KEY.name) not in self.children and self.resource is not None
+            case scheduler_effects.CreateSecret():
+                return ("Secret", KEY.name) not in self.children and self.resource is not None
             case scheduler_effects.DeletePod():
                 return any(pod.uid == effect.uid and not pod.deleting for pod in self.pods.values())
             case scaler_effects.WriteHosts():
@@ -212,6 +254,10 @@ class Loop:
                 return self.resource is not None and (known is None or known.hosts < effect.version)
             case scaler_effects.NudgeLauncher():
                 return any(pod.uid == effect.uid and pod.hosts < effect.version for pod in self.pods.values())
+            case scaler_effects.RunScript():
+                return effect.once not in self._claimed
+            case scaler_effects.CheckDrain():
+                return True
             case scaler_effects.OwnRequest():
                 return effect.uid in self.requests and not self.requests[effect.uid].owner
         return False
@@ -224,6 +270,8 @@ class Loop:
             case scheduler_effects.CreatePod(slot=slot):
                 self.uids += 1
                 name = pod_name(KEY.name, slot)
+                others = [pod.name for pod in self.pods.values() if pod.attempt != slot.attempt]
+                assert not others, f"{name} of attempt {slot.attempt} beside {others} of another one"
                 self.pods[name] = PodView(
                     uid=Uid(f"pod-{self.uids}"),
                     name=name,
@@ -236,9 +284,15 @@ class Loop:
                 self.children["Service", KEY.name] = ChildView(
                     kind="Service", name=KEY.name, uid=Uid("service"), version=self._next(), ours=True
                 )
+            case scheduler_effects.CreateSecret():
+                self.children["Secret", KEY.name] = ChildView(
+                    kind="Secret", name=KEY.name, uid=Uid("secret"), version=self._next(), ours=True
+                )
             case scheduler_effects.DeletePod(uid=uid):
                 pod = next(pod for pod in self.pods.values() if pod.uid == uid)
-                going_in_peace = self.job.over or self.job.gone or pod.phase == "Failed"
+                # Before a launcher of this attempt reads them, the files are those of the one before.
+                nobody_reads = not self.job.listed or self.job.between_attempts or pod.attempt != self.job.attempt
+                going_in_peace = self.job.over or self.job.gone or pod.phase == "Failed" or nobody_reads
                 assert going_in_peace or pod.index not in self.listed_in_hosts, f"{pod.name} is still listed"
                 self.pods[pod.name] = replace(pod, deleting=True, version=self._next())
             case scaler_effects.WriteHosts(version=version, members=members):
@@ -252,6 +306,23 @@ class Loop:
                 self.pods[pod.name] = replace(pod, hosts=version, version=self._next())
             case scaler_effects.OwnRequest(uid=uid):
                 self.requests[uid] = replace(self.requests[uid], owner=KEY.uid, version=self._next())
+
+            case scaler_effects.RunScript():
+                self._run(effect)
+            case scaler_effects.CheckDrain(workers=workers):
+                still = tuple(index for index, _ in workers if not self.calm and self.chance.random() < 0.5)
+                unknown = "" if still or self.calm or self.chance.random() < 0.7 else "Forbidden"
+                self._append(DrainChecked(request=effect.request, in_use=still, reason=unknown))
+
+    def _run(self, effect: scaler_effects.RunScript) -> None:
+        """The script ends well or not, or nobody who saw it lives to tell; or nobody ran it at all."""
+        self._claimed.add(effect.once)
+        fate = 1.0 if self.calm else self.chance.random()
+        if fate < 0.1:
+            return
+        self.ran.append(effect.request)
+        if fate > 0.2:
+            self._append(ScriptFinished(request=effect.request, exit_code=0 if fate > 0.4 else 1))
 
     def _appending(self, event: AnyEvent) -> Move:
         return lambda: self._append(event)
@@ -269,12 +340,16 @@ class Loop:
     def _check(self, before: Job, event: AnyEvent) -> None:
         job = self.job
         assert job.phase == before.phase or job.phase in PATHS[before.phase], f"{before.phase} -> {job.phase}"
+        if isinstance(event, HostsPublished) and not event.request:
+            doomed = {pod.index for pod in before.pods.values() if pod.uid in before.disrupted}
+            assert not doomed & indices(event.members), f"{doomed} are about to go, and listed in {event}"
         if isinstance(event, ScaleAccepted):
             assert not before.scaling, "one scaling at a time"
             assert job.spec is not None
             role = job.spec.role(WORKER)
-            size = len(job.workers) - len(event.leaving)
-            assert role.min_replicas <= size <= (role.max_replicas or size), f"{size} workers are out of bounds"
+            size = len(job.workers) - len(event.leaving) + len(replacement.owed(before))
+            least, most = (role.min_replicas, size) if event.leaving else (0, role.max_replicas or size)
+            assert least <= size <= most, f"{size} workers are out of bounds"
             first = next(request for request in before.requests.values() if request.phase == "Pending")
             assert first.uid == event.request, "oldest first"
 

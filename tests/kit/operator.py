@@ -113,10 +113,35 @@ class Operator:
 
         await self.until(nothing, lambda: "something of the job is left")
 
+    async def leaves_no_pod(self, job: str) -> None:
+        """Wait until no pod of the job is there."""
+
+        async def nothing() -> bool:
+            return not await self.pods(job)
+
+        await self.until(nothing, lambda: f"a pod of {job} is left")
+
+    async def members(self, job: str, *names: str) -> None:
+        """Wait until these workers, and no others, are in the hosts files and Ready."""
+        status: dict[str, Any] = {}
+
+        async def so() -> bool:
+            nonlocal status
+            status = await self.status(TRAININGJOBS, job)
+            return status.get("currentWorkers") == list(names) and status.get("phase") == "Running"
+
+        await self.until(so, lambda: f"{status.get('currentWorkers')} are the members, not {names}")
+
     async def tell_to_end(self, job: str) -> None:
         """Send the launcher the signal that its script waits for."""
-        # The shell's own `kill`: an image need not have the program.
-        await self.kubectl("exec", f"{job}-launcher", "--", "sh", "-c", "kill -USR1 1")
+        await self.signal(f"{job}-launcher")
+
+    async def signal(self, pod: str) -> None:
+        """Send a pod's first process the signal that its script waits for."""
+        # A moment later: the end of the container would take the exec with it.  The shell's own `kill`: an image need
+        # not have the program.
+        kill = "(sleep 0.5; kill -USR1 1) > /dev/null 2>&1 &"
+        await self.kubectl("exec", pod, "--", "sh", "-c", kill)
 
     async def apply(self, manifest: Any) -> str:
         return await self.kubectl("apply", "-f", "-", given=manifest)

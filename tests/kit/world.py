@@ -17,10 +17,11 @@ from services.scaler.shell import Scaler
 from services.scheduler.shell import Scheduler
 from services.status.shell import Status
 from services.watcher.shell import Watcher
+from services.watcher.world import World as Seen
 from shared.cluster import Resource
 from shared.cluster.history import Held
-from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
-from shared.cluster.memory import MemoryCluster
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
+from shared.cluster.memory import MemoryCluster, Weather
 from shared.cluster.objects import Object
 from shared.cluster.store import MemoryStore
 from shared.errors import Refused
@@ -34,8 +35,9 @@ from shared.job.state import Job
 from shared.service.run import Machine, Service
 
 NAMESPACE = "team-a"
-PATIENCE_SECONDS = 10.0
-SERVICES_OF_A_JOB = (SERVICES, CONFIGMAPS)
+PATIENCE_SECONDS = 30.0
+"""Longer than the first back-off of a restart."""
+SERVICES_OF_A_JOB = (SERVICES, CONFIGMAPS, SECRETS)
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
 
 
@@ -52,8 +54,8 @@ def a_training_job(name: str = "resnet", *, workers: int = 2, **spec: Any) -> di
     }
 
 
-def a_scale_out(count: int = 1, *, name: str = "out", job: str = "resnet") -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"selector": {"name": job}, "toAdd": {"count": count}}}
+def a_scale_out(count: int = 1, *, name: str = "out", job: str = "resnet", **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"name": job}, "toAdd": {"count": count}, **more}}
 
 
 def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more: Any) -> dict[str, Any]:
@@ -71,19 +73,24 @@ class World:
         sharing: "World | None" = None,
         logs: Mapping[str, EventLog] | None = None,
         namespace: str = "",
+        weather: Callable[[str], Weather | None] = lambda _: None,
     ) -> None:
         """`sharing` brings the log and the cluster of another world: a second replica of every service.
 
-        `logs` are other logs than the one in memory, by service.  With a `namespace` the services work there alone.
+        `logs` are other logs than the one in memory, by service; `weather` is what each service meets on the way to
+        the cluster.  With a `namespace` the services work there alone.
         """
         self.journal = sharing.journal if sharing else MemoryJournal()
         self.store = sharing.store if sharing else MemoryStore(now=lambda: datetime.now(UTC))
         self._alone = sharing is None
         self._logs = logs
         self._namespace = namespace
+        self._weather = weather
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
+        self.homes: dict[str, str] = {}
+        """The node that each pod, by name, is placed on; node-0 for all others."""
         self.exit_codes: dict[str, int] = {}
         """Pods that end, by name, and how; the kubelet looks here."""
         self.broken_images: set[str] = set()
@@ -109,7 +116,7 @@ class World:
     async def start(self, author: str) -> None:
         """A service, from nothing but the log and the cluster."""
         eventlog = self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
-        cluster = MemoryCluster(self.store)
+        cluster = MemoryCluster(self.store, weather=self._weather(author))
         heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
         services: dict[str, Callable[[], Service]] = {
             "watcher": lambda: Watcher(cluster, eventlog, heads, namespace=self._namespace),
@@ -129,6 +136,12 @@ class World:
         with suppress(asyncio.CancelledError):
             await task
         assert not failed, f"the {author} ended by itself: {failed}"
+
+    def seen(self) -> Seen:
+        """What the watcher keeps of the cluster."""
+        watcher = self._running["watcher"][0].service
+        assert isinstance(watcher, Watcher)
+        return watcher._world
 
     def apply(self, resource: Resource[Any], manifest: dict[str, Any], namespace: str = NAMESPACE) -> Held:
         return self.store.create(resource, namespace, manifest)
@@ -207,10 +220,13 @@ class World:
 
     async def _obey(self) -> None:
         """Every pod is placed, started and made Ready, and ended when somebody asks."""
+        seen = -1
         while True:
-            for held in self.store.find(PODS):
-                self._care(held)
-            self.store.collect_garbage()
+            if self.store.version != seen or self.exit_codes:
+                seen = self.store.version
+                for held in self.store.find(PODS):
+                    self._care(held)
+                self.store.collect_garbage()
             await asyncio.sleep(0.002)
 
     def _care(self, held: Held) -> None:
@@ -218,7 +234,7 @@ class World:
         manifest = held.manifest
         status = manifest.get("status") or {}
         if not manifest["spec"].get("nodeName"):
-            self.store.bind(namespace, name, "node-0")
+            self.store.bind(namespace, name, self.homes.get(name, "node-0"))
         elif held.metadata.get("deletionTimestamp"):
             self.store.remove(PODS, namespace, name)
         elif name in self.broken_images and status.get("phase") == "Pending":

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from shared.cluster import MOST_OUTPUT, Execution
 from shared.cluster.kinds import PODS
+from shared.errors import Refused, Transient
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.views import Exit
 from tests.kit.operator import SHELL, Operator, a_job, a_request
@@ -39,7 +41,7 @@ SAYS_GOODBYE = {
 STAYS = {"name": "main", "image": SHELL, "command": ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]}
 
 
-async def test_hosts_files_change_in_the_running_launcher_within_seconds(operator: Operator):
+async def test_20_hosts_files_change_in_the_running_launcher_within_seconds(operator: Operator):
     await operator.apply(a_job("fresh", TELL_SIZES))
     await operator.phase("Running", TRAININGJOBS, "fresh")
     await _said(operator, "fresh-launcher", "2")
@@ -64,7 +66,7 @@ async def test_hosts_files_change_in_the_running_launcher_within_seconds(operato
 async def test_a_worker_that_fails_is_told_with_its_code_and_the_training_goes_on(operator: Operator):
     await operator.apply(a_job("hurt", FOREVER, worker=FAILS_WHEN_TOLD))
     await operator.phase("Running", TRAININGJOBS, "hurt")
-    await operator.kubectl("exec", "hurt-worker-1", "--", "sh", "-c", "kill -USR1 1")
+    await operator.signal("hurt-worker-1")
 
     async def failed() -> bool:
         status = await operator.status(TRAININGJOBS, "hurt")
@@ -103,7 +105,7 @@ async def test_a_launcher_without_memory_is_told_from_one_that_failed(operator: 
     assert "exited with 137 (OOMKilled)" in status["conditions"][-1]["message"]
 
 
-async def test_a_job_whose_image_is_not_there_says_so(operator: Operator):
+async def test_27_a_job_whose_image_is_not_there_says_so(operator: Operator):
     worker = {"name": "main", "image": "not-there:1", "imagePullPolicy": "Never"}
     await operator.apply(a_job("bare", FOREVER, worker=worker))
 
@@ -144,6 +146,29 @@ async def test_a_command_within_a_worker_has_its_output_and_its_exit_code(operat
     assert found.split()[1].startswith("open-worker-1.")
     assert "exit code 7" in await operator.kubectl("exec", "open-worker-0", "--", "sh", "-c", "exit 7", fails=True)
     await operator.kubectl("delete", "trainingjob", "open", "--wait=false")
+
+
+async def test_a_command_of_ours_has_its_output_its_exit_code_and_its_refusals(operator: Operator):
+    await operator.apply(a_job("asked", FOREVER))
+    await operator.phase("Running", TRAININGJOBS, "asked")
+    kube = operator.stack.kube
+
+    async def launcher(*command: str, container: str = "main", timeout: float = 60.0) -> Execution:
+        return await kube.execute("default", "asked-launcher", container, command, timeout=timeout)
+
+    assert await launcher("sh", "-c", "hostname; echo no >&2; exit 7") == Execution(7, b"asked-launcher\n")
+    assert await launcher("sh", "-c", "head -c 100000000 /dev/zero") == Execution(0, bytes(MOST_OUTPUT))
+    for program in ("no-such-program", "/no/such/program", "/etc/passwd"):
+        with pytest.raises(Refused) as refusal:
+            await launcher(program)
+        assert refusal.value.reason == "CannotExecute"
+    with pytest.raises(Refused, match="container nobody is not valid"):
+        await launcher("true", container="nobody")
+    with pytest.raises(Transient, match="timed out"):
+        await launcher("sleep", "1234", timeout=1.0)
+    # Nobody ends it: that we left says nothing to the runtime.
+    assert b"1234" in (await launcher("sh", "-c", "cat /proc/[0-9]*/cmdline")).output
+    await operator.kubectl("delete", "trainingjob", "asked", "--wait=false")
 
 
 async def test_a_job_outlives_its_kubelet(operator: Operator):

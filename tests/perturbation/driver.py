@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shared.cluster import Resource
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
 from shared.errors import Refused, Trouble
@@ -144,12 +144,14 @@ class Driver:
         await self.delete(PODS, self.any(PODS))
 
     async def _create_child(self) -> None:
-        job = self.any(TRAININGJOBS)
-        if self._chance.random() < 0.5:
+        job, dice = self.any(TRAININGJOBS), self._chance.random()
+        metadata = self._owned(job, job.metadata.name, {})
+        if dice < 0.4:
             metadata = self._owned(job, f"{job.metadata.name}-config", {})
             await self._create(CONFIGMAPS, {"metadata": {**metadata, "annotations": {HOSTS_VERSION: "1"}}})
+        elif dice < 0.7:
+            await self._create(SECRETS, {"metadata": metadata})
         else:
-            metadata = self._owned(job, job.metadata.name, {})
             await self._create(SERVICES, {"metadata": metadata, "spec": {"clusterIP": "None", "ports": [{"port": 22}]}})
 
     async def _change_child(self) -> None:
@@ -157,7 +159,7 @@ class Driver:
         await self._patch(CONFIGMAPS, self.any(CONFIGMAPS), version)
 
     async def _delete_child(self) -> None:
-        resource = self._chance.choice((CONFIGMAPS, SERVICES))
+        resource = self._chance.choice((CONFIGMAPS, SERVICES, SECRETS))
         await self.delete(resource, self.any(resource))
 
     async def _create_request(self) -> None:

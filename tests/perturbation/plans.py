@@ -5,11 +5,11 @@ import random
 import msgspec
 
 from services.watcher.shell import LISTS_THAT_WENT_BACK
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit.faultproxy import ANSWERS, DISTURBANCES, Fault, Plan, Spell, Trouble, Verb
 
-WATCHED = (TRAININGJOBS, SCALEINS, SCALEOUTS, PODS, SERVICES, CONFIGMAPS)
+WATCHED = (TRAININGJOBS, SCALEINS, SCALEOUTS, PODS, SERVICES, CONFIGMAPS, SECRETS)
 PLURALS = tuple(resource.plural for resource in WATCHED)
 
 _LIST = (*ANSWERS, "reset", "late", *["old"] * 4)

@@ -16,6 +16,7 @@ import msgspec
 
 from devcluster.cluster import DevelopmentCluster
 from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
+from services.watcher.world import CHILDREN
 from shared.cluster import Resource
 from shared.cluster.calls import path_of
 from shared.cluster.decoding import decoder
@@ -150,7 +151,7 @@ class Witness:
     def belongings(self, job: str) -> list[str]:
         """Uids of the pods and children that a job, by its uid, has now."""
         sights = [pod_sight(cast(Pod, pod)) for pod in self.there["Pod"].values()]
-        children = [child_sight(kind, it) for kind in ("Service", "ConfigMap") for it in self.there[kind].values()]
+        children = [child_sight(kind, it) for kind in CHILDREN for it in self.there[kind].values()]
         return sorted(sight[1].uid for sight in (*sights, *children) if sight is not None and sight[0].uid == job)
 
     def lies(self, log: Iterable[Stored]) -> list[str]:

@@ -1,5 +1,8 @@
 """Laws of the core, over histories that the deciders themselves wrote."""
 
+import random
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,10 +24,13 @@ def running(loop: Loop) -> bool:
     )
 
 
-def a_life(seed: int, *, calm: bool = False) -> Loop:
-    """Four workers; requests of all sorts while it runs; then success, unless it failed on the way."""
+def a_life(seed: int, *, calm: bool = False, notices: int = 0) -> Loop:
+    """Four workers; requests of all sorts while it runs; then success, unless it failed on the way.
+
+    So many times, at most, all pods' node is about to go.
+    """
     loop = Loop(seed, a_spec(4, least=2, most=6))
-    loop.calm = calm
+    loop.calm, loop.notices = calm, notices
     loop.run(lambda loop: running(loop) or loop.job.over)
     for _ in range(loop.chance.randint(1, 5)):
         kind = loop.chance.choice(["ScaleIn", "ScaleOut"])
@@ -33,7 +39,7 @@ def a_life(seed: int, *, calm: bool = False) -> Loop:
         loop.run(lambda loop: loop.chance.random() < 0.1 or loop.job.over)
     if not calm:
         loop.run(lambda loop: loop.chance.random() < 0.02)
-    loop.calm = True
+    loop.calm, loop.notices = True, 0
     loop.run()
     if not loop.job.over and running(loop):
         loop.end_launcher(0)
@@ -52,6 +58,47 @@ def test_every_life_ends_and_every_request_with_it(seed: int):
     assert not left, "the default policy leaves no running pods"
 
 
+def a_troubled_life(seed: int) -> Loop:
+    """A life in which workers and launchers fail, and a user suspends, resumes, restarts and resizes the job."""
+    chance = random.Random(seed)
+    wish: dict[str, Any] = {"restart": "OnFailure", "of_workers": chance.choice(["Never", "OnFailure", "ExitCode"])}
+    wish |= {"least": 2, "most": 6, "backoff_limit": 3}
+    loop = Loop(seed, a_spec(4, **wish))
+    loop.crashes, loop.notices, size = 2, 1, 4
+    for word in range(chance.randint(1, 6)):
+        loop.run(lambda loop: loop.chance.random() < 0.03 or loop.job.over)
+        if chance.random() < 0.5:
+            size = chance.randint(2, 6)
+        suspend = chance.random() < 0.3
+        loop.edit(a_spec(size, **wish, suspend=suspend, word=str(word) if chance.random() < 0.3 else ""))
+        if chance.random() < 0.5:
+            loop.request(chance.choice(["ScaleIn", "ScaleOut"]), count=1)
+    loop.run(lambda loop: loop.chance.random() < 0.03 or loop.job.over)
+    loop.edit(a_spec(size, **wish))
+    loop.calm, loop.crashes, loop.notices = True, 0, 0
+    loop.run()
+    if not loop.job.over and running(loop):
+        loop.end_launcher(0)
+        loop.run()
+    return loop
+
+
+@settings(many, max_examples=400)
+@given(seeds)
+def test_attempts_pauses_and_edits_lead_to_an_end(seed: int):
+    loop = a_troubled_life(seed)
+    job = loop.job
+    assert job.over, job.phase
+    assert job.restarts <= 3, "no more often than backoffLimit"
+    assert not job.scaling
+    assert all(request.over for request in job.requests.values())
+    assert not [pod for pod in loop.pods.values() if pod.phase == "Running"]
+    again = History(KEY)
+    for event in loop.events:
+        again.fold(stored(again, event))
+    assert again.job == job, "replayed, it is the same"
+
+
 @many
 @given(seeds)
 def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
@@ -63,6 +110,24 @@ def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int
             # The hosts files are the point of no return, whatever became of the request after it.
             size += len(request.added) - len(request.leaving)
     assert len(loop.listed_in_hosts) == size
+
+
+@many
+@given(seeds)
+def test_on_nodes_that_go_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
+    loop = a_life(seed, calm=True, notices=3)
+    assert loop.job.phase == "Succeeded"
+    assert len(loop.listed_in_hosts) == loop.job.size
+    assert not [pod for pod in loop.job.pods.values() if pod.role != LAUNCHER and pod.uid in loop.job.disrupted]
+
+
+@many
+@given(seeds)
+def test_whatever_else_fails_there_every_life_ends(seed: int):
+    loop = a_life(seed, notices=3)
+    assert loop.job.over
+    assert all(request.over for request in loop.job.requests.values())
+    assert not [pod for pod in loop.pods.values() if pod.phase == "Running"]
 
 
 @many

@@ -4,16 +4,22 @@ import pytest
 
 from services.scaler.effects import OwnRequest
 from shared.job.events import (
+    AnyEvent,
+    JobRestarted,
+    JobRestarting,
+    JobRunning,
     JobSucceeded,
+    JobSuspended,
     ScaleAccepted,
     ScaleCancelled,
     ScaleRejected,
     ScaleRequested,
+    SlotsAssigned,
 )
 from shared.job.naming import Uid
-from shared.job.spec import Problem, ScaleSpec
+from shared.job.spec import WORKER, Problem
 from shared.job.steps import Record
-from shared.job.views import Member
+from shared.job.views import Member, Slots
 from tests.kit.builders import (
     R1,
     R2,
@@ -90,10 +96,10 @@ def test_a_request_with_problems_is_rejected_with_the_first_reason():
     given(*a_running_job(), request).then(scaler, Record(ScaleRejected(request=R1, reason="NothingToDelete")))
 
 
-def test_scripts_are_refused_as_long_as_they_cannot_run():
-    spec = ScaleSpec(kind="ScaleOut", job="resnet", count=1, script=True)
-    request = ScaleRequested(kind="ScaleOut", name="out", uid=R1, owner=Uid("uid-1"), spec=spec)
-    given(*a_running_job(), request).then(scaler, Record(ScaleRejected(request=R1, reason="ScriptNotSupported")))
+def test_a_request_with_a_script_is_accepted_like_any_other():
+    given(*a_running_job(workers=2), scale_out(1, script=True)).then(
+        scaler, Record(ScaleAccepted(request=R1, kind="ScaleOut", added=(workers(2),), deadline=60, drain=0))
+    )
 
 
 def test_requests_run_oldest_first():
@@ -127,3 +133,29 @@ def test_the_job_ends_during_a_scale_out_and_the_request_with_it():
         pods(launcher(version=30, phase="Succeeded", exits=exited(0))),
         JobSucceeded(reason="TrainingJobSucceeded"),
     ).then(scaler, Record(ScaleCancelled(request=R1, reason="JobFinished", released=(workers(2, 3),))))
+
+
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        pytest.param([JobSuspended(reason="TrainingJobSuspended")], "JobSuspended", id="a pause"),
+        pytest.param([JobRestarting(reason="LauncherLost")], "JobRestarted", id="a new attempt is due"),
+        pytest.param(
+            [JobRestarting(reason="LauncherLost"), JobRestarted(attempt=1)], "JobRestarted", id="a new attempt"
+        ),
+        pytest.param(
+            [
+                JobRestarting(reason="LauncherLost"),
+                JobRestarted(attempt=1),
+                SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),)),
+                JobRunning(reason="TrainingJobRunning"),
+            ],
+            "JobRestarted",
+            id="a new attempt that runs already",
+        ),
+    ],
+)
+def test_what_interrupts_the_job_ends_the_request_that_was_under_way(between: list[AnyEvent], reason: str):
+    given(*a_running_job(workers=2), *scaling_out(2, 3), *between).then_among_others(
+        scaler, Record(ScaleCancelled(request=R1, reason=reason, released=(workers(2, 3),)))
+    )

@@ -1,19 +1,27 @@
 """Carrying a scale-in on: hosts files first, then release, then the pods."""
 
-from services.scaler.effects import WriteHosts
+from services.scaler.effects import CheckDrain, WriteHosts
 from shared.job.events import (
+    DrainChecked,
+    JobRestarted,
+    JobRestarting,
+    JobRunning,
     PodsGone,
     ScaleCancelled,
     ScaleFailed,
     ScaleRequestGone,
     ScaleSucceeded,
+    SlotsAssigned,
     TimePassed,
     WorkersReleased,
 )
 from shared.job.naming import Uid
+from shared.job.spec import WORKER
 from shared.job.steps import Record
+from shared.job.views import Slots
 from tests.kit.builders import (
     R1,
+    R2,
     a_running_job,
     hosts_file,
     launcher,
@@ -29,7 +37,6 @@ BEFORE = [*a_running_job(workers=3), *scaling_in(2)]
 ACCEPTED_AT = len(BEFORE) - 1
 PUBLISHED = [*BEFORE, published(2, 0, 1, request=R1)]
 SEEN = [*PUBLISHED, hosts_file(2), pods(launcher(version=30, hosts=2))]
-SEEN_AT = len(SEEN)
 RELEASED = [*SEEN, WorkersReleased(request=R1, slots=(workers(2),), reason="Drained")]
 DEADLINE = TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")
 
@@ -43,13 +50,8 @@ def test_nobody_is_released_before_the_files_are_seen():
 
 
 def test_nobody_is_released_before_the_drain_is_over():
-    given(*SEEN).then_nothing(scaler)
-
-
-def test_leaving_workers_are_released_after_the_drain():
-    given(*SEEN, TimePassed(anchor=SEEN_AT, timer="Drain")).then(
-        scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="Drained"))
-    )
+    (look,) = given(*SEEN).steps(scaler)
+    assert isinstance(look, CheckDrain), "how it goes on is the drain's story"
 
 
 def test_it_succeeds_once_the_pods_are_gone():
@@ -60,9 +62,7 @@ def test_it_succeeds_once_the_pods_are_gone():
 
 
 def test_the_deadline_ends_the_drain_and_says_so():
-    given(*SEEN, DEADLINE).then(
-        scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="DeadlineExceeded"))
-    )
+    given(*SEEN, DEADLINE).then(scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="DrainForced")))
 
 
 def test_the_deadline_ends_the_wait_for_pods_that_do_not_go():
@@ -86,7 +86,7 @@ def test_a_request_deleted_before_the_files_changed_changes_nothing():
 
 
 def test_a_request_deleted_after_the_files_changed_is_finished():
-    given(*SEEN, ScaleRequestGone(uid=R1), TimePassed(anchor=SEEN_AT, timer="Drain")).then(
+    given(*SEEN, ScaleRequestGone(uid=R1), DrainChecked(request=R1)).then(
         scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="Drained"))
     )
 
@@ -94,4 +94,25 @@ def test_a_request_deleted_after_the_files_changed_is_finished():
 def test_a_victim_that_dies_by_itself_is_no_longer_waited_for():
     given(*RELEASED, pods(worker(2, version=40, phase="Failed")), PodsGone(uids=(Uid("pod-2"),))).then(
         scaler, Record(ScaleSucceeded(request=R1, reason="ScalingInSucceeded"))
+    )
+
+
+def test_a_late_file_takes_no_workers_of_another_attempt_that_only_have_the_same_names():
+    # It ended before its workers were released, and the job began again: worker 2 is another one now.
+    ended = [*SEEN, ScaleCancelled(request=R1, reason="JobRestarted")]
+    again = [
+        JobRestarting(reason="LauncherLost"),
+        JobRestarted(attempt=1),
+        SlotsAssigned(slots=(Slots(1, WORKER, ((0, 3),)),)),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+    late = [
+        *scaling_in(3, request=R2),
+        published(3, 0, 1, 2, request=R2),
+        hosts_file(3),
+        ScaleFailed(request=R2, reason="HostsNotWritten"),
+    ]
+    going = (Slots(1, WORKER, ((3, 3),)),)
+    given(*ended, *again, *late).then_among_others(
+        scaler, Record(WorkersReleased(request=R2, slots=going, reason="HostsWrittenLate"))
     )

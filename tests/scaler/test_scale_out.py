@@ -10,10 +10,12 @@ from shared.job.events import (
     ScaleFailed,
     ScaleRequestGone,
     ScaleSucceeded,
+    SlotsAssigned,
     TimePassed,
 )
 from shared.job.naming import Uid
 from shared.job.steps import Record
+from shared.job.timing import next_due
 from tests.kit.builders import (
     R1,
     R2,
@@ -28,7 +30,7 @@ from tests.kit.builders import (
     worker,
     workers,
 )
-from tests.kit.stories import given, scaler
+from tests.kit.stories import given, scaler, scheduler
 
 BEFORE = [*a_running_job(workers=2), *scaling_out(2, 3)]
 ALL_READY = [*BEFORE, pods(worker(2), worker(3))]
@@ -69,10 +71,30 @@ def test_what_is_refused_for_good_ends_the_request_at_once():
     given(*BEFORE, refused).then(scaler, Record(ScaleFailed(request=R1, reason="Invalid", released=(workers(2, 3),))))
 
 
-def test_a_new_worker_that_ends_takes_the_others_back():
-    given(*BEFORE, pods(worker(2), worker(3, phase="Failed", exits=exited(1)))).then(
+def test_a_new_worker_that_ends_for_good_takes_the_others_back():
+    before = [*a_running_job(workers=2), *scaling_out(2, 3, limit=0)]
+    given(*before, pods(worker(2), worker(3, phase="Failed", exits=exited(1)))).then(
         scaler, Record(ScaleFailed(request=R1, reason="WorkerFailed", released=(workers(2, 3),)))
     )
+
+
+def replaced(old: int, new: int) -> SlotsAssigned:
+    return SlotsAssigned(slots=(workers(new),), replaces=(workers(old),), reason="WorkersReplaced")
+
+
+def test_22_a_scale_out_replaces_workers_that_fail_so_often():
+    story = [*a_running_job(workers=2), *scaling_out(2, 3, limit=2)]
+    for failing, new in ((3, 4), (4, 5)):
+        story.append(pods(worker(2), worker(failing, version=50 + failing, phase="Failed", exits=exited(1))))
+        given(*story).then_nothing(scaler)
+        story += [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in next_due(given(*story).job)[1:]]
+        given(*story).then(scheduler, Record(replaced(failing, new)))
+        story.append(replaced(failing, new))
+    ready = [*story, pods(worker(2), worker(5))]
+    given(*ready).then(scaler, Record(published(2, 0, 1, 2, 5, request=R1)))
+    story.append(pods(worker(2), worker(5, phase="Failed", exits=exited(1))))
+    given(*story).then(scaler, Record(ScaleFailed(request=R1, reason="WorkerFailed", released=(workers(2, 5),))))
+    assert given(*story).job.replaced == 0, "they count against the request's own limit"
 
 
 def test_a_request_deleted_midway_is_rolled_back():

@@ -2,11 +2,12 @@
 
 import pytest
 
-from services.scheduler.effects import DeletePod, DeleteService
-from shared.job.events import JobDeleting, JobGone, JobSucceeded, SlotsReleased
+from services.scheduler.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
+from shared.job.events import JobDeleting, JobExpired, JobGone, JobSucceeded, SlotsReleased, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, CleanPodPolicy
 from shared.job.steps import Record
+from shared.job.timing import next_due
 from shared.job.views import Slots
 from tests.kit.builders import a_running_job, exited, launcher, pods, worker, workers
 from tests.kit.stories import given, scheduler
@@ -39,12 +40,29 @@ def test_released_pods_are_deleted_once():
     )
 
 
+BRIEF = [*a_running_job(workers=1, clean="None", ttl_seconds_after_finished=60), *END]
+
+
+def test_after_its_time_to_live_the_resource_goes():
+    [timer] = next_due(given(*BRIEF).job)
+    assert (timer.name, timer.seconds) == ("TimeToLive", 60)
+    given(*BRIEF).then_nothing(scheduler)
+    late = [*BRIEF, TimePassed(anchor=timer.anchor, timer=timer.name)]
+    given(*late).then(scheduler, Record(JobExpired()))
+    given(*late, JobExpired()).then(scheduler, DeleteJob())
+
+
+def test_without_a_time_to_live_it_stays():
+    assert next_due(given(*a_running_job(clean="None"), *END).job) == ()
+
+
 def test_a_job_that_is_gone_leaves_nothing():
     given(*a_running_job(workers=1), JobGone()).then(
         scheduler,
         DeletePod("resnet-launcher", Uid("pod-launcher")),
         DeletePod("resnet-worker-0", Uid("pod-0")),
         DeleteService("resnet", Uid("svc")),
+        DeleteSecret("resnet", Uid("keys")),
     )
 
 

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.manifests import WORKER_COMMAND, headless_service, launcher_pod, worker_pod
+from services.scheduler.manifests import WORKER_COMMAND, headless_service, launcher_pod, ssh_secret, worker_pod
 from shared.frameworks.training import parse_job
-from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid
+from shared.job.naming import HOSTS_VERSION, SSH_KEYS, JobKey, Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from tests.frameworks.documents import Document, changed, custom, training_job
 from tests.golden.compare import assert_golden
@@ -76,6 +76,10 @@ def test_a_launcher_pod_as_a_whole() -> None:
 
 def test_the_service_as_a_whole() -> None:
     assert_golden("headless_service", headless_service(custom(training_job()), KEY))
+
+
+def test_the_secret_as_a_whole() -> None:
+    assert_golden("ssh_secret", ssh_secret(KEY, private=b"the private half\n", public=b"the public half\n"))
 
 
 @pytest.mark.parametrize("role", [LAUNCHER, WORKER])
@@ -192,10 +196,72 @@ def test_mounts_of_the_user_stay(mounted: str, folders: list[str]) -> None:
     spec = a_launcher(document)["spec"]
     first, *ours = spec["containers"][0]["volumeMounts"]
     assert first == mount
-    assert [mount["mountPath"] for mount in ours] == folders
-    assert [volume["name"] for volume in spec["volumes"]] == ["data", *(mount["name"] for mount in ours)]
+    assert [mount["mountPath"] for mount in ours if mount["name"] != "muster-ssh"] == folders
+    assert [volume["name"] for volume in spec["volumes"]] == ["data", *dict.fromkeys(mount["name"] for mount in ours)]
     assert all(mount["readOnly"] for mount in ours)
 
 
 def test_workers_do_not_mount_the_hosts_files() -> None:
-    assert "volumes" not in a_worker()["spec"]
+    assert [volume["name"] for volume in a_worker()["spec"]["volumes"]] == ["muster-ssh"]
+
+
+SSH_FILES = ["id_rsa", "id_rsa.pub", "authorized_keys", "config"]
+
+
+def keys(made: Document) -> tuple[list[str], list[Document]]:
+    """The files below /root/.ssh in the first container, and the volume they come from."""
+    mounts = made["spec"]["containers"][0].get("volumeMounts") or ()
+    files = [mount["mountPath"].removeprefix("/root/.ssh/") for mount in mounts if mount["name"] == "muster-ssh"]
+    return files, [volume["secret"] for volume in made["spec"].get("volumes") or () if volume["name"] == "muster-ssh"]
+
+
+@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
+def test_launcher_and_workers_find_the_keys_where_ssh_looks(role: str) -> None:
+    """Each file by itself: below the folder of a Secret, which all may write to, sshd believes no authorized_keys."""
+    made = pod(training_job(), Slot(0, role, 0))
+    files, (volume,) = keys(made)
+    assert files == SSH_FILES
+    assert (volume["secretName"], volume["defaultMode"]) == ("resnet", 0o600)
+    assert {item["path"]: item["key"] for item in volume["items"]} == {
+        "id_rsa": "id_rsa",
+        "id_rsa.pub": "id_rsa.pub",
+        "authorized_keys": "id_rsa.pub",
+        "config": "config",
+    }
+
+
+@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
+def test_keys_of_the_users_own_are_mounted_instead(role: str) -> None:
+    document = changed(training_job(), "metadata.annotations", {SSH_KEYS: "my-keys"})
+    files, (volume,) = keys(pod(document, Slot(0, role, 0)))
+    assert files == SSH_FILES
+    assert volume["secretName"] == "my-keys"
+
+
+@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
+@pytest.mark.parametrize(
+    ("mounted", "files"),
+    [
+        pytest.param("/root/.ssh", [], id="the user's folder stays as it is"),
+        pytest.param("/root/.ssh/", [], id="a slash at the end is the same folder"),
+        pytest.param("/root/.ssh/config", SSH_FILES[:3], id="and so does the user's file"),
+        pytest.param("/root/.ssh/known_hosts", SSH_FILES, id="a file that is none of ours"),
+        pytest.param("/root", SSH_FILES, id="a home of the user's gets the files"),
+        pytest.param("/root/.sshd", SSH_FILES, id="names are compared whole"),
+    ],
+)
+def test_what_the_user_mounts_among_the_keys_stays(role: str, mounted: str, files: list[str]) -> None:
+    mount = {"name": "data", "mountPath": mounted}
+    container = {"name": "main", "image": "horovod", "volumeMounts": [mount]}
+    document = with_template(role, "spec", {"containers": [container], "volumes": [{"name": "data", "emptyDir": {}}]})
+    made = pod(document, Slot(0, role, 0))
+    assert made["spec"]["containers"][0]["volumeMounts"][0] == mount
+    assert keys(made)[0] == files
+    assert [item["path"] for volume in keys(made)[1] for item in volume["items"]] == files
+
+
+def test_only_the_first_container_has_the_keys() -> None:
+    document = with_template(
+        WORKER, "spec.containers", [{"name": "main", "image": "a"}, {"name": "logs", "image": "b"}]
+    )
+    assert a_worker(document)["spec"]["containers"][1] == {"name": "logs", "image": "b"}

@@ -1,6 +1,6 @@
 """Slots, and the pods that fill them."""
 
-from services.scheduler.effects import CreatePod, CreateService, DeletePod
+from services.scheduler.effects import CreatePod, CreateSecret, CreateService, DeletePod
 from shared.job.events import (
     EffectRefused,
     HistoryBroken,
@@ -26,6 +26,7 @@ from tests.kit.builders import (
     pods,
     published,
     scaling_out,
+    secret,
     service,
     worker,
     workers,
@@ -45,12 +46,16 @@ def test_nothing_is_made_before_status_took_the_job_on():
 
 def test_a_job_begins_with_its_worker_slots():
     given(observed(a_spec(2)), JobCreated(reason="TrainingJobCreated")).then(
-        scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated"))
+        scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")), CreateSecret()
     )
 
 
-def test_each_slot_gets_a_pod_and_the_job_a_service():
-    given(*a_created_job(workers=2)).then(scheduler, CreateService(), pod(0), pod(1))
+def test_a_job_gets_a_service_and_each_slot_a_pod():
+    given(*a_created_job(workers=2), secret()).then(scheduler, CreateService(), pod(0), pod(1))
+
+
+def test_a_job_that_is_suspended_from_the_start_has_no_slots():
+    given(observed(a_spec(2, suspend=True)), JobCreated(reason="TrainingJobCreated")).then(scheduler, CreateSecret())
 
 
 def test_only_what_was_not_seen_is_made():
@@ -65,6 +70,19 @@ def test_the_launcher_comes_when_the_hosts_files_are_seen():
     given(*a_ready_job(), published(1, 0, 1), hosts_file(1)).then(
         scheduler, Record(SlotsAssigned(slots=(LAUNCHER_SLOT,), reason="WorkersReady"))
     )
+
+
+def test_the_launcher_waits_for_a_worker_that_is_about_to_be_replaced():
+    dead = pods(worker(1, version=40, phase="Failed"))
+    story = [*a_ready_job(of_workers="Always"), published(1, 0, 1), hosts_file(1), dead]
+    steps = given(*story, published(2, 0), hosts_file(2)).steps(scheduler)
+    assert Record(SlotsAssigned(slots=(LAUNCHER_SLOT,), reason="WorkersReady")) not in steps
+
+
+def test_an_edit_that_came_between_decision_and_append_waits_its_turn():
+    edited = [observed(a_spec(2)), JobCreated(reason="TrainingJobCreated"), observed(a_spec(3), generation=2)]
+    job = given(*edited, SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")).job
+    assert (job.size, [request.resize for request in job.requests.values()]) == (2, [3])
 
 
 def test_nothing_is_owed_to_a_running_job():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from muster.permissions import HOME, SERVICE_ACCOUNTS
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.service.permissions import Need
 
@@ -21,7 +21,7 @@ EVERYBODYS = ("system:basic-user", "system:discovery", "system:public-info-viewe
 GOING_AWAY, FULL = "is being terminated", "exceeded quota"
 """What a 403 says that no role would change."""
 
-CHILDREN = tuple((kind.group, kind.plural) for kind in (PODS, SERVICES, CONFIGMAPS))
+CHILDREN = tuple((kind.group, kind.plural) for kind in (PODS, SERVICES, CONFIGMAPS, SECRETS))
 REQUESTS = tuple((kind.group, kind.plural) for kind in (SCALEINS, SCALEOUTS))
 
 
@@ -108,7 +108,12 @@ def granted(manifests: Iterable[dict[str, Any]]) -> list[Need]:
 
 
 def _asked_by_admission(need: Need) -> Iterator[Need]:
-    """`OwnerReferencesPermissionEnforcement`: who sets an owner could delete the object, and hold up the owner."""
+    """`OwnerReferencesPermissionEnforcement`: who sets an owner could delete the object, and hold up the owner.
+
+    And who upgrades a GET to a stream of commands could have begun it with a POST, as newer versions insist.
+    """
+    if need.resource == "pods/exec":
+        yield need._replace(verb="create")
     owner = Need(need.service, "update", TRAININGJOBS.group, f"{TRAININGJOBS.plural}/finalizers")
     place = (need.group, need.resource)
     if need.verb == "create" and place in CHILDREN:

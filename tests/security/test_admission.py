@@ -16,7 +16,7 @@ from muster import crds, permissions
 from muster.stack import APPLIED
 from shared.cluster import Resource
 from shared.cluster.examination import Right
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from shared.frameworks.children import child_metadata, owner_reference
@@ -36,6 +36,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "Pod": {"spec": {"containers": [{"name": "main", "image": "training"}]}},
     "Service": {"spec": {"clusterIP": "None"}},
     "ConfigMap": {"data": {}},
+    "Secret": {"data": {}},
 }
 
 
@@ -69,7 +70,7 @@ def child(resource: Resource[Any], job: JobKey) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("service", "resource"),
-    [("scheduler", PODS), ("scheduler", SERVICES), ("scaler", CONFIGMAPS)],
+    [("scheduler", PODS), ("scheduler", SERVICES), ("scheduler", SECRETS), ("scaler", CONFIGMAPS)],
     ids=lambda value: getattr(value, "plural", value),
 )
 async def test_who_makes_a_child_may_hold_up_its_owner(

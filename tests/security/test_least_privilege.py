@@ -18,7 +18,7 @@ from devcluster.child import Child
 from devcluster.controlplane import ControlPlane
 from muster import permissions
 from muster.stack import Stack
-from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import HOSTS_VERSION
 from shared.service.permissions import Need, needs
@@ -90,6 +90,20 @@ async def test_a_job_trains_and_is_scaled_both_ways(operator: Operator):
     await operator.phase("ScaleSucceeded", SCALEINS, "in")
 
 
+async def test_a_request_runs_its_script(operator: Operator):
+    # A script that is in every launcher.
+    request = a_request("ScaleOut", "scripted", "whole", toAdd={"count": 1}, script="/etc/edl/discover_hosts.sh")
+    await operator.stack.kube.create(SCALEOUTS, HERE, request)
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "scripted")
+    await until_asked(operator, Need("scaler", "get", "", "pods/exec"))
+
+
+async def test_a_job_goes_when_its_time_after_the_end_is_over(operator: Operator):
+    job = a_job("brief", "exit 0", workers=1, ttlSecondsAfterFinished=0)
+    await operator.stack.kube.create(TRAININGJOBS, HERE, job)
+    await until_asked(operator, Need("scheduler", "delete", TRAININGJOBS.group, "trainingjobs"))
+
+
 async def test_names_that_are_taken_are_looked_at(operator: Operator):
     kube = operator.stack.kube
     container = {"name": "main", "image": SHELL}
@@ -97,12 +111,14 @@ async def test_names_that_are_taken_are_looked_at(operator: Operator):
     foreign = {"schedulerName": "nobody", "containers": [container]}
     await kube.create(PODS, HERE, {"metadata": {"name": "taken-worker-0"}, "spec": foreign})
     await kube.create(SERVICES, HERE, {"metadata": {"name": "held"}, "spec": {"ports": [{"port": 80}]}})
-    for name in ("taken", "held"):
+    await kube.create(SECRETS, HERE, {"metadata": {"name": "locked"}})
+    for name in ("taken", "held", "locked"):
         await start(operator, name)
-    await until_asked(operator, Need("scheduler", "get", "", "pods"), Need("scheduler", "get", "", "services"))
-    for resource, name in ((TRAININGJOBS, "taken"), (TRAININGJOBS, "held"), (PODS, "taken-worker-0")):
+    await until_asked(operator, *(Need("scheduler", "get", "", kind) for kind in ("pods", "services", "secrets")))
+    for name in ("taken", "held", "locked"):
+        await remove(operator, TRAININGJOBS, name)
+    for resource, name in ((PODS, "taken-worker-0"), (SERVICES, "held"), (SECRETS, "locked")):
         await remove(operator, resource, name)
-    await remove(operator, SERVICES, "held")
 
 
 async def test_what_the_garbage_collector_leaves_is_deleted(operator: Operator):
@@ -119,6 +135,7 @@ async def test_what_the_garbage_collector_leaves_is_deleted(operator: Operator):
             Need("watcher", "get", TRAININGJOBS.group, "trainingjobs"),
             Need("scheduler", "delete", "", "pods"),
             Need("scheduler", "delete", "", "services"),
+            Need("scheduler", "delete", "", "secrets"),
             Need("scaler", "delete", "", "configmaps"),
         )
     finally:
@@ -150,11 +167,11 @@ async def test_another_pod_with_the_launchers_name_is_left_alone(operator: Opera
             assert HOSTS_VERSION not in (kept.metadata.annotations or {})
 
 
-async def test_the_roles_are_what_all_that_needed(operator: Operator):
+async def test_31_the_roles_are_what_all_that_needed(operator: Operator):
     assert needed(operator.audit) == NOTHING
 
 
-async def test_the_roles_are_what_all_end_to_end_tests_needed():
+async def test_31_the_roles_are_what_all_end_to_end_tests_needed():
     require_control_plane()
     assert RECORDINGS, "the story above was recorded"
     assert needed(*RECORDINGS) == NOTHING

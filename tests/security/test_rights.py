@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from muster import permissions
+from shared.job.events import Author
 from shared.job.steps import Effect
-from shared.service.permissions import PERMISSIONS, Need, needs
+from shared.service.permissions import PERMISSIONS, Need, necessary, needs
 from tests.security.rights import calls, compare, granted
 
 ROOT = Path(__file__).parents[2]
@@ -113,10 +114,11 @@ def test_the_page_holds_what_the_source_says():
     assert written == permissions.page(), "run `python -m muster.permissions` and review the diff"
 
 
-def test_both_variants_grant_the_same_rights_to_the_same_accounts():
+def test_both_variants_grant_the_same_accounts_what_their_scope_has():
     cluster, namespace = granted(documents("cluster")), granted(documents("namespace"))
-    assert cluster == namespace
-    assert set(cluster) == {need for service in permissions.SERVICE_ACCOUNTS for need in needs(service)}
+    for scope, given in (("", cluster), (permissions.HOME, namespace)):
+        assert set(given) == {need for service in permissions.SERVICE_ACCOUNTS for need in needs(service, scope)}
+    assert [need for need in cluster if need.resource != "nodes"] == namespace
 
     def bound(variant: str) -> list[tuple[str, str]]:
         bindings = [found for found in documents(variant) if found["kind"].endswith("RoleBinding")]
@@ -124,6 +126,18 @@ def test_both_variants_grant_the_same_rights_to_the_same_accounts():
 
     accounts = sorted(permissions.SERVICE_ACCOUNTS)
     assert bound("cluster") == bound("namespace") == [(f"muster-{name}", name) for name in accounts]
+
+
+@pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
+def test_a_service_begins_without_what_it_can_do_without(service: Author):
+    spared = {
+        "watcher": [Need(service, verb, "", "nodes") for verb in ("list", "watch")],
+        "scaler": [Need(service, verb, "", "pods/exec") for verb in ("get", "create")],
+    }
+    assert [need for need in needs(service) if need not in necessary(service)] == spared.get(service, [])
+    assert [need for need in needs(service) if need not in needs(service, "team-a")] == (
+        spared["watcher"] if service == "watcher" else []
+    )
 
 
 def test_no_right_is_a_wildcard_or_given_twice():

@@ -11,7 +11,7 @@ from devcluster.controlplane import ControlPlane
 from muster import permissions
 from muster.stack import Stack
 from shared.cluster import Snapshot
-from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.eventlog.subjects import LEASES, READER
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit.controlplane import require_control_plane
@@ -49,7 +49,7 @@ async def test_a_job_lives_with_roles_alone_and_others_are_ignored(operator: Ope
         request["metadata"]["namespace"] = HERE
         made = await kube.create(resource, HERE, request)
         await phase(operator, "ScaleSucceeded", resource, made.metadata.name)
-    for resource in (PODS, SERVICES, CONFIGMAPS, EVENTS):
+    for resource in (PODS, SERVICES, CONFIGMAPS, SECRETS, EVENTS):
         made = [found for found in await everything(operator, resource) if found.metadata.namespace == ELSEWHERE]
         assert [found.metadata.name for found in made if found.metadata.name.startswith("other")] == []
     untouched = await kube.get(TRAININGJOBS, ELSEWHERE, "other")
@@ -72,7 +72,7 @@ async def test_a_deleted_job_leaves_nothing(operator: Operator):
     await operator.stack.kube.delete(TRAININGJOBS, HERE, "ours", uid=job.metadata.uid)
 
     async def nothing() -> bool:
-        left = [thing for resource in (PODS, SERVICES) for thing in await everything(operator, resource)]
+        left = [thing for resource in (PODS, SERVICES, SECRETS) for thing in await everything(operator, resource)]
         return not [thing for thing in left if thing.metadata.name.startswith("ours")]
 
     await operator.until(nothing, lambda: "something of the job is left")

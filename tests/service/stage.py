@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.cluster import Manifest, Resource
 from shared.cluster.history import At, Held
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Refused
 from shared.eventlog import Entry, Stored
 from shared.eventlog.memory import MemoryJournal
@@ -99,10 +99,10 @@ class Stage(World):
         return None
 
     def owned_by(self, uid: str) -> list[Held]:
-        """Pods, Services and ConfigMaps with this owner."""
+        """Pods, Services, ConfigMaps and Secrets with this owner."""
         return [
             held
-            for resource in (PODS, SERVICES, CONFIGMAPS)
+            for resource in (PODS, SERVICES, CONFIGMAPS, SECRETS)
             for held in self.store.find(resource)
             if any(owner["uid"] == uid for owner in held.metadata.get("ownerReferences") or ())
         ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.cluster.history import Held
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
@@ -37,7 +37,7 @@ async def test_every_child_has_the_names_labels_and_owner_of_the_contract():
         worker = pod | {"training-job-role": "worker"}
         found = {
             (resource.kind, held.at[1]): held.metadata.get("labels")
-            for resource in (PODS, SERVICES, CONFIGMAPS)
+            for resource in (PODS, SERVICES, CONFIGMAPS, SECRETS)
             for held in stage.store.find(resource)
         }
         assert found == {
@@ -47,8 +47,9 @@ async def test_every_child_has_the_names_labels_and_owner_of_the_contract():
             ("Pod", "resnet-worker-2"): worker | {"replica-index": "2", "scaleout-name": "more"},
             ("Service", "resnet"): ours,
             ("ConfigMap", "resnet-config"): ours,
+            ("Secret", "resnet"): ours,
         }
-        for resource in (PODS, SERVICES, CONFIGMAPS):
+        for resource in (PODS, SERVICES, CONFIGMAPS, SECRETS):
             for held in stage.store.find(resource):
                 assert held.metadata["ownerReferences"] == [owner(job)], held.at
 
@@ -130,10 +131,11 @@ async def test_a_request_that_is_acted_upon_has_the_job_as_controller_owner(reso
         pytest.param(PODS, {"spec": {"containers": []}}, "resnet-launcher", id="the launcher's name"),
         pytest.param(SERVICES, {"spec": {}}, "resnet", id="the Service's name"),
         pytest.param(CONFIGMAPS, {"data": {"hostfile": "mine"}}, "resnet-config", id="the ConfigMap's name"),
+        pytest.param(SECRETS, {"data": {"id_rsa": "bWluZQ=="}}, "resnet", id="the Secret's name"),
     ],
 )
 @in_virtual_time
-async def test_what_others_hold_is_never_touched_and_the_job_goes_on_when_it_is_gone(
+async def test_19_what_others_hold_is_never_touched_and_the_job_goes_on_when_it_is_gone(
     resource: Any, manifest: dict[str, Any], name: str
 ):
     async with Stage() as stage:
@@ -142,7 +144,7 @@ async def test_what_others_hold_is_never_touched_and_the_job_goes_on_when_it_is_
         stage.apply(resource, {**manifest, "metadata": {"name": name, "labels": labels}})
         job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
         assert job.metadata["uid"] == labels["muster.dev/job-uid"]
-        shown = "WorkersCreated" if "worker" in name else "LauncherCreated"
+        shown = "WorkersCreated" if "worker" in name or resource is SECRETS else "LauncherCreated"
         await stage.shows(shown, "NameConflict")
         await stage.quiet()
         assert stage.condition(TRAININGJOBS, "resnet", shown) == ("False", "NameConflict")

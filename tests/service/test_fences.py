@@ -7,13 +7,13 @@ import pytest
 from services.scaler.effects import NudgeLauncher, OwnRequest, WriteHosts
 from services.scaler.policy import Policy
 from services.scaler.shell import Scaler
-from services.scheduler.effects import DeletePod, DeleteService
+from services.scheduler.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
 from services.scheduler.shell import Scheduler
 from services.status.effects import PatchStatus
 from services.status.shell import Status
 from shared.cluster import Manifest, Resource
 from shared.cluster.history import Held
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Object
 from shared.cluster.store import MemoryStore
@@ -81,14 +81,27 @@ class Stage:
     [
         pytest.param(PODS, DeletePod("resnet-worker-0", EARLIER), id="pod"),
         pytest.param(SERVICES, DeleteService("resnet-worker-0", EARLIER), id="service"),
+        pytest.param(SECRETS, DeleteSecret("resnet-worker-0", EARLIER), id="secret"),
     ],
 )
-async def test_a_late_delete_spares_who_has_the_name_now(resource: Resource[Object], effect: DeletePod | DeleteService):
+async def test_a_late_delete_spares_who_has_the_name_now(
+    resource: Resource[Object], effect: DeletePod | DeleteService | DeleteSecret
+):
     stage = Stage()
     stage.store.create(resource, NAMESPACE, {"metadata": {"name": effect.name}, "spec": {}})
     await Scheduler(stage.cluster).act(effect, stage.standing)
     held = stage.held(resource, effect.name)
     assert "deletionTimestamp" not in held.metadata
+
+
+async def test_a_job_whose_time_is_over_goes_and_its_namesake_stays():
+    stage = Stage()
+    scheduler, standing = Scheduler(stage.cluster), stage.standing
+    await scheduler.act(DeleteJob(), standing)
+    assert stage.store.get(TRAININGJOBS, NAMESPACE, "resnet") is None
+    again = stage.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    await scheduler.act(DeleteJob(), standing)
+    assert stage.held(TRAININGJOBS, "resnet") == again
 
 
 async def test_an_older_hosts_file_never_comes_back():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog import Stored
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import key_of
@@ -102,7 +102,7 @@ async def test_a_job_made_again_under_its_name_is_another_job():
         assert old != new
         assert sorted(stage.pods()) == ["resnet-launcher", "resnet-worker-0", "resnet-worker-1"]
         assert {held.metadata["labels"]["muster.dev/job-uid"] for held in stage.pods().values()} == {new}
-        assert (stage.owned_by(old), len(stage.owned_by(new))) == ([], 5)
+        assert (stage.owned_by(old), len(stage.owned_by(new))) == ([], 6)
         assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
         subjects = [stored.subject.split(".") for stored in stage.journal.events]
         assert ["facts", NAMESPACE, "resnet", old, "watcher", "JobGone"] in subjects
@@ -176,7 +176,7 @@ async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
         assert stage.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
         for name in stage.pods():
             stage.delete(PODS, name)
-        for resource, name in ((SERVICES, "resnet"), (CONFIGMAPS, "resnet-config")):
+        for resource, name in ((SERVICES, "resnet"), (SECRETS, "resnet"), (CONFIGMAPS, "resnet-config")):
             stage.delete(resource, name)
         await stage.until(lambda: not stage.pods())
         stage.apply(TRAININGJOBS, a_training_job(workers=1))

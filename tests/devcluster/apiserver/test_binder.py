@@ -1,5 +1,7 @@
 """Pending pods find a node, or say why not."""
 
+import pytest
+
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 
@@ -85,4 +87,43 @@ async def test_a_node_that_gets_the_wanted_label_is_tried_again(api):
     await a_pod(api, nodeSelector={"accelerator": "yes"})
     await api.until(f"{PODS}/worker", scheduled)
     await api.merge(f"{NODES}/node-0", {"metadata": {"labels": {"accelerator": "yes"}}})
+    await api.until(f"{PODS}/worker", lambda answer: answer.body["spec"].get("nodeName"))
+
+
+SPOT = {"key": "spot", "value": "going", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("effect", "tolerations", "bound"),
+    [
+        pytest.param("NoSchedule", [], False, id="nothing tolerated"),
+        pytest.param("NoExecute", [], False, id="what evicts keeps off too"),
+        pytest.param("PreferNoSchedule", [], True, id="a wish"),
+        pytest.param("NoSchedule", [{"key": "spot", "operator": "Exists"}], True, id="whatever its value and effect"),
+        pytest.param("NoSchedule", [{"key": "spot", "value": "going"}], True, id="this value"),
+        pytest.param("NoSchedule", [{"key": "spot", "value": "staying"}], False, id="another value"),
+        pytest.param("NoSchedule", [{"key": "spot"}], False, id="no value"),
+        pytest.param(
+            "NoSchedule", [{"key": "spot", "operator": "Exists", "effect": "NoExecute"}], False, id="another effect"
+        ),
+        pytest.param("NoSchedule", [{"operator": "Exists"}], True, id="everything"),
+        pytest.param("NoSchedule", [{"key": "gpu", "operator": "Exists"}], False, id="another taint"),
+    ],
+)
+async def test_a_taint_keeps_off_whoever_does_not_tolerate_it(api, effect, tolerations, bound):
+    await a_node(api)
+    await api.merge(f"{NODES}/node-0", {"spec": {"taints": [SPOT | {"effect": effect}]}})
+    await a_pod(api, tolerations=tolerations)
+    decided = await api.until(f"{PODS}/worker", scheduled)
+    assert (scheduled(decided)["status"] == "True") is bound
+    assert bool(decided.body["spec"].get("nodeName")) is bound
+
+
+async def test_a_pod_is_tried_again_when_a_taint_is_taken_back(api):
+    await a_node(api)
+    await api.merge(f"{NODES}/node-0", {"spec": {"taints": [SPOT]}})
+    await a_pod(api)
+    waiting = await api.until(f"{PODS}/worker", scheduled)
+    assert scheduled(waiting)["message"] == "0/1 nodes are available: node(s) had untolerated taint."
+    await api.merge(f"{NODES}/node-0", {"spec": {"taints": None}})
     await api.until(f"{PODS}/worker", lambda answer: answer.body["spec"].get("nodeName"))

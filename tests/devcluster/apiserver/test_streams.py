@@ -23,6 +23,7 @@ class Node:
         self.asked = []
         self.go_on = asyncio.Event()
         self.end = {"status": "Success"}
+        self.refusal = None
 
     async def log(self, request):
         self.asked.append((request.path, dict(request.query), request.headers.get("Authorization")))
@@ -37,6 +38,8 @@ class Node:
         return response
 
     async def exec(self, request):
+        if self.refusal:
+            return self.refusal
         self.asked.append((request.path, [*request.query.items()], request.headers.get("Authorization")))
         socket = web.WebSocketResponse(protocols=[V5])
         await socket.prepare(request)
@@ -120,6 +123,13 @@ async def test_exec_is_bridged_message_by_message(api, node):
     assert query == [("command", "cat"), ("command", "-"), ("input", "1"), ("output", "1"), ("error", "1")]
 
 
+async def test_an_exec_that_the_node_refuses_is_refused_in_its_words(api, node):
+    node.refusal = web.Response(status=500, text='container not found ("main")')
+    headers = {"Upgrade": "websocket", "Sec-WebSocket-Protocol": V5}
+    answer = await api.get(f"{PODS}/worker/exec?command=true&stdout=true", **headers)
+    assert (answer.code, answer.body) == (500, b'container not found ("main")')
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 async def test_kubectl_execs_with_input_and_exit_code(api, node, certificates, tmp_path):
     command = ["kubectl", "--server", api.url, "--token", TOKEN, "--cache-dir", str(tmp_path)]
@@ -141,6 +151,9 @@ async def test_exec_is_only_offered_over_websockets(api, node):
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
     assert "SPDY is not" in answer.body["message"]
     assert (await api.create(f"{PODS}/worker/portforward", {})).code == 501
+    # kubectl tries SPDY after any refusal, and shows what that is told.
+    wrong = await api.create(f"{PODS}/worker/exec?command=true&container=nobody", {})
+    assert "container nobody is not valid" in wrong.body["message"]
 
 
 async def test_a_pod_without_a_node_has_no_log(api):

@@ -84,6 +84,50 @@ async def test_exec_of_what_is_not_there_says_so(space):
     assert "no-such-program" in done.err
 
 
+async def test_exec_says_only_what_was_asked_for(space):
+    await space.run("p")
+    await space.ready("p")
+    query = "command=sh&command=-c&command=head+-c+300000+/dev/zero+>%262&stdout=true"
+    url = f"{space.api.url}{space.path('pods', 'p')}/exec?{query}"
+    async with space.api.session.ws_connect(url, protocols=("v5.channel.k8s.io",)) as socket:
+        assert [message.data[:1] async for message in socket] == [b"\x03"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        pytest.param("command=true", 400, "at least 1 of stdin, stdout, stderr", id="no stream"),
+        pytest.param("command=true&stdout=true&container=nobody", 400, "container nobody is not valid", id="no name"),
+    ],
+)
+async def test_exec_without_a_stream_or_a_container_is_refused(space, query, code, words):
+    await space.run("p")
+    await space.ready("p")
+    answer = await _handshake(space, "p", query)
+    assert (answer.code, words in str(answer.body)) == (code, True)
+
+
+async def test_exec_where_nothing_runs_is_refused_in_the_kubelets_words(space):
+    await space.run("p", "exit 0")
+    await space.over("p")
+    answer = await _handshake(space, "p", "command=true&stdout=true")
+    assert (answer.code, answer.body) == (500, b'container not found ("main")')
+
+
+async def test_exec_is_for_those_who_accept_anything(space):
+    await space.run("p")
+    await space.ready("p")
+    answer = await _handshake(space, "p", "command=true&stdout=true", Accept="application/json")
+    assert answer.code == 406
+
+
+async def _handshake(space, pod, query, **headers):
+    """What is answered to somebody who would like a WebSocket."""
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13"}
+    upgrade |= {"Sec_WebSocket_Key": "c2l4dGVlbiBieXRlcyAhIQ==", "Sec_WebSocket_Protocol": "v5.channel.k8s.io"}
+    return await space.api.get(f"{space.path('pods', pod)}/exec?{query}", **upgrade, **headers)
+
+
 async def test_exec_with_a_terminal(space):
     await space.run("p")
     await space.ready("p")
@@ -96,16 +140,31 @@ async def test_exec_with_a_terminal(space):
     assert said == b"yes\r\n"
 
 
-async def test_a_process_whose_client_left_is_ended(space):
+async def test_a_process_whose_client_left_goes_on(space):
     await space.run("p")
     await space.ready("p")
-    query = "command=sh&command=-c&command=echo+up%3B+exec+sleep+777&stdout=true"
-    url = f"{space.api.url}{space.path('pods', 'p')}/exec?{query}"
-    async with space.api.session.ws_connect(url, protocols=("v5.channel.k8s.io",)) as socket:
-        assert (await socket.receive()).data == b"\x01up\n"
+    await _leave(
+        space, "command=sh&command=-c&command=echo+up%3B+sleep+0.5%3B+touch+/run/done&stdout=true", b"\x01up\n"
+    )
+    assert (
+        await space.exec("p", "sh", "-c", "while [ ! -e /run/done ]; do sleep 0.02; done; echo done")
+    ).out == "done\n"
+
+
+async def test_a_process_whose_terminal_was_left_is_ended(space):
+    await space.run("p")
+    await space.ready("p")
+    await _leave(space, "command=sh&command=-c&command=echo+up%3B+exec+sleep+777&stdout=true&tty=true", b"\x01up\r\n")
     async with asyncio.timeout(10):
         while "sleep 777" in (await space.exec("p", "ps", "ax", "-o", "args")).out:
             await asyncio.sleep(0.02)
+
+
+async def _leave(space, query, said):
+    """Start something, and go when it has said this."""
+    url = f"{space.api.url}{space.path('pods', 'p')}/exec?{query}"
+    async with space.api.session.ws_connect(url, protocols=("v5.channel.k8s.io",)) as socket:
+        assert (await socket.receive()).data == said
 
 
 async def test_many_execs_at_once(space):

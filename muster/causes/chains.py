@@ -1,0 +1,123 @@
+"""Which chain of causes answers which question: of a job, of one of its places, of a scale request.  Pure."""
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from muster.causes.fold import Causes
+from muster.causes.link import Link
+from shared.job.naming import Slot, pod_name
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Request, alive
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """An answer: the newest link first, each with a cause below it or an earlier chain that goes on with it."""
+
+    question: str
+    links: tuple[Link, ...]
+
+
+def of_job(causes: Causes) -> list[Chain]:
+    """Why it is in its phase, what it waits for, and why it has its size."""
+    job = causes.job
+    chains: list[Chain] = []
+    told: set[int] = set()
+
+    def tell(question: str, head: Link | None) -> None:
+        if head is None or id(head) in told:
+            return
+        links = []
+        for link in head.chain():
+            links.append(link)
+            if id(link) in told:
+                break
+            told.add(id(link))
+        chains.append(Chain(question, tuple(links)))
+
+    if job.gone:
+        tell("why it is gone", causes.going)
+    tell(f"why it is {job.phase}", causes.phase)
+    tell("what it waits for", causes.waits_for())
+    if job.problems and job.phase:
+        tell("why its newest edit is not acted upon", causes.spec)
+    if job.attempt:
+        tell(f"why this is attempt {job.attempt + 1}", causes.attempt)
+    if not job.over and not job.gone:
+        if job.below_minimum:
+            tell("why it is below its minimum", causes.below)
+        if not job.between_attempts:
+            tell("why these workers are in the hosts files", causes.hosts)
+        tell("why it shall have this size", causes.sized)
+    if not chains:
+        tell("what is known of it", causes.spec)
+    return chains
+
+
+def of_slot(causes: Causes, slot: Slot) -> Chain:
+    """Everything that happened to one place and its pod, with the causes."""
+    return Chain(f"why {pod_name(causes.job.key.name, slot)} is as it is", _closed(causes.pods.lives[slot]))
+
+
+def of_request(causes: Causes, request: Request) -> list[Chain]:
+    """Everything that a request came to, with the causes; and what it waits for."""
+    links = _closed(causes.requests.get(request.uid, []))
+    chains = [Chain(f"why {request.kind.lower()}/{request.name} is {request_state(causes, request)}", links)]
+    awaited = causes.request_waits_for(request)
+    if awaited is not None and awaited not in links:
+        chains.append(Chain("what it waits for", tuple(awaited.chain())))
+    return chains
+
+
+def slot_of(causes: Causes, word: str) -> Slot | None:
+    """The place that people mean by `resnet-worker-3`, `worker-3`, `3` or `launcher`; that of the newest attempt."""
+    name = re.escape(causes.job.key.name)
+    if re.fullmatch(rf"(?:{name}-)?{LAUNCHER}", word):
+        role, index = LAUNCHER, 0
+    elif found := re.fullmatch(rf"(?:(?:{name}-)?{WORKER}-)?([0-9]{{1,6}})", word):
+        role, index = WORKER, int(found[1])
+    else:
+        return None
+    known = [slot for slot in causes.pods.lives if (slot.role, slot.index) == (role, index)]
+    return max(known, default=None)
+
+
+def request_of(causes: Causes, word: str) -> Request | None:
+    """The newest request of that name; `scalein/x` and `scaleout/x` say of which kind."""
+    kind, slash, name = word.rpartition("/")
+    found = [
+        request
+        for request in causes.known.values()
+        if name in (request.name, request.uid) and (not slash or kind.lower().rstrip("s") == request.kind.lower())
+    ]
+    return max(found, key=lambda request: request.order, default=None)
+
+
+def slot_state(causes: Causes, slot: Slot) -> str:
+    """What is so of a place now, in words."""
+    job = causes.job
+    pod = job.by_slot().get(slot)
+    seen = "no pod" if pod is None else "Ready" if pod.ready else "being deleted" if pod.deleting else pod.phase
+    if slot in job.slots:
+        member = slot.role == WORKER and slot.attempt == job.attempt and slot.index in job.members
+        return f"{seen}, and in the hosts files" if member and alive(pod) else f"{seen}, and shall be there"
+    if slot in job.spent:
+        return f"{seen}; it ended or went by itself, and that pod is not made again"
+    return f"{seen}; its place was given up"
+
+
+def request_state(causes: Causes, request: Request) -> str:
+    """What a request came to, in a word."""
+    if request.uid not in causes.job.requests:
+        return "gone before its turn came"
+    return f"{request.phase} ({request.reason})" if request.reason else request.phase
+
+
+def _closed(links: Iterable[Link]) -> tuple[Link, ...]:
+    """These links and all their causes, newest first."""
+    found: dict[int, Link] = {}
+    for head in links:
+        for link in head.chain():
+            found.setdefault(id(link), link)
+    return tuple(sorted(found.values(), key=lambda link: -link.sequence))

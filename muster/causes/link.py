@@ -1,0 +1,49 @@
+"""One link of a causal chain: an event, what it means in plain words, and the earlier one that caused it.  Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+
+class Link(msgspec.Struct, frozen=True, eq=False):
+    """Compared by identity: one event may have a part in several chains, with other words in each."""
+
+    sequence: int
+    time: str
+    type: str
+    author: str
+    text: str
+    cause: "Link | None" = None
+    unknown: str = ""
+    """What would come next and is not in the log."""
+
+    def says(self, text: str, cause: "Link | None" = None, *, unknown: str = "") -> "Link":
+        """The same event with these words."""
+        assert cause is None or cause.sequence < self.sequence, f"{cause} cannot have caused {self}"
+        return Link(self.sequence, self.time, self.type, self.author, text, cause, unknown)
+
+    def chain(self) -> Iterator["Link"]:
+        """This one, its cause, the cause of that, ... to the first."""
+        link: Link | None = self
+        while link is not None:
+            yield link
+            link = link.cause
+
+    def as_json(self) -> dict[str, Any]:
+        """As `muster why --json` prints it."""
+        return {
+            "sequence": self.sequence,
+            "time": self.time,
+            "type": self.type,
+            "author": self.author,
+            "text": self.text,
+            "cause": self.cause.sequence if self.cause else None,
+            "unknown": self.unknown,
+        }
+
+
+def newest(links: Iterable[Link | None]) -> Link | None:
+    """The newest of them; of those that one event tells of, the last."""
+    known = [link for link in links if link is not None]
+    return max(reversed(known), key=lambda link: link.sequence, default=None)

@@ -1,0 +1,83 @@
+"""What timers ran out on, and what is waited for.  Pure."""
+
+from collections.abc import Iterable
+
+from muster.causes.ledger import Ledger
+from muster.causes.link import Link
+from muster.causes.words import timer_line
+from shared.job import replacement
+from shared.job.events import TimePassed
+from shared.job.naming import Slot
+from shared.job.spec import WORKER
+from shared.job.state import Job, Request, hosts_seen
+from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
+
+_TIMERS_OF_REQUESTS = frozenset({SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN})
+
+
+def passed(ledger: Ledger, event: TimePassed, before: Job, here: Link) -> None:
+    running = next((due for due in next_due(before) if (due.anchor, due.name) == (event.anchor, event.timer)), None)
+    text = timer_line(event.timer, running.seconds if running else None)
+    cause = ledger.at.get(event.anchor)
+    request = before.open_request
+    if event.timer == SCHEDULING:
+        cause = _awaited(ledger, before, before.workers) or cause
+    elif event.timer == replacement.TIMER:
+        cause = ledger.pods.loss_at(event.anchor) or cause
+    elif event.timer == SCALING_DEADLINE and request is not None:
+        cause = _awaited_by(ledger, before, request) or ledger.last_of(request.uid)
+    ledger.timers[event.anchor, event.timer] = ledger.at[here.sequence] = link = here.says(text, cause)
+    if request is not None and event.timer in _TIMERS_OF_REQUESTS:
+        ledger.add(request.uid, link)
+
+
+def waits_for(ledger: Ledger, job: Job) -> Link | None:
+    """What a job that has not begun to run waits for, where the log knows."""
+    if job.broken:
+        return ledger.broken
+    if job.gone or job.over or job.phase == "Suspended":
+        return None
+    if job.problems and not job.phase:
+        return ledger.spec
+    if job.phase == "Restarting" and not job.slots:
+        # A new attempt uses the old names: it begins once those who have them are gone.
+        return ledger.pods.newest_end(pod.slot for pod in job.pods.values())
+    if not job.starting:
+        return None
+    for effect in ("CreateSecret", "CreateService", "WriteHosts"):
+        if effect in job.refusals:
+            return ledger.refusals.get(effect)
+    return _awaited(ledger, job, job.workers) or _awaited(ledger, job, job.slots)
+
+
+def request_waits_for(ledger: Ledger, job: Job, request: Request) -> Link | None:
+    """What a request that is not over waits for: its turn, the job, pods, or the hosts files."""
+    if request.over or job.gone or request.uid not in job.requests:
+        return None
+    if request.phase == "Scaling":
+        return _awaited_by(ledger, job, request)
+    if job.scaling:
+        return ledger.last_of(job.scaling)
+    if job.phase != "Running":
+        return ledger.phase
+    return ledger.refusals.get("OwnRequest") if "OwnRequest" in job.refusals else None
+
+
+def _awaited(ledger: Ledger, job: Job, slots: Iterable[Slot]) -> Link | None:
+    """What the first of these places waits for that is not Ready."""
+    pods = job.by_slot()
+    for slot in sorted(slots):
+        pod = pods.get(slot)
+        if pod is None:
+            return ledger.refusals.get("CreatePod") if "CreatePod" in job.refusals else ledger.pods.why_there(slot)
+        if not pod.ready:
+            return ledger.pods.state_of(pod)
+    return None
+
+
+def _awaited_by(ledger: Ledger, job: Job, request: Request) -> Link | None:
+    if request.published and not hosts_seen(job, request.published):
+        return ledger.refusals.get("WriteHosts") if "WriteHosts" in job.refusals else ledger.hosts
+    if request.kind == "ScaleOut":
+        return _awaited(ledger, job, request.added)
+    return ledger.pods.newest_end(Slot(job.attempt, WORKER, member.index) for member in request.leaving)

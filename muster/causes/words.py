@@ -1,0 +1,158 @@
+"""The plain words in which causes are told.  Pure."""
+
+import signal
+from collections.abc import Iterable
+
+from muster.words import range_words
+from shared.job.events import ScaleRequested
+from shared.job.naming import Slot, pod_name
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
+from shared.job.state import Job
+from shared.job.views import PodView, ranges
+
+PLAIN = {
+    "BelowMinimum": "fewer workers than minReplicas",
+    "DeadlineExceeded": "its time was over",
+    "DeletionByPodGC": "its node is gone",
+    "DeletionByTaintManager": "its node is not to run it any more",
+    "EvictionByEvictionAPI": "its node is drained, or somebody evicts it",
+    "ErrImagePull": "its image cannot be pulled",
+    "Evicted": "its node ran short of resources",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "LauncherLost": "the launcher went before its end was seen",
+    "NodeDeleted": "it was deleted",
+    "NodeDisrupted": "its machine is replaced",
+    "NodeOutOfService": "its machine is off for good",
+    "NodeScaledDown": "there are to be fewer nodes",
+    "NodeShutdown": "its machine was shut down",
+    "NodeTainted": "it has a taint that counts as its end",
+    "NodeTerminating": "its machine is taken back",
+    "OOMKilled": "it used more memory than it may",
+    "PreemptionByScheduler": "a more important pod needs its room",
+    "QuotaExceeded": "the namespace's quota is used up",
+    "ScheduledMaintenance": "its machine is maintained",
+    "SchedulingTimeout": "its workers were not Ready in time",
+    "SpotInterruption": "its machine is taken back",
+    "TerminationByKubelet": "its node runs short of resources, or shuts down",
+    "Unschedulable": "no node has room for it",
+}
+"""Reasons that do not speak for themselves; the CamelCase word stays, because status and metrics say it too."""
+
+_TIMERS = {
+    "ActiveDeadline": "it was active for all the time that it may be{}",
+    "BelowMinimum": "it stayed below its minimum for all the time that it may{}",
+    "DisruptionDrain": "the workers that are about to go had their time to finish{}",
+    "DrainCheck": "the wait before the next look at the leaving workers is over{}",
+    "Drain": "the leaving workers had their time to finish{}",
+    "Replacement": "the wait before the next replacement is over{}",
+    "Restart": "the wait before the next attempt is over{}",
+    "ScalingDeadline": "the time of the request is over{}",
+    "Scheduling": "its workers had their time to become Ready{}",
+    "TimeToLive": "it was over for the time that it is kept{}",
+}
+
+_SIGNAL_CODES = 128
+"""A shell's convention that container runtimes keep: above it an exit code is a signal's number."""
+
+
+def plain(reason: str) -> str:
+    """A reason, and what it means where the word alone does not say."""
+    return f"{reason}: {PLAIN[reason]}" if reason in PLAIN else reason
+
+
+def counted(number: int, what: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def sentence(message: str) -> str:
+    """A message as the rest of a line."""
+    return f": {message}" if message else ""
+
+
+def because(reason: str, message: str = "") -> str:
+    """Why, as the rest of a line: a sentence where there is one, and the word that status and metrics say."""
+    if message:
+        return f": {message}" + (f" ({reason})" if reason and reason not in message else "")
+    return f" ({plain(reason)})" if reason else ""
+
+
+def in_a_row(words: list[str]) -> str:
+    """`was created, runs and is Ready`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def problem_line(problems: tuple[Problem, ...]) -> str:
+    first = problems[0]
+    where = f" ({first.field})" if first.field else ""
+    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return f"{first.reason}{where}{sentence(first.message)}{more}"
+
+
+def applied(spec: JobSpec) -> str:
+    """What was asked for first."""
+    role = spec.role(WORKER)
+    most = f"to {role.max_replicas}" if role.max_replicas is not None else "or more"
+    pause = ", suspended" if spec.suspend else ""
+    return f"somebody applied the job: {counted(role.replicas, 'worker')} ({role.min_replicas} {most}){pause}"
+
+
+def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
+    """What an edit of the resource asks for."""
+    wishes = []
+    if now.suspend != was.suspend:
+        wishes.append("suspend it" if now.suspend else "resume it")
+    if now.restart != was.restart:
+        wishes.append("restart it")
+    if now.role(WORKER).replicas != was.role(WORKER).replicas:
+        wishes.append(f"run {counted(now.role(WORKER).replicas, 'worker')} instead of {was.role(WORKER).replicas}")
+    if not wishes:
+        return f"somebody edited the job (generation {generation})"
+    return f"somebody asked to {in_a_row(wishes)}"
+
+
+def scale_wish(event: ScaleRequested) -> str:
+    """What a scale request asks for."""
+    who = f"{event.kind} {event.name}"
+    if event.problems or event.spec is None:
+        return f"somebody created {who}, which cannot be acted upon: {problem_line(event.problems)}"
+    spec = event.spec
+    if spec.pod_names:
+        return f"somebody created {who}: {', '.join(spec.pod_names)} to leave"
+    direction = "more worker" if spec.kind == "ScaleOut" else "fewer worker"
+    return f"somebody created {who}: {counted(spec.count or 0, direction)}"
+
+
+def timer_line(name: str, seconds: int | None) -> str:
+    """That a timer ran out, and how long it was."""
+    length = f" ({seconds} s)" if seconds is not None else ""
+    if name.startswith("BackOff:"):
+        return f"the wait before {name.removeprefix('BackOff:')} is tried again is over{length}"
+    return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
+
+
+def exit_line(pod: PodView) -> str:
+    """How a pod ended: its exit codes, or what its phase says."""
+    codes = [_exit(end.code, end.reason) for end in pod.exits]
+    reason = f" ({plain(pod.reason)})" if pod.reason else ""
+    return f"ended{reason}: {', '.join(codes)}" if codes else f"ended as {pod.phase}{reason}"
+
+
+def _exit(code: int, reason: str) -> str:
+    try:
+        name = f" ({signal.Signals(code - _SIGNAL_CODES).name})" if code > _SIGNAL_CODES else ""
+    except ValueError:
+        name = ""
+    known = f", {plain(reason)}" if reason not in ("", "Error", "Completed") else ""
+    return f"exit code {code}{name}{known}"
+
+
+def names_of(job: Job, slots: Iterable[Slot]) -> str:
+    """`resnet-worker-3`; of several `workers 0-3`."""
+    found = sorted(slots)
+    if len(found) == 1:
+        return str(pod_name(job.key.name, found[0]))
+    words = ["the launcher"] if any(slot.role == LAUNCHER for slot in found) else []
+    if workers := [slot.index for slot in found if slot.role == WORKER]:
+        words.append(f"worker{'s' if len(workers) > 1 else ''} {range_words(ranges(workers))}")
+    return " and ".join(words) or "nobody"

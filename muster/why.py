@@ -1,0 +1,127 @@
+"""`muster why`: the chain from the last state of a job, a worker or a request back to its first cause, from the log."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import typer
+
+from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
+from muster.causes.fold import Causes
+from muster.causes.link import Link
+from muster.history import of_history
+from muster.reading import everything, open_log
+from muster.targets import Target, fail, find
+from shared.eventlog import EventLog, Stored
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.naming import NO_UID, JobKey, pod_name
+from shared.job.views import ranges
+from shared.service.settings import Settings
+
+
+async def why(target: Target, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool) -> None:
+    """Print why the job, or the worker or request that `about` names, is as it is."""
+    async with open_log(settings) as log:
+        for line in await answer(log, target, about, namespace, uid=uid, as_json=as_json):
+            typer.echo(line)
+
+
+async def answer(
+    log: EventLog, target: Target, about: str, namespace: str, *, uid: str = "", as_json: bool = False
+) -> list[str]:
+    """The lines of the answer.  Exits with one line when the log does not know what is meant."""
+    histories, events = await everything(log)
+    history = find(histories, target, namespace, uid=uid, waiting=True)
+    causes = caused(history.job.key, (stored for stored in events if of_history(stored, history)))
+    if about and target.resource is not TRAININGJOBS:
+        raise fail(f"a {target.resource.kind} has no workers or requests; ask of trainingjob/{history.job.key.name}")
+    word = about or (f"{target.resource.kind}/{target.name}" if target.resource is not TRAININGJOBS else "")
+    heading, chains = explained(causes, word, target)
+    return as_lines(chains) if as_json else [*heading, *told(chains)]
+
+
+def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
+    """The causes of all that happened in one history."""
+    causes = Causes(key)
+    for stored in events:
+        causes.fold(stored)
+    return causes
+
+
+def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:
+    """What is so now, and the chains that say why; of the whole job without a word."""
+    if not word:
+        return _heading(causes), of_job(causes)
+    slot = slot_of(causes, word) if target.resource is TRAININGJOBS else None
+    if slot is not None:
+        name = pod_name(causes.job.key.name, slot)
+        state = f"{name}, attempt {slot.attempt + 1}: {slot_state(causes, slot)}"
+        return [state, *_warnings(causes)], [of_slot(causes, slot)]
+    request = request_of(causes, word)
+    if request is not None:
+        state = f"{request.kind.lower()}/{request.name}: {request_state(causes, request)}"
+        return [state, *_warnings(causes)], of_request(causes, request)
+    raise fail(f"trainingjob/{causes.job.key.name} has no worker and no request {word!r}; it knows {_known(causes)}")
+
+
+def told(chains: list[Chain]) -> Iterator[str]:
+    """Chains as lines, a question above each; what was told already ends a chain with a hint."""
+    seen: set[int] = set()
+    for chain in chains:
+        yield ""
+        yield f"{chain.question}:"
+        for link in chain.links:
+            if id(link) in seen:
+                yield f"{link.sequence:>6}  as told above"
+                break
+            seen.add(id(link))
+            yield line(link)
+            if link.unknown:
+                yield f"{'':>6}  unknown: {link.unknown}"
+
+
+def line(link: Link) -> str:
+    """`42  2030-01-01 00:00:42.000  status     JobFailed         the job failed`."""
+    return (
+        f"{link.sequence:>6}  {link.time[:10]} {link.time[11:23]}  {link.author:<9}  {link.type:<17}  {link.text}"
+    ).rstrip()
+
+
+def as_lines(chains: list[Chain]) -> list[str]:
+    """The links of all chains as one JSON list, none of them twice."""
+    found: dict[int, dict[str, Any]] = {}
+    for chain in chains:
+        for link in chain.links:
+            found.setdefault(id(link), {"question": chain.question} | link.as_json())
+    return [msgspec.json.format(msgspec.json.encode([*found.values()])).decode()]
+
+
+def _heading(causes: Causes) -> list[str]:
+    job = causes.job
+    state = "gone; it was " * job.gone + (job.phase or "not taken on yet")
+    works = job.size and not (job.over or job.gone or job.between_attempts)
+    size = f", {len(job.members)} of {job.size} workers in the hosts files" if works else ""
+    attempt = f", attempt {job.attempt + 1}" if job.attempt else ""
+    limit = f", {job.restarts} of at most {job.spec.backoff_limit} restarts" if job.restarts and job.spec else ""
+    return [f"trainingjob/{job.key.name} ({job.key.uid}): {state}{size}{attempt}{limit}", *_warnings(causes)]
+
+
+def _warnings(causes: Causes) -> list[str]:
+    job, held = causes.job, causes.history.held
+    warnings = [f"held: {held}; what follows is what could be read"] if held else []
+    if job.key.uid == NO_UID:
+        warnings.append(f"it waits for a TrainingJob {job.key}, which this log does not know yet")
+    if job.broken:
+        warnings.append(
+            "broken: the log does not lead to the head in the resource; nobody acts on the job until "
+            f"`muster history accept trainingjob/{job.key.name}`"
+        )
+    return warnings
+
+
+def _known(causes: Causes) -> str:
+    slots = causes.pods.lives
+    indices = {slot.index for slot in slots if slot.role == "worker"}
+    workers = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges(indices))
+    requests = ", ".join(f"{known.kind.lower()}/{known.name}" for known in causes.known.values())
+    return " and ".join(filter(None, (f"worker {workers}" if workers else "", requests))) or "neither yet"

@@ -1,0 +1,152 @@
+"""Commands within launchers: scripts of requests, and looks at which workers are still in use.
+
+Whatever comes of one is a fact that nobody else knows.  Neither scripts, nor their environment, nor anything that a
+command writes is kept or logged.
+"""
+
+import asyncio
+
+from services.scaler import drain, script
+from services.scaler.effects import CheckDrain, RunScript
+from shared.cluster import Cluster, Resource
+from shared.cluster.kinds import PODS
+from shared.cluster.objects import Custom
+from shared.errors import Refused, Transient, Trouble
+from shared.frameworks.training import SCALEINS, SCALEOUTS, parse_scale
+from shared.job.events import DrainChecked, ScriptFinished
+from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
+from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey
+from shared.job.state import TIMED_OUT
+
+REQUESTS: dict[str, Resource[Custom]] = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
+
+LOOKS_AT_ONCE = 8
+"""Launchers that are looked into at the same time, by one process."""
+
+LOOK_SECONDS = 5.0
+"""For one look, its turn included: whoever did not have a turn by then looks again later."""
+
+BUSY = frozenset({"TooManyRequests", "ServiceUnavailable", "InternalError"})
+"""Refusals that say nothing about the next look."""
+
+MOST_ARGUMENTS = 4 << 20
+"""Bytes: the arguments of a few hundred processes that were each told of a thousand workers."""
+
+HOSTS = ("sh", f"{EDL_FOLDER}/{DISCOVER_HOSTS}")
+"""Prints the hosts file with nothing but a shell, which the script needs too."""
+
+LISTED_AGAIN_SECONDS = 0.1
+LONGEST_LISTED_AGAIN_SECONDS = 2.0
+SPARE_SECONDS = 2.0
+"""How long reading the request and waiting for the files may take before the script has less time than it asked for;
+well below its grace."""
+
+READS = 4
+READ_AGAIN_SECONDS = 0.5
+
+
+class Within:
+    """What is run in launchers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+    async def run(self, key: JobKey, effect: RunScript) -> ScriptFinished:
+        """A request's script, from its own text, in the very launcher that it was decided for."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            command = await self._command(key, effect)
+        except Refused as refusal:
+            return ScriptFinished(request=effect.request, reason=refusal.reason)
+        except Trouble:
+            return ScriptFinished(request=effect.request, reason="Unreachable")
+        if effect.kind == "ScaleOut" and not await self._listed(key, effect):
+            return ScriptFinished(request=effect.request, reason="HostsNotWritten")
+        # All this is short as a rule; when it is not, the script's end has to be known in time all the same.
+        timeout = effect.timeout - max(loop.time() - begun - SPARE_SECONDS, 0.0)
+        if timeout <= 0:
+            return ScriptFinished(request=effect.request, reason="Unreachable")
+        begun = loop.time()
+        try:
+            ended = await self._cluster.execute(key.namespace, effect.pod, effect.container, command, timeout=timeout)
+        except Refused as refusal:
+            return ScriptFinished(request=effect.request, reason=refusal.reason)
+        except Trouble:
+            late = loop.time() - begun >= timeout
+            return ScriptFinished(request=effect.request, reason=TIMED_OUT if late else SCRIPT_OUTCOME_UNKNOWN)
+        return ScriptFinished(request=effect.request, exit_code=ended.exit_code)
+
+    async def look(self, key: JobKey, effect: CheckDrain) -> DrainChecked:
+        """Which leaving workers stand in the arguments of the launcher's processes."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS), self._looks:
+                ended = await self._cluster.execute(
+                    key.namespace, effect.pod, effect.container, drain.LOOK, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS
+                )
+        except Refused as refusal:
+            reason = TIMED_OUT if refusal.reason in BUSY else refusal.reason
+            return DrainChecked(request=effect.request, reason=reason)
+        except (Trouble, TimeoutError):
+            return DrainChecked(request=effect.request, reason=TIMED_OUT)
+        used = drain.in_use(ended.output, effect.workers)
+        return DrainChecked(request=effect.request, in_use=used, reason="" if used else _doubt(ended.output))
+
+    async def _listed(self, key: JobKey, effect: RunScript) -> bool:
+        """Wait until the launcher finds those that come in its hosts files: a kubelet brings them a moment later.
+
+        Where nobody can look, nobody waits: what is wrong is the script's to say.
+        """
+        loop = asyncio.get_running_loop()
+        until, wait = loop.time() + effect.timeout / 2, LISTED_AGAIN_SECONDS
+        while True:
+            try:
+                shown = await self._cluster.execute(
+                    key.namespace, effect.pod, effect.container, HOSTS, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS
+                )
+            except Refused:
+                return True
+            except Trouble:
+                pass
+            else:
+                if shown.exit_code or {*effect.hosts.encode().split(b",")} <= {*shown.output.split()}:
+                    return True
+            if loop.time() >= until:
+                return False
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_LISTED_AGAIN_SECONDS)
+
+    async def _command(self, key: JobKey, effect: RunScript) -> list[str]:
+        for _ in range(READS - 1):
+            try:
+                return await self._read(key, effect)
+            except Transient as trouble:
+                # Nothing was run yet, so this much may be tried again.
+                await asyncio.sleep(trouble.retry_after or READ_AGAIN_SECONDS)
+        return await self._read(key, effect)
+
+    async def _read(self, key: JobKey, effect: RunScript) -> list[str]:
+        request = await self._cluster.get(REQUESTS[effect.kind], key.namespace, effect.name)
+        if request is None or request.metadata.uid != effect.request:
+            raise Refused("the request is gone, and its script with it", reason="RequestDeleted")
+        launcher = await self._cluster.get(PODS, key.namespace, effect.pod)
+        if launcher is None or launcher.metadata.uid != effect.pod_uid:
+            raise Refused("the launcher is gone", reason="NoLauncher")
+        # A definition that is not ours lets requests change; what was judged then may not hold any more.
+        parsed = parse_scale(effect.kind, request)
+        if isinstance(parsed, tuple) or not parsed.script or not isinstance(request.spec, dict):
+            raise Refused("the request has changed", reason="RequestChanged")
+        environment = request.spec.get("env") or ()
+        if any(each.get("valueFrom") for each in environment):
+            raise Refused("a value is not in the request", reason="InvalidEnvironment")
+        variables = [(each["name"], each.get("value") or "") for each in environment]
+        return script.command(request.spec["script"], variables, effect.hosts)
+
+
+def _doubt(output: bytes) -> str:
+    """Why an answer without any worker's name proves nothing; empty when it does."""
+    if not output:
+        # There is always the process that answers.
+        return "NoAnswer"
+    return "TooLong" if len(output) >= MOST_ARGUMENTS else ""

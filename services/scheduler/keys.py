@@ -1,0 +1,32 @@
+"""The key pair with which the launcher reaches the workers: whether a Secret has to be made for it.  Pure.
+
+The pair itself is made when the effect is carried out, in `keypair.py`: a decision knows no secrets.
+"""
+
+from services.scheduler.effects import CreateSecret
+from shared.job.naming import secret_name
+from shared.job.state import Job
+from shared.job.steps import Step
+
+
+def there(job: Job) -> bool:
+    """The pods can be made: the Secret was seen, or is the user's own, or nobody attaches by ssh."""
+    return not _needed(job) or ("Secret", secret_name(job.key.name)) in job.children
+
+
+def owed(job: Job) -> list[Step]:
+    """The Secret, asked for as soon as the job is taken on: its pods wait for it.
+
+    One that vanished is made again, with another pair, for the pods that come.
+    """
+    if job.phase == "Suspended" or there(job):
+        return []
+    refusal = job.refusals.get("CreateSecret")
+    if refusal is not None and (refusal.permanent or not refusal.due):
+        return []
+    return [CreateSecret()]
+
+
+def _needed(job: Job) -> bool:
+    spec = job.spec
+    return spec is not None and spec.attach_mode == "ssh" and not spec.ssh_secret

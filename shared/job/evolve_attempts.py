@@ -1,0 +1,124 @@
+"""What attempts change in a job: slots assigned, given up, begun again; pauses.  Pure; called by `evolve`."""
+
+import msgspec
+
+from shared.job.conditions import MILESTONES, no_longer
+from shared.job.events import (
+    JobCreated,
+    JobRestarted,
+    JobRestarting,
+    JobSuspended,
+    SlotsAssigned,
+    SlotsReleased,
+    WorkersReleased,
+)
+from shared.job.evolve_requests import next_index, released, with_edit, with_request
+from shared.job.naming import Slot
+from shared.job.replacement import coming
+from shared.job.spec import WORKER, JobSpec
+from shared.job.state import At, Job, Vacancy
+from shared.job.views import each
+
+replace = msgspec.structs.replace
+
+
+def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
+    """New slots: those an attempt begins with, the launcher's, or replacements."""
+    slots, replaced = each(event.slots), each(event.replaces)
+    own_fault = sum(1 for slot in replaced - coming(job) if slot in job.vacancies and not job.vacancies[slot].blameless)
+    job = _for_request(job, slots, replaced & coming(job))
+    workers = sum(slot.role == WORKER for slot in slots)
+    first = bool(workers) and not job.next_index
+    wanted = job.size or (job.spec.role(WORKER).replicas if job.spec is not None else workers)
+    if first and wanted != workers:
+        # It was edited between the decision and this event; what came too late for it waits its turn.
+        job = replace(with_edit(job, wanted, at), size=workers)
+    return replace(
+        job,
+        slots=job.slots | slots,
+        next_index=next_index(job, slots),
+        assigned=at if first else job.assigned,
+        unseen=frozenset() if first else job.unseen,
+        size=job.size or workers,
+        vacancies={slot: vacancy for slot, vacancy in job.vacancies.items() if slot not in replaced},
+        replaced=job.replaced + own_fault,
+    )
+
+
+def _for_request(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot]) -> Job:
+    """Some of the new slots are for workers that a scale-out brings, in place of those that it lost."""
+    request = job.open_request
+    if request is None or not replaced:
+        return job
+    # In the order of their indices: what the event says of `replaces`.
+    new = frozenset(sorted(slots)[: len(replaced)])
+    added = request.added - replaced | new
+    return with_request(job, request.uid, added=added, replaced=request.replaced + len(replaced))
+
+
+def set_down(job: Job, event: SlotsReleased, at: At) -> Job:
+    """Places that are no more; between attempts those where no pod was seen yet are remembered."""
+    unseen = job.slots & each(event.slots) - {pod.slot for pod in job.pods.values()}
+    if unseen and job.between_attempts:
+        job = replace(job, unseen=job.unseen | unseen, unseen_since=at.sequence)
+    return released(job, event.slots)
+
+
+def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
+    """Workers that are no longer used.  Without a request their places become vacant: nobody asked for fewer."""
+    slots = each(event.slots) & (job.slots | job.spent)
+    job = released(job, event.slots)
+    if event.request:
+        return job
+    vacancy = Vacancy(at=at, reason=event.reason, disrupted=True)
+    return replace(job, vacancies={**job.vacancies, **dict.fromkeys(slots, vacancy)})
+
+
+def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
+    """What the attempt had reached is no longer so."""
+    conditions = job.conditions
+    for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
+        conditions = no_longer(conditions, kind, event.reason, at)
+    return replace(job, conditions=conditions, restart_wanted=False, below_minimum=0)
+
+
+def restarted(job: Job, event: JobRestarted) -> Job:
+    """A new attempt: no slots yet, and nothing of what happened in the one before."""
+    return replace(
+        job,
+        attempt=event.attempt,
+        restarts=job.restarts + event.counted,
+        restarting=None,
+        restart_wanted=False,
+        paused=False,
+        assigned=None,
+        slots=frozenset(),
+        spent=frozenset(),
+        vacancies={},
+        replaced=0,
+        next_index=0,
+        launcher_lost=False,
+        launcher_gone=None,
+        tallies={},
+        members=frozenset(),
+        listed=False,
+        leaving=frozenset(),
+        below_minimum=0,
+        # What was refused may be allowed by now, and another template may be right.
+        refusals={},
+    )
+
+
+def active_again(job: Job, event: JobCreated, at: At) -> Job:
+    """Taken on, or resumed."""
+    conditions = no_longer(job.conditions, "Suspended", event.reason, at)
+    return replace(job, start_time=job.start_time or at.time, active=job.active or at, conditions=conditions)
+
+
+def asked_to_restart(job: Job, before: JobSpec | None) -> Job:
+    """Note that a person changed the word that asks for a restart, of a job that has something to restart."""
+    if before is None or job.spec is None or not job.spec.restart or job.spec.restart == before.restart:
+        return job
+    runs = job.phase in ("Running", "Scaling") or (job.starting and job.next_index > 0)
+    # Between attempts it ends the wait for the next one.
+    return replace(job, restart_wanted=runs or job.restarting is not None)

@@ -1,0 +1,80 @@
+"""Scripts of scale requests that hang, fail, print without end, or are not there; and what a script is given."""
+
+from typing import Any
+
+import pytest
+
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.hosts import HOSTS, NODE, MakeHost
+from tests.kit.operator import Operator, a_job, a_request
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+SCRIPTS = {
+    "tell": r"""printf "%s|%s" "$1" "$WORD" > /scripts/told""",
+    "hang": "sleep 1000",
+    "flood": "head -c 100000000 /dev/zero; head -c 100000 /dev/urandom >&2",
+    "killed": "exit 137",
+}
+WORD = "a b; touch /scripts/canary $(touch /scripts/canary) 'ü\""
+
+
+@pytest.fixture(params=[*HOSTS, NODE], scope="module")
+def host(request: pytest.FixtureRequest) -> MakeHost:
+    """Exec is a kubelet's."""
+    made: MakeHost = request.param()
+    return made
+
+
+def a_scripted_job(name: str) -> dict[str, Any]:
+    """Its launcher writes the scripts that its requests run, and waits."""
+    lines = [f"cat > /scripts/{script} <<'END'\n{text}\nEND" for script, text in SCRIPTS.items()]
+    job = a_job(name, "\n".join([*lines, "sleep 1000 & wait"]))
+    spec = job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
+    spec["volumes"] = [{"name": "scripts", "emptyDir": {}}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "scripts", "mountPath": "/scripts"}]
+    return job
+
+
+def a_scripted(kind: str, name: str, job: str, script: str, **more: Any) -> dict[str, Any]:
+    wish = {"toAdd": {"count": 1}} if kind == "ScaleOut" else {"toDelete": {"count": 1}}
+    return a_request(kind, name, job, **wish, script=f"/scripts/{script}", **more)
+
+
+async def test_21_a_script_gets_its_workers_and_its_environment_byte_for_byte(operator: Operator):
+    await operator.apply(a_scripted_job("told"))
+    await operator.phase("Running", TRAININGJOBS, "told")
+    env = [{"name": "WORD", "value": WORD}]
+    await operator.apply(a_scripted("ScaleOut", "told-out", "told", "tell", env=env))
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "told-out")
+    told = await operator.kubectl("exec", "told-launcher", "--", "cat", "/scripts/told")
+    assert told == f"told-worker-2:1|{WORD}"
+    await operator.kubectl("exec", "told-launcher", "--", "cat", "/scripts/canary", fails=True)
+    await operator.apply(a_scripted("ScaleIn", "told-in", "told", "tell", env=env))
+    await operator.phase("ScaleSucceeded", SCALEINS, "told-in")
+    assert await operator.kubectl("exec", "told-launcher", "--", "cat", "/scripts/told") == told
+    types = await operator.types("told")
+    assert (types.count("ScriptStarted"), types.count("ScriptFinished")) == (2, 2)
+    assert not any(b"canary" in stored.body for stored in await operator.log()), "no value of it is in the log"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        pytest.param("hang", "ScriptTimedOut", id="it hangs"),
+        pytest.param("killed", "ScriptFailed", id="137"),
+        pytest.param("no-such-script", "ScriptFailed", id="it is not there"),
+    ],
+)
+async def test_a_script_that_fails_fails_its_request_and_takes_no_worker(operator: Operator, script: str, reason: str):
+    name = f"bad-{script}"
+    await operator.apply(a_scripted("ScaleIn", name, "told", script, timeout=3))
+    status = await operator.phase("ScaleFailed", SCALEINS, name)
+    assert status["conditions"][-1]["reason"] == reason
+    assert await operator.pods("told") == ["told-launcher", "told-worker-0", "told-worker-1"]
+
+
+async def test_a_script_that_prints_without_end_is_heard_out(operator: Operator):
+    await operator.apply(a_scripted("ScaleOut", "flooded", "told", "flood"))
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "flooded")
+    await operator.assert_replayed("told")

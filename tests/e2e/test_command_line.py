@@ -1,0 +1,37 @@
+"""A job that is suspended, resumed and restarted from the command line, and asked why."""
+
+import json
+
+import pytest
+
+from shared.frameworks.training import TRAININGJOBS
+from tests.kit.operator import Operator, a_job
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+UNTIL_TOLD = "trap 'exit 0' USR1; while :; do sleep 0.05; done"
+
+
+async def test_a_job_is_paused_goes_on_begins_again_and_can_say_why(operator: Operator):
+    await operator.apply(a_job("asked", UNTIL_TOLD))
+    await operator.phase("Running", TRAININGJOBS, "asked")
+    told = await operator.muster("suspend", "trainingjob/asked")
+    assert told.splitlines()[0] == "trainingjob/asked asked to suspend"
+    assert told.splitlines()[-1].startswith("trainingjob/asked Suspended")
+    assert "is suspended already" in await operator.muster("suspend", "asked")
+    assert "muster resume trainingjob/asked" in await operator.muster("restart", "asked", code=1)
+    assert "somebody asked to suspend it" in await operator.muster("why", "asked")
+    told = await operator.muster("resume", "asked")
+    assert told.splitlines()[-1].startswith("trainingjob/asked Running")
+    before = (await operator.job("asked")).attempt
+    told = await operator.muster("restart", "asked")
+    assert told.splitlines()[-1].startswith("trainingjob/asked Running")
+    assert (await operator.job("asked")).attempt == before + 1
+    assert "attempt 3 begins, not counted as a restart" in await operator.muster("why", "asked")
+    chain = json.loads(await operator.muster("why", "trainingjob/asked", "worker-1", "--json"))
+    assert chain[-1]["text"] == "somebody asked to restart it"
+    await operator.tell_to_end("asked")
+    await operator.phase("Succeeded", TRAININGJOBS, "asked")
+    for command in ("suspend", "resume", "restart"):
+        assert "is over (Succeeded)" in await operator.muster(command, "asked", code=1)
+    assert "knows no TrainingJob default/nobody" in await operator.muster("why", "nobody", code=1)

@@ -1,0 +1,101 @@
+"""Scripts of requests, looks into launchers, and edits of the size, with everything real that can be."""
+
+import json
+
+import pytest
+
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.kit.hosts import HOSTS, NODE, MakeHost
+from tests.kit.operator import Operator, a_job, a_request
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.fixture(params=[*HOSTS, NODE], scope="module")
+def host(request: pytest.FixtureRequest) -> MakeHost:
+    """What a script sees is the same in a real container."""
+    made: MakeHost = request.param()
+    return made
+
+
+CANARY = "a b; touch canary"
+WRITES_A_SCRIPT = (
+    "trap 'exit 0' USR1; "
+    'printf \'echo "$1" "$TOKEN" $(wc -l < /etc/edl/hostfile) >> told; exit ${CODE:-0}\' > rescale.sh; '
+    "while :; do sleep 0.05; done"
+)
+"""The script notes its argument, its environment and how many hosts the launcher sees."""
+
+
+async def test_scripts_run_once_in_the_launcher_with_what_the_request_says(operator: Operator):
+    await operator.apply(a_job("scripted", WRITES_A_SCRIPT))
+    await operator.phase("Running", TRAININGJOBS, "scripted")
+    script = {"script": "rescale.sh", "env": [{"name": "TOKEN", "value": CANARY}]}
+    await operator.apply(a_request("ScaleOut", "grow", "scripted", toAdd={"count": 2}, **script))
+    grown = await operator.phase("ScaleSucceeded", SCALEOUTS, "grow")
+    assert [known["type"] for known in grown["conditions"]] == [
+        "Created",
+        "Scaling",
+        "ScriptExecuted",
+        "ScaleSucceeded",
+    ]
+    await operator.apply(a_request("ScaleIn", "shrink", "scripted", toDelete={"count": 1}, **script))
+    await operator.phase("ScaleSucceeded", SCALEINS, "shrink")
+    script["env"].append({"name": "CODE", "value": "3"})  # type: ignore[attr-defined]
+    await operator.apply(a_request("ScaleIn", "fails", "scripted", toDelete={"count": 1}, **script))
+    failed = await operator.phase("ScaleFailed", SCALEINS, "fails")
+    assert failed["conditions"][-1]["reason"] == "ScriptFailed"
+    assert failed["conditions"][-1]["message"] == "the script exited with 3"
+    told = (await operator.kubectl("exec", "scripted-launcher", "--", "cat", "told")).splitlines()
+    assert told == [
+        f"scripted-worker-2:1,scripted-worker-3:1 {CANARY} 4",
+        f"scripted-worker-3:1 {CANARY} 4",
+        f"scripted-worker-2:1 {CANARY} 3",
+    ]
+    assert await operator.pods("scripted") == ["scripted-launcher", *(f"scripted-worker-{index}" for index in range(3))]
+    assert all(b"touch canary" not in stored.body for stored in await operator.log())
+    assert "touch canary" not in operator.last_words()
+
+
+async def test_a_script_that_takes_too_long_fails_its_request(operator: Operator):
+    # What it becomes was told of no worker: nobody can end it, and it uses nobody.
+    await operator.kubectl("exec", "scripted-launcher", "--", "sh", "-c", "echo 'exec sleep 1000' > slow.sh")
+    slow = {"script": "slow.sh", "timeout": 2}
+    await operator.apply(a_request("ScaleIn", "slow", "scripted", toDelete={"count": 1}, **slow))
+    failed = await operator.phase("ScaleFailed", SCALEINS, "slow")
+    assert failed["conditions"][-1]["reason"] == "ScriptTimedOut"
+
+
+async def test_a_worker_in_use_stays_until_its_process_in_the_launcher_is_gone(operator: Operator):
+    # As `ssh` would be: a process that was told of a worker.
+    using = "sh -c 'sleep 5; :' root@scripted-worker-2 > /dev/null 2>&1 &"
+    await operator.kubectl("exec", "scripted-launcher", "--", "sh", "-c", using)
+    await operator.apply(a_request("ScaleIn", "patient", "scripted", toDelete={"count": 1}))
+    await operator.phase("ScaleSucceeded", SCALEINS, "patient")
+    checks = [json.loads(s.body) for s in await operator.log() if s.subject.endswith(".DrainChecked")]
+    last = [check for check in checks if check["request"] == checks[-1]["request"]]
+    assert [check["reason"] for check in last] == [""] * len(last), "this launcher can be looked into"
+    assert last[0]["in_use"] == [2]
+    assert last[-1]["in_use"] == []
+    (reason,) = [
+        released["reason"]
+        for s in await operator.log()
+        if s.subject.endswith(".WorkersReleased")
+        and (released := json.loads(s.body))["request"] == checks[-1]["request"]
+    ]
+    assert reason == "Drained"
+
+
+async def test_an_edit_of_the_size_is_carried_out(operator: Operator):
+    async def sized(size: int) -> bool:
+        status = await operator.status(TRAININGJOBS, "scripted")
+        return status["phase"] == "Running" and status["workers"] == f"{size}/{size}"
+
+    for size in (4, 1):
+        await operator.kubectl("scale", "trainingjob/scripted", f"--replicas={size}")
+        await operator.until(lambda size=size: sized(size), lambda: "the edit is not carried out")
+    workers = (await operator.status(TRAININGJOBS, "scripted"))["currentWorkers"]
+    assert workers == ["scripted-worker-0"]
+    await operator.assert_replayed("scripted")
+    assert "different: 0" in await operator.muster("replay", "--verify")
+    await operator.kubectl("delete", "trainingjob", "scripted", "--wait=false")

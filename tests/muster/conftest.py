@@ -1,0 +1,117 @@
+"""An API server in the test's own process, with the definitions of our kinds, as the commands meet it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.apiserver.auth import User
+from devcluster.apiserver.server import ApiServer, new_objects
+from devcluster.apiserver.store import Store
+from devcluster.apiserver.tls import server_context
+from devcluster.kubeconfig import write_kubeconfig
+from muster.stack import CRDS
+from shared.cluster.kube import KubeCluster
+from shared.frameworks.training import TRAININGJOBS
+from tests.kit.operator import a_job
+
+TOKEN = "the-token"
+NAME = "resnet"
+PATIENCE_SECONDS = 10.0
+
+
+class Site:
+    """A cluster with one job in it, and a services' hand on its status."""
+
+    def __init__(self, cluster: KubeCluster, kubeconfig: Path) -> None:
+        self.cluster = cluster
+        self.kubeconfig = kubeconfig
+
+    async def status(self, phase: str, *conditions: dict[str, Any], **more: Any) -> None:
+        """What the status service would write."""
+        status = {"phase": phase, "conditions": list(conditions), "replicaStatuses": {}, "restartCount": 0, **more}
+        await self.cluster.patch(TRAININGJOBS, "default", NAME, {"status": status}, subresource="status")
+
+    async def job(self) -> Any:
+        found = await self.cluster.get(TRAININGJOBS, "default", NAME)
+        assert found is not None
+        return found
+
+    async def annotations(self) -> dict[str, str]:
+        return (await self.job()).metadata.annotations or {}
+
+
+class Said:
+    """What a command has printed so far."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self._out = self._err = ""
+
+    @property
+    def out(self) -> str:
+        self._read()
+        return self._out
+
+    @property
+    def err(self) -> str:
+        self._read()
+        return self._err
+
+    async def until(self, line: str) -> None:
+        """Wait until a line of it is there."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while line not in self.out.splitlines():
+                await asyncio.sleep(0.005)
+
+    def _read(self) -> None:
+        captured = self._capsys.readouterr()
+        self._out += captured.out
+        self._err += captured.err
+
+
+MakeSite = Callable[[list[dict[str, Any]]], AbstractAsyncContextManager[Site]]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    return Said(capsys)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the server's certificates."""
+    folder = tmp_path_factory.mktemp("authority")
+    server_context(folder)
+    return folder
+
+
+@pytest.fixture
+def a_site(authority: Path, tmp_path: Path) -> MakeSite:
+    """Makes a site from the definitions that its cluster has."""
+
+    @asynccontextmanager
+    async def make(definitions: list[dict[str, Any]]) -> AsyncIterator[Site]:
+        server = ApiServer(new_objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
+        async with server.serving(0, server_context(authority)) as port:
+            kubeconfig = tmp_path / "kubeconfig"
+            write_kubeconfig(
+                kubeconfig,
+                server=f"https://127.0.0.1:{port}",
+                authority=(authority / "ca.crt").read_bytes(),
+                user="tester",
+                token=TOKEN,
+            )
+            cluster = await KubeCluster.connect(kubeconfig)
+            try:
+                for definition in definitions:
+                    await cluster.create(CRDS, "", definition)
+                await cluster.create(TRAININGJOBS, "default", a_job(NAME, "true"))
+                yield Site(cluster, kubeconfig)
+            finally:
+                await cluster.close()
+
+    return make

@@ -1,0 +1,98 @@
+"""The command line as a program: names, usage, exit codes, and what Ctrl-C says."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from devcluster import binaries
+from muster import crds, following
+from tests.kit.commands import run
+from tests.muster.conftest import MakeSite
+
+
+def plugin(folder: Path) -> Path:
+    """The console script as an installation writes it."""
+    script = folder / "kubectl-muster"
+    script.write_text(f"#!{sys.executable}\nimport sys\nfrom muster.__main__ import main\n\nsys.exit(main())\n")
+    script.chmod(0o755)
+    return script
+
+
+async def test_kubectl_finds_it_and_its_usage_is_kubectls(tmp_path: Path):
+    try:
+        kubectl = str(binaries.kubectl())
+    except binaries.MissingProgram as missing:
+        pytest.skip(f"kubectl looks for its plug-ins itself: {missing}")
+    plugin(tmp_path)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(Path.cwd()), "COLUMNS": "100"}
+    listed = await run(kubectl, "plugin", "list", environment=environment)
+    assert str(tmp_path / "kubectl-muster") in listed.out
+    usage = await run(kubectl, "muster", "suspend", "--help", environment=environment)
+    assert usage.code == 0, usage.complaint
+    assert "kubectl muster suspend" in usage.out
+    refused = await run(kubectl, "muster", "suspend", "--no-such-option", environment=environment)
+    assert refused.code == 2
+    assert "kubectl muster suspend" in refused.complaint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["no-such-command"], id="an unknown command"),
+        pytest.param(["suspend"], id="no job"),
+        pytest.param(["restart", "resnet", "--timeout", "-1"], id="less than no time"),
+        pytest.param(["scale", "resnet"], id="no size"),
+    ],
+)
+async def test_wrong_usage_ends_with_two(words: list[str]):
+    ended = await run(sys.executable, "-m", "muster", *words)
+    assert ended.code == 2
+    assert "Usage: muster" in ended.complaint
+
+
+async def test_the_help_names_the_exit_codes():
+    ended = await run(sys.executable, "-m", "muster", "--help", environment={"COLUMNS": "200"})
+    assert "0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C" in ended.out
+
+
+async def test_ctrl_c_ends_the_waiting_alone_and_says_so(a_site: MakeSite, tmp_path: Path):
+    async with a_site(crds.manifests()) as site:
+        await site.status("Running")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "muster",
+            "restart",
+            "resnet",
+            env={**os.environ, "KUBECONFIG": str(site.kubeconfig), "PYTHONUNBUFFERED": "1"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            # A shell that starts the tests in the background has them ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            async with asyncio.timeout(30):
+                await process.stdout.readuntil(b"trainingjob/resnet Running\n")
+                process.send_signal(signal.SIGINT)
+                complaint = await process.stderr.read()
+                code = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert code == 130
+    assert following.ONLY_THE_WAITING in complaint.decode()
+    assert "Traceback" not in complaint.decode()
+
+
+async def test_a_cluster_that_is_not_there_is_one_line_and_one(tmp_path: Path):
+    environment = {"KUBECONFIG": str(tmp_path / "none")}
+    ended = await run(sys.executable, "-m", "muster", "suspend", "resnet", environment=environment)
+    assert ended.code == 1
+    assert ended.complaint.count("\n") == 1

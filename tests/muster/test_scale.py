@@ -1,0 +1,87 @@
+"""`muster scale`: the request that it makes, and how the waiting for it ends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import typer
+
+from muster import crds, following
+from muster.scale import to
+from muster.targets import parse_target
+from shared.cluster import Snapshot
+from shared.cluster.objects import Custom
+from shared.frameworks.training import SCALEINS, SCALEOUTS
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
+
+JOB = parse_target(NAME)
+TWO = ["resnet-worker-0", "resnet-worker-1"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+
+
+@pytest.fixture
+async def site(a_site: MakeSite) -> AsyncIterator[Site]:
+    async with a_site(crds.manifests()) as made:
+        await made.status("Running", targetWorkers=TWO)
+        yield made
+
+
+async def requests(site: Site) -> list[tuple[str, Custom]]:
+    found = []
+    for resource in (SCALEINS, SCALEOUTS):
+        async for seen in site.cluster.watch(resource):
+            assert isinstance(seen, Snapshot)
+            found += [(resource.kind, request) for request in seen.objects]
+            break
+    return found
+
+
+async def the_request(site: Site) -> tuple[str, Custom]:
+    """The one request, once it is there."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (found := await requests(site)):
+            await asyncio.sleep(0.005)
+    (one,) = found
+    return one
+
+
+async def test_more_workers_are_a_scale_out_that_is_waited_for(site: Site, said: Said):
+    waiting = asyncio.ensure_future(to(site.cluster, JOB, "default", 5, wait=True, timeout=10))
+    kind, request = await the_request(site)
+    assert (kind, request.spec) == ("ScaleOut", {"selector": {"name": NAME}, "toAdd": {"count": 3}})
+    done = {"phase": "ScaleSucceeded", "conditions": [], "replicaStatuses": {}}
+    await site.cluster.patch(SCALEOUTS, "default", request.metadata.name, {"status": done}, subresource="status")
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    created, ended = said.out.splitlines()
+    assert created.endswith("created: 2 -> 5 workers")
+    assert ended == f"scaleout/{request.metadata.name} ScaleSucceeded"
+
+
+async def test_a_request_that_fails_ends_with_one_and_its_reason(site: Site, said: Said):
+    waiting = asyncio.ensure_future(to(site.cluster, JOB, "default", 1, wait=True, timeout=10))
+    kind, request = await the_request(site)
+    assert (kind, request.spec) == ("ScaleIn", {"selector": {"name": NAME}, "toDelete": {"count": 1}})
+    why = {"type": "ScaleFailed", "status": "True", "reason": "BelowMinimum", "message": "too few"}
+    failed = {"phase": "ScaleFailed", "conditions": [why], "replicaStatuses": {}}
+    await site.cluster.patch(SCALEINS, "default", request.metadata.name, {"status": failed}, subresource="status")
+    with pytest.raises(typer.Exit) as end:
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    assert end.value.exit_code == 1
+    assert "ScaleFailed (BelowMinimum: too few)" in said.out
+
+
+async def test_a_request_that_nobody_takes_up_ends_with_three(site: Site):
+    with pytest.raises(typer.Exit) as end:
+        await to(site.cluster, JOB, "default", 3, wait=True, timeout=1)
+    assert end.value.exit_code == 3
+    assert len(await requests(site)) == 1
+
+
+async def test_a_job_of_that_size_needs_no_request(site: Site, said: Said):
+    await to(site.cluster, JOB, "default", 2, wait=True, timeout=10)
+    assert "has 2 workers already" in said.out
+    assert await requests(site) == []

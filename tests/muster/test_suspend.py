@@ -1,0 +1,217 @@
+"""`muster suspend` and `muster resume`: what is written, what is waited for, and how it ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import typer
+
+from muster import crds, following
+from muster.jobs import patched
+from muster.suspend import resume, suspend
+from muster.targets import parse_target
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.naming import SUSPENDED
+from tests.kit import et_operator
+from tests.kit.operator import a_job
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
+
+JOB = parse_target(f"trainingjob/{NAME}")
+PAUSED = {"type": "Suspended", "status": "True", "reason": "TrainingJobSuspended"}
+RUNS = {"type": "Running", "status": "True", "reason": "TrainingJobRunning"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+
+
+@pytest.fixture
+async def site(a_site: MakeSite) -> AsyncIterator[Site]:
+    async with a_site(crds.manifests()) as made:
+        yield made
+
+
+@pytest.fixture
+async def their_site(a_site: MakeSite) -> AsyncIterator[Site]:
+    """With et-operator's definitions, which drop the field."""
+    async with a_site(et_operator.definitions()) as made:
+        yield made
+
+
+async def asked(work: Awaitable[None], said: Said, shows: str, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """A command that waits, and what the services do once it showed a phase."""
+    waiting = asyncio.ensure_future(work)
+    await said.until(f"trainingjob/resnet {shows}")
+    assert not waiting.done()
+    await meanwhile()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await waiting
+
+
+async def test_a_job_is_asked_by_its_field_and_waited_for(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    await asked(
+        suspend(site.cluster, JOB, "default", wait=True, timeout=10),
+        said,
+        "Running",
+        lambda: site.status("Suspended", PAUSED),
+    )
+    assert (await site.job()).spec["suspend"] is True
+    assert SUSPENDED not in await site.annotations()
+    assert said.out.splitlines() == [
+        "trainingjob/resnet asked to suspend",
+        "trainingjob/resnet Running",
+        "trainingjob/resnet Suspended",
+    ]
+
+
+async def test_where_the_field_is_dropped_the_annotation_says_it(their_site: Site):
+    await their_site.status("Running", RUNS)
+    await suspend(their_site.cluster, JOB, "default", wait=False, timeout=10)
+    assert "suspend" not in (await their_site.job()).spec
+    assert (await their_site.annotations())[SUSPENDED] == "true"
+    await their_site.status("Suspended", PAUSED)
+    await resume(their_site.cluster, JOB, "default", wait=False, timeout=10)
+    assert SUSPENDED not in await their_site.annotations()
+
+
+async def test_to_resume_takes_back_the_field_and_the_annotation(site: Site, said: Said):
+    both = {"spec": {"suspend": True}, "metadata": {"annotations": {SUSPENDED: "true"}}}
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, both)
+    await site.status("Suspended", PAUSED)
+
+    async def begins_again() -> None:
+        await site.status("Created")
+        await said.until("trainingjob/resnet Created")
+        await site.status("Running", RUNS)
+
+    await asked(resume(site.cluster, JOB, "default", wait=True, timeout=10), said, "Suspended", begins_again)
+    assert (await site.job()).spec["suspend"] is False
+    assert SUSPENDED not in await site.annotations()
+    assert said.out.splitlines() == [
+        "trainingjob/resnet asked to resume",
+        "trainingjob/resnet Suspended",
+        "trainingjob/resnet Created",
+        "trainingjob/resnet Running",
+    ]
+
+
+async def test_what_is_so_already_is_said_and_nothing_is_written(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    before = (await site.job()).metadata.version
+    await resume(site.cluster, JOB, "default", wait=True, timeout=10)
+    assert (await site.job()).metadata.version == before
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
+    await site.status("Suspended", PAUSED)
+    await suspend(site.cluster, JOB, "default", wait=True, timeout=10)
+    assert "is not suspended; it is Running" in said.out
+    assert "is suspended already" in said.out
+
+
+async def test_a_wish_that_was_not_carried_out_yet_is_waited_for(site: Site, said: Said):
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
+    await site.status("Running", RUNS)
+    await asked(
+        suspend(site.cluster, JOB, "default", wait=True, timeout=10),
+        said,
+        "Running",
+        lambda: site.status("Suspended", PAUSED),
+    )
+    assert "was asked to suspend already" in said.out
+
+
+@pytest.mark.parametrize("command", [suspend, resume])
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_job_that_is_over_is_refused_in_one_line(
+    site: Site, command: Callable[..., Awaitable[None]], phase: str, said: Said
+):
+    await site.status(phase)
+    with pytest.raises(typer.Exit) as end:
+        await command(site.cluster, JOB, "default", wait=True, timeout=10)
+    complaint = said.err
+    assert end.value.exit_code == 1
+    assert f"is over ({phase})" in complaint
+    assert complaint.count("\n") == 1
+
+
+async def test_a_job_that_ends_before_it_could_be_paused_is_a_failure(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    with pytest.raises(typer.Exit) as end:
+        await asked(
+            suspend(site.cluster, JOB, "default", wait=True, timeout=10),
+            said,
+            "Running",
+            lambda: site.status("Succeeded"),
+        )
+    assert end.value.exit_code == 1
+
+
+async def test_a_job_that_is_deleted_while_it_is_waited_for_is_a_failure(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    uid = (await site.job()).metadata.uid
+    with pytest.raises(typer.Exit) as end:
+        await asked(
+            suspend(site.cluster, JOB, "default", wait=True, timeout=10),
+            said,
+            "Running",
+            lambda: site.cluster.delete(TRAININGJOBS, "default", NAME, uid=uid),
+        )
+    assert end.value.exit_code == 1
+    assert "was deleted meanwhile" in said.err
+
+
+async def test_waiting_too_long_ends_with_three_and_says_that_the_wish_stays(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    with pytest.raises(typer.Exit) as end:
+        await suspend(site.cluster, JOB, "default", wait=True, timeout=1)
+    assert end.value.exit_code == 3
+    complaint = said.err
+    assert "waited 1 s" in complaint
+    assert following.ONLY_THE_WAITING in complaint
+    assert (await site.job()).spec["suspend"] is True
+
+
+async def test_an_interrupt_says_that_only_the_waiting_ended(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    waiting = asyncio.ensure_future(suspend(site.cluster, JOB, "default", wait=True, timeout=0))
+    await said.until("trainingjob/resnet Running")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert following.ONLY_THE_WAITING in said.err
+
+
+async def test_when_nothing_moves_it_is_asked_whether_muster_runs(
+    site: Site, said: Said, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(following, "PATIENCE_SECONDS", 0.02)
+    await site.status("Running", RUNS)
+    with pytest.raises(typer.Exit):
+        await suspend(site.cluster, JOB, "default", wait=True, timeout=1)
+    assert said.err.count("is Muster running?") == 1
+
+
+async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said: Said):
+    looked_at = await site.job()
+    await site.cluster.delete(TRAININGJOBS, "default", NAME, uid=looked_at.metadata.uid)
+    await site.cluster.create(TRAININGJOBS, "default", a_job(NAME, "true"))
+    with pytest.raises(typer.Exit):
+        await patched(site.cluster, looked_at, {"spec": {"suspend": True}})
+    assert "was replaced by another one" in said.err
+    assert "suspend" not in (await site.job()).spec
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        pytest.param("trainingjob/none", "no TrainingJob default/none", id="no such job"),
+        pytest.param("scaleout/resnet", "only a TrainingJob can be suspended", id="a request"),
+    ],
+)
+async def test_what_cannot_be_suspended_is_said_in_one_line(site: Site, target: str, complaint: str, said: Said):
+    with pytest.raises(typer.Exit) as end:
+        await suspend(site.cluster, parse_target(target), "default", wait=True, timeout=1)
+    assert end.value.exit_code == 1
+    assert complaint in said.err
+    assert said.err.count("\n") == 1

@@ -1,0 +1,568 @@
+"""`muster why`: chains of causes over real histories, as people and as programs read them.
+
+What whole answers look like is in `tests/golden/why`.
+"""
+
+import json
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+import typer
+
+from muster.causes.chains import of_job
+from muster.causes.fold import Causes
+from muster.causes.ledger import UNRECORDED
+from muster.causes.pods import NOBODY_ASKED
+from muster.targets import Target, parse_target
+from muster.why import answer, as_lines, caused, explained, told
+from shared.eventlog import Stored
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.events import (
+    AnyEvent,
+    DisruptionNoticed,
+    DrainChecked,
+    EffectRefused,
+    HistoryBroken,
+    HostsPublished,
+    JobCreated,
+    JobFailed,
+    JobGone,
+    JobObserved,
+    JobRestarted,
+    JobRestarting,
+    JobRunning,
+    JobScaling,
+    JobSucceeded,
+    JobSuspended,
+    LauncherLost,
+    PodsGone,
+    ScaleAccepted,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleRequestGone,
+    ScaleSucceeded,
+    ScriptFinished,
+    ScriptStarted,
+    SlotsAssigned,
+    SlotsReleased,
+    TimePassed,
+    WorkersReleased,
+)
+from shared.job.fold import History
+from shared.job.naming import RESTART, JobKey, Uid
+from shared.job.spec import LAUNCHER, WORKER, Problem
+from shared.job.views import PodView, Slots
+from tests.golden.compare import assert_golden
+from tests.kit.builders import (
+    R1,
+    R2,
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    hosts_file,
+    launcher,
+    observed,
+    pods,
+    published,
+    scale_in,
+    scale_out,
+    scaling_in,
+    scaling_out,
+    worker,
+    workers,
+)
+from tests.kit.histories import KEY, stored
+from tests.kit.loop import Loop
+from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+
+replace = msgspec.structs.replace
+JOB = Target(TRAININGJOBS, KEY.name)
+
+
+def log_of(events: Iterable[AnyEvent], *, key: JobKey = KEY, after: int = 0) -> list[Stored]:
+    """Events as the log would hold them."""
+    history, kept = History(key), []
+    for number, event in enumerate(events, start=after + 1):
+        kept.append(stored(history, event, sequence=number))
+        history.fold(kept[-1])
+    assert not history.held, history.held
+    return kept
+
+
+def causes_of(*events: AnyEvent) -> Causes:
+    return caused(KEY, log_of(events))
+
+
+def said(causes: Causes, word: str = "") -> str:
+    """The whole answer."""
+    heading, chains = explained(causes, word, JOB)
+    return "\n".join([*heading, *told(chains)]) + "\n"
+
+
+def path(causes: Causes) -> list[str]:
+    """The types along the chain of the job's phase, newest first."""
+    assert causes.phase is not None
+    return [link.type for link in causes.phase.chain()]
+
+
+def in_attempt(pod: PodView, attempt: int) -> PodView:
+    return replace(pod, attempt=attempt, uid=Uid(f"{pod.uid}-{attempt}"), version=pod.version + 1000)
+
+
+def gone(index: int) -> PodsGone:
+    return PodsGone(uids=(Uid(f"pod-{index}"),))
+
+
+RUNS_AGAIN = [
+    SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted"),
+    pods(in_attempt(worker(0), 1), in_attempt(worker(1), 1)),
+    HostsPublished(version=2, members=((0, 1),)),
+    hosts_file(2),
+    SlotsAssigned(slots=(Slots(1, LAUNCHER, ((0, 0),)),), reason="WorkersReady"),
+    pods(in_attempt(launcher(hosts=2), 1)),
+    JobRunning(reason="TrainingJobRunning"),
+]
+"""A new attempt of two workers, from its slots on."""
+
+
+def a_restarted_job() -> list[AnyEvent]:
+    """A drained node takes a worker, the job stays below its minimum, and another attempt runs."""
+    job = a_running_job(2, least=2, restart="OnFailure")
+    lost = len(job) + 2
+    return [
+        *job,
+        DisruptionNoticed(node="node-2", uids=(Uid("pod-1"),), reason="NodeScaledDown"),
+        gone(1),
+        TimePassed(anchor=lost, timer="BelowMinimum"),
+        JobRestarting(reason="BelowMinimum", message="fewer workers run than the 2 that are needed"),
+        SlotsReleased(slots=(workers(0), Slots(0, LAUNCHER, ((0, 0),))), reason="JobRestarting"),
+        PodsGone(uids=(Uid("pod-0"), Uid("pod-launcher"))),
+        TimePassed(anchor=lost + 2, timer="Restart"),
+        JobRestarted(attempt=1, reason="BelowMinimum"),
+        *RUNS_AGAIN,
+    ]
+
+
+def a_scaled_job() -> list[AnyEvent]:
+    return [
+        *a_running_job(2),
+        *scaling_out(2, 3),
+        pods(worker(2), worker(3)),
+        published(2, 0, 1, 2, 3, request=R1),
+        hosts_file(2),
+        pods(launcher(version=50, hosts=2)),
+        ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+
+
+def a_shrunk_job() -> list[AnyEvent]:
+    job = [*a_running_job(2), *scaling_in(1), published(2, 0, request=R1), hosts_file(2)]
+    return [
+        *job,
+        pods(launcher(version=50, hosts=2)),
+        TimePassed(anchor=len(job) + 1, timer="Drain"),
+        WorkersReleased(request=R1, slots=(workers(1),), reason="Drained"),
+        pods(worker(1, version=60, deleting=True)),
+        gone(1),
+        ScaleSucceeded(request=R1, reason="ScalingInSucceeded"),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+
+
+def a_job_with_a_replacement() -> list[AnyEvent]:
+    return [
+        *a_running_job(2, of_workers="Always"),
+        pods(worker(1, version=30, phase="Failed", exits=exited(137, "OOMKilled"))),
+        SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced"),
+        published(2, 0),
+        hosts_file(2),
+        pods(worker(2)),
+        published(3, 0, 2),
+    ]
+
+
+def a_request_out_of_time() -> list[AnyEvent]:
+    job = a_running_job(2)
+    return [
+        *job,
+        *scaling_out(2, 3),
+        pods(worker(2), worker(3, phase="Pending", reason="Unschedulable")),
+        TimePassed(anchor=len(job) + 2, timer="ScalingDeadline"),
+        ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),)),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+
+
+def a_resumed_job() -> list[AnyEvent]:
+    return [
+        *a_running_job(2),
+        observed(a_spec(2, suspend=True), generation=2),
+        JobSuspended(reason="TrainingJobSuspended"),
+        SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspended"),
+        PodsGone(uids=(Uid("pod-0"), Uid("pod-1"), Uid("pod-launcher"))),
+        observed(a_spec(2), generation=3),
+        JobCreated(reason="TrainingJobResumed"),
+        JobRestarted(attempt=1, counted=False, reason="Resumed"),
+        *RUNS_AGAIN,
+    ]
+
+
+def a_restarted_and_scaled_job() -> list[AnyEvent]:
+    return [
+        *a_restarted_job(),
+        scale_out(1),
+        ScaleAccepted(request=R1, kind="ScaleOut", added=(Slots(1, WORKER, ((2, 2),)),), deadline=60, drain=0),
+        JobScaling(reason="ScalingStart"),
+        ScaleFailed(request=R1, reason="QuotaExceeded", released=(Slots(1, WORKER, ((2, 2),)),)),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+
+
+STORIES: dict[str, tuple[list[AnyEvent], str]] = {
+    "running": (a_running_job(2), ""),
+    "node_drained_and_restarted": (a_restarted_job(), ""),
+    "restarted_and_scaled": (a_restarted_and_scaled_job(), ""),
+    "waits_for_old_pods": (a_restarted_job()[: len(a_running_job()) + 5], ""),
+    "worker_of_a_drained_node": (a_restarted_job()[: len(a_running_job()) + 2], "worker-1"),
+    "launcher_failed": (
+        [
+            *a_running_job(2),
+            pods(launcher(version=50, phase="Failed", exits=exited(1))),
+            JobFailed(reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
+        ],
+        "",
+    ),
+    "succeeded": (
+        [
+            *a_running_job(2),
+            pods(launcher(version=50, phase="Succeeded", exits=exited(0))),
+            JobSucceeded(reason="TrainingJobSucceeded"),
+        ],
+        "",
+    ),
+    "scaled_out": (a_scaled_job(), ""),
+    "worker_of_a_scale_out": (a_scaled_job(), "resnet-worker-3"),
+    "scaled_in": (a_shrunk_job(), "scalein/scalein-request-1"),
+    "worker_that_was_evicted": (
+        [*a_running_job(2), pods(worker(1, version=30, deleting=True, disruption="EvictionByEvictionAPI")), gone(1)],
+        "worker-1",
+    ),
+    "request_behind_another": (
+        [*a_running_job(2), *scaling_out(2), scale_in(1, request=R2)],
+        "scalein/scalein-request-2",
+    ),
+    "request_that_left": (
+        [*a_running_job(2), *scaling_out(2), scale_in(1, request=R2), ScaleRequestGone(uid=R2)],
+        "scalein/scalein-request-2",
+    ),
+    "request_under_way": (
+        [*a_running_job(2), *scaling_out(2), pods(worker(2, phase="Pending", reason="Unschedulable"))],
+        "scaleout/scaleout-request-1",
+    ),
+    "edit_that_is_not_acted_upon": (
+        [
+            *a_running_job(2),
+            JobObserved(
+                kind="TrainingJob",
+                api_version="v1",
+                generation=2,
+                version=2,
+                problems=(Problem(reason="AboveMaximum", field="spec.worker.replicas", message="set fewer"),),
+            ),
+        ],
+        "",
+    ),
+    "worker_that_was_replaced": (a_job_with_a_replacement(), "1"),
+    "replacement": (a_job_with_a_replacement(), "worker-2"),
+    "request_out_of_time": (a_request_out_of_time(), "scaleout/scaleout-request-1"),
+    "request_rejected": (
+        [*a_running_job(2), scale_in(names=("no-such-worker",)), ScaleRejected(request=R1, reason="NoSuchWorker")],
+        "scalein-request-1",
+    ),
+    "suspended": (a_resumed_job()[: len(a_running_job()) + 4], ""),
+    "resumed": (a_resumed_job(), ""),
+    "waits_for_an_image": (
+        [*a_created_job(2), pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))],
+        "",
+    ),
+    "waits_for_quota": ([*a_created_job(2), EffectRefused(effect="CreatePod", reason="QuotaExceeded")], ""),
+    "invalid": (
+        [
+            JobObserved(
+                kind="TrainingJob",
+                api_version="v1",
+                generation=1,
+                version=1,
+                problems=(Problem(reason="NoContainers", field="spec.worker", message="add a container"),),
+            )
+        ],
+        "",
+    ),
+    "gone": ([*a_running_job(2), JobGone(version=70)], ""),
+    "broken": ([*a_running_job(2), HistoryBroken(log="other", sequence=900, hash="ab", reason="BeyondTheEnd")], ""),
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_answer_in_full(name: str):
+    events, word = STORIES[name]
+    assert_golden(f"why/{name}", {"told": said(causes_of(*events), word)})
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_every_cause_comes_before_what_it_caused(name: str):
+    for chain in explained(causes_of(*STORIES[name][0]), STORIES[name][1], JOB)[1]:
+        for link in chain.links:
+            for effect, cause in zip(link.chain(), list(link.chain())[1:], strict=False):
+                assert cause.sequence < effect.sequence
+
+
+def test_a_drained_node_is_the_first_cause_of_the_second_attempt():
+    causes = causes_of(*a_restarted_job())
+    told = path(causes)
+    assert told.index("JobRestarted") < told.index("JobRestarting") < told.index("DisruptionNoticed")
+    assert told[-1] == "DisruptionNoticed"
+    assert "attempt 2 begins, restart 1 of at most 6" in said(causes)
+
+
+@pytest.mark.parametrize(
+    ("events", "types"),
+    [
+        pytest.param(
+            [LauncherLost(uid=Uid("pod-launcher")), JobFailed(reason="LauncherLost")],
+            ["JobFailed", "LauncherLost"],
+            id="a launcher that vanished",
+        ),
+        pytest.param(
+            [
+                pods(worker(1, version=30, deleting=True)),
+                TimePassed(anchor=11, timer="BelowMinimum"),
+                JobFailed(reason="BelowMinimum"),
+            ],
+            ["JobFailed", "TimePassed", "PodsObserved"],
+            id="a worker that somebody deleted",
+        ),
+        pytest.param(
+            [
+                observed(a_spec(2, least=2, word="again"), generation=1),
+                JobRestarting(reason="RestartRequested", message="a person asked for it"),
+            ],
+            ["JobRestarting", "JobObserved"],
+            id="a person's wish",
+        ),
+        pytest.param(
+            [
+                observed(a_spec(2, least=2, active_deadline_seconds=9), generation=1),
+                TimePassed(anchor=2, timer="ActiveDeadline"),
+                JobFailed(reason="DeadlineExceeded"),
+            ],
+            ["JobFailed", "TimePassed", "JobCreated"],
+            id="its active deadline",
+        ),
+    ],
+)
+def test_what_ended_an_attempt(events: list[AnyEvent], types: list[str]):
+    assert path(causes_of(*a_running_job(2, least=2), *events))[: len(types)] == types
+
+
+def test_why_a_pod_vanished_is_unknown_when_nobody_asked_for_it():
+    causes = causes_of(*a_running_job(2), gone(1))
+    assert NOBODY_ASKED in said(causes, "worker-1")
+
+
+def test_a_pod_that_was_released_did_not_vanish():
+    assert NOBODY_ASKED not in said(causes_of(*a_shrunk_job()), "worker-1")
+
+
+def test_a_script_that_failed_is_why_its_request_failed():
+    events = [
+        *a_running_job(2),
+        *scaling_in(1, script=True),
+        ScriptStarted(request=R1, timeout=60),
+        ScriptFinished(request=R1, exit_code=3),
+        ScaleFailed(request=R1, reason="ScriptFailed"),
+    ]
+    answer = said(causes_of(*events), "scalein/scalein-request-1")
+    assert "the script ended, with exit code 3" in answer
+    assert "its own output may say" in answer
+
+
+def test_workers_that_are_still_in_use_are_told_of():
+    events = [
+        *a_running_job(2),
+        *scaling_in(1),
+        published(2, 0, request=R1),
+        hosts_file(2),
+        DrainChecked(request=R1, in_use=(1,)),
+    ]
+    assert "workers 1 are still in use" in said(causes_of(*events), "scalein/scalein-request-1")
+
+
+def test_the_newest_attempt_is_meant_by_a_workers_name():
+    assert said(causes_of(*a_restarted_job()), "worker-1").startswith("resnet-worker-1, attempt 2: Ready")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param("worker-9", id="a worker that never was"),
+        pytest.param("other-worker-1", id="another job's worker"),
+        pytest.param("scaleout/none", id="a request that never was"),
+        pytest.param("resnet", id="the job itself"),
+    ],
+)
+def test_who_is_not_known_is_said_in_one_line_with_those_who_are(word: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(typer.Exit) as end:
+        explained(causes_of(*a_scaled_job()), word, JOB)
+    complaint = capsys.readouterr().err
+    assert end.value.exit_code == 1
+    assert "worker 0-3 and scaleout/scaleout-request-1" in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_a_history_that_is_held_is_told_as_far_as_it_can_be_read():
+    first, *others = log_of(a_running_job(2))
+    causes = caused(KEY, [first, *(replace(event, basis="1:wrong" if event.basis else "") for event in others)])
+    told = said(causes)
+    assert "held: " in told
+    assert "JobRunning" in told
+
+
+def test_an_event_of_a_newer_release_is_passed_over():
+    events = log_of(a_running_job(2))
+    unknown = replace(
+        events[-1],
+        sequence=99,
+        subject=events[-1].subject.replace("JobRunning", "JobDreaming"),
+        body=events[-1].body.replace(b"JobRunning", b"JobDreaming"),
+    )
+    assert "held: unknown event JobDreaming" in said(caused(KEY, [*events, unknown]))
+
+
+def test_json_names_each_event_once_with_its_cause():
+    lines = json.loads("\n".join(as_lines(of_job(causes_of(*a_restarted_job())))))
+    assert {"sequence", "time", "type", "author", "text", "cause", "unknown", "question"} == set(lines[0])
+    sequences = [line["sequence"] for line in lines]
+    assert len(sequences) == len(set(sequences))
+    assert lines[0]["type"] == "JobRunning"
+    assert lines[-1]["cause"] is None
+    assert all(line["cause"] in sequences for line in lines[:-1])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_every_decision_has_an_earlier_cause_or_says_that_there_is_none(seed: int):
+    loop = Loop(seed, a_spec(3, least=2, most=6, restart="OnFailure", of_workers="Always"))
+    for kind in ("ScaleOut", "ScaleIn"):
+        loop.request(kind, count=1)
+    loop.run(lambda loop: loop.job.over or len(loop.events) > 150)
+    causes = causes_of(*loop.events)
+    lives = [link for life in causes.pods.lives.values() for link in life]
+    for head in filter(None, (causes.phase, causes.hosts, causes.sized, *lives)):
+        for link in head.chain():
+            assert link.cause is None or link.cause.sequence < link.sequence
+            assert link.cause or link.unknown or link.author == "watcher" or link.type == "EffectRefused", link
+            assert UNRECORDED not in link.unknown, link
+
+
+async def a_life(world: World) -> Uid:
+    """A job that was scaled, suspended and resumed, as the services themselves recorded it."""
+    world.apply(TRAININGJOBS, a_training_job(workers=2))
+    await world.running()
+    world.apply(SCALEOUTS, a_scale_out(2))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    world.apply(SCALEINS, a_scale_in(1))
+    await world.phase("ScaleSucceeded", SCALEINS, "in")
+    await world.running()
+    for wish, phase in ((True, "Suspended"), (False, "Running")):
+        world.store.patch(TRAININGJOBS, NAMESPACE, KEY.name, {"spec": {"suspend": wish}})
+        await world.phase(phase)
+    world.store.patch(TRAININGJOBS, NAMESPACE, KEY.name, {"metadata": {"annotations": {RESTART: "again"}}})
+    await world.until(lambda: world.job().attempt == 2, "a third attempt")
+    await world.running()
+    return world.job().key.uid
+
+
+async def test_nothing_is_unknown_of_what_the_services_decided():
+    async with World() as world:
+        uid = await a_life(world)
+        await world.quiet()
+        log = MemoryEventLog(world.journal, user="status")
+        for about in ("", "worker-0", "worker-2", "launcher", "scaleout/out", "scalein/in"):
+            told = "\n".join(await answer(log, JOB, about, NAMESPACE, uid=uid))
+            assert UNRECORDED not in told, told
+            assert "somebody" in told, told
+        told = "\n".join(await answer(log, parse_target("scaleout/out"), "", NAMESPACE))
+        assert told.startswith("scaleout/out: Succeeded")
+
+
+async def test_the_newest_life_of_a_name_is_meant_and_a_uid_names_another():
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=2))
+        await world.running()
+        first = world.job().key.uid
+        world.delete(TRAININGJOBS, KEY.name)
+        await world.until(lambda: world.job().gone, "the first is gone")
+        world.apply(TRAININGJOBS, a_training_job(workers=3))
+        await world.running()
+        log = MemoryEventLog(world.journal, user="status")
+        newest = (await answer(log, JOB, "", NAMESPACE))[0]
+        earlier = (await answer(log, JOB, "", NAMESPACE, uid=first))[0]
+    assert first not in newest
+    assert ": Running" in newest
+    assert earlier.startswith(f"trainingjob/resnet ({first}): gone")
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        pytest.param("trainingjob/other", "knows no TrainingJob team-a/other", id="an unknown job"),
+        pytest.param("scaleout/none", "knows no ScaleOut team-a/none", id="an unknown request"),
+    ],
+)
+async def test_what_the_log_does_not_know_is_said_in_one_line(
+    target: str, complaint: str, capsys: pytest.CaptureFixture[str]
+):
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job())
+        await world.running()
+        log = MemoryEventLog(world.journal, user="status")
+        with pytest.raises(typer.Exit) as end:
+            await answer(log, parse_target(target), "", "team-a")
+    assert end.value.exit_code == 1
+    assert complaint in capsys.readouterr().err
+
+
+async def test_a_request_whose_job_is_not_there_says_what_it_waits_for():
+    async with World() as world:
+        world.apply(SCALEOUTS, a_scale_out(2, job="nobody"))
+        await world.phase("Pending", SCALEOUTS, "out")
+        log = MemoryEventLog(world.journal, user="status")
+        told = await answer(log, parse_target("scaleout/out"), "", NAMESPACE)
+    assert told[0] == "scaleout/out: Pending"
+    assert "it waits for a TrainingJob team-a/nobody" in told[1]
+    assert "somebody created ScaleOut out: 2 more workers" in told[-1]
+
+
+async def test_of_two_requests_of_one_name_the_kind_tells_which_is_meant():
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job())
+        await world.running()
+        world.apply(SCALEOUTS, a_scale_out(2, name="same"))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "same")
+        world.apply(SCALEINS, a_scale_in(1, name="same"))
+        await world.phase("ScaleSucceeded", SCALEINS, "same")
+        log = MemoryEventLog(world.journal, user="status")
+        out = await answer(log, parse_target("scaleout/same"), "", NAMESPACE)
+        other = await answer(log, JOB, "scalein/same", NAMESPACE)
+    assert out[0].startswith("scaleout/same: Succeeded")
+    assert other[0].startswith("scalein/same: Succeeded")
+
+
+async def test_an_empty_log_knows_nothing(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(typer.Exit):
+        await answer(MemoryEventLog(MemoryJournal(), user="status"), JOB, "", "team-a")
+    assert "the log knows no TrainingJob team-a/resnet" in capsys.readouterr().err

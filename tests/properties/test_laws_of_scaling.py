@@ -1,0 +1,117 @@
+"""Laws of scalings with scripts, edits and drains, over generated histories."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.job.events import (
+    ScaleFailed,
+    ScaleSucceeded,
+    ScriptFinished,
+    ScriptStarted,
+    WorkersReleased,
+)
+from shared.job.naming import Uid
+from shared.job.state import Job
+from tests.kit.builders import a_spec
+from tests.kit.loop import Loop
+
+many = settings(max_examples=150, deadline=None)
+seeds = st.integers(0, 2**32)
+
+
+def a_life(seed: int, *, calm: bool = False) -> Loop:
+    """A job that is edited and asked to scale, with scripts, while requests and workers vanish; then it ends."""
+    chance = random.Random(seed)
+    loop = Loop(seed, a_spec(3, least=1, most=8))
+    loop.calm = calm
+    loop.run(lambda loop: loop.job.phase == "Running" or loop.job.over)
+    for _ in range(chance.randint(1, 8)):
+        if chance.random() < 0.3:
+            loop.edit(a_spec(chance.randint(1, 8), least=1, most=8))
+        else:
+            kind = chance.choice(["ScaleIn", "ScaleOut"])
+            uid = loop.request(kind, count=chance.randint(1, 3), script=chance.random() < 0.7)  # type: ignore[arg-type]
+            if not calm and chance.random() < 0.2:
+                loop.run(lambda loop: loop.chance.random() < 0.05 or loop.job.over)
+                loop.requests.pop(uid, None)
+        loop.run(lambda loop: loop.chance.random() < 0.05 or loop.job.over)
+    loop.calm = True
+    loop.run(_settled)
+    return loop
+
+
+def _settled(loop: Loop) -> bool:
+    job = loop.job
+    quiet = all_over(job) and not job.scaling and seen(loop)
+    return quiet and (job.over or (job.phase == "Running" and not job.leaving))
+
+
+def all_over(job: Job) -> bool:
+    return all(request.over for request in job.requests.values())
+
+
+def seen(loop: Loop) -> bool:
+    """The log knows of everything that was asked."""
+    known = loop.job.requests.keys()
+    return loop.resource is not None and loop.job.spec == loop.resource.observed.spec and loop.requests.keys() <= known
+
+
+@many
+@given(seeds)
+def test_every_request_and_every_edit_ends(seed: int):
+    loop = a_life(seed)
+    assert all_over(loop.job)
+    assert not loop.job.scaling
+
+
+@many
+@given(seeds)
+def test_a_script_runs_at_most_once(seed: int):
+    loop = a_life(seed)
+    assert len(loop.ran) == len({*loop.ran})
+    started = [event.request for event in loop.events if isinstance(event, ScriptStarted)]
+    assert len(started) == len({*started})
+    assert {*loop.ran} <= {*started}
+
+
+@many
+@given(seeds)
+def test_no_request_succeeds_whose_script_did_not_end_well(seed: int):
+    loop = a_life(seed)
+    well: set[Uid] = set()
+    for event in loop.events:
+        if isinstance(event, ScriptFinished) and event.exit_code == 0:
+            well.add(event.request)
+        request = loop.job.requests.get(event.request) if isinstance(event, ScaleSucceeded) else None
+        if request is not None and request.spec is not None and request.spec.script:
+            assert request.uid in well
+
+
+@many
+@given(seeds)
+def test_nobody_is_released_before_the_launcher_has_the_files_and_nothing_twice(seed: int):
+    loop = a_life(seed)
+    released = [event.request for event in loop.events if isinstance(event, WorkersReleased) and event.request]
+    assert len(released) == len({*released})
+    assert all(loop.job.requests[request].published for request in released)
+
+
+@many
+@given(seeds)
+def test_a_failed_script_takes_nobody_away(seed: int):
+    loop = a_life(seed)
+    for event in loop.events:
+        if isinstance(event, ScaleFailed) and event.reason.startswith("Script"):
+            assert not event.released
+
+
+@many
+@given(seeds)
+def test_in_peace_everything_succeeds_and_the_size_is_what_was_asked_for(seed: int):
+    loop = a_life(seed, calm=True)
+    job = loop.job
+    failed = {request.reason for request in job.requests.values() if request.phase == "Failed"}
+    assert failed <= {"AboveMaximum", "BelowMinimum"}
+    assert len(job.workers) == len(job.members) == job.size

@@ -1,0 +1,280 @@
+"""Edits of the job's own number of workers: kubectl edit, kubectl scale, an autoscaler."""
+
+import msgspec
+import pytest
+
+from services.scaler.effects import OwnRequest
+from shared.job.events import (
+    AnyEvent,
+    JobObserved,
+    JobRestarted,
+    JobRestarting,
+    JobRunning,
+    JobScaling,
+    JobSucceeded,
+    JobSuspended,
+    PodsGone,
+    ScaleAccepted,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+    SlotsReleased,
+)
+from shared.job.naming import Uid
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy
+from shared.job.steps import Record, Step
+from shared.job.views import Member, Slots
+from tests.kit.builders import (
+    R1,
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    hosts_file,
+    launcher,
+    observed,
+    pods,
+    published,
+    scale_in,
+    scale_out,
+    service,
+    worker,
+    workers,
+)
+from tests.kit.stories import given, scaler, scheduler
+
+replace = msgspec.structs.replace
+
+E2, E3, E4 = Uid("replicas-2"), Uid("replicas-3"), Uid("replicas-4")
+
+
+def sized(workers: int, *, generation: int = 2, least: int = 1, most: int | None = None, **spec: object) -> JobObserved:
+    """The job's resource with so many replicas."""
+    return observed(replace(a_spec(workers, least=least, most=most), **spec), generation=generation)  # type: ignore[arg-type]
+
+
+def grows(*indices: int, request: Uid = E2, deadline: int = 600) -> Record:
+    return Record(
+        ScaleAccepted(request=request, kind="ScaleOut", added=(workers(*indices),), deadline=deadline, drain=0)
+    )
+
+
+def shrinks(*indices: int, request: Uid = E2, deadline: int = 600) -> Record:
+    leaving = tuple(Member(index, Uid(f"pod-{index}")) for index in indices)
+    return Record(ScaleAccepted(request=request, kind="ScaleIn", leaving=leaving, deadline=deadline, drain=10))
+
+
+def done(request: Uid = E2) -> Record:
+    return Record(ScaleSucceeded(request=request, reason="AlreadyThatSize"))
+
+
+def growing() -> list[AnyEvent]:
+    """From two to four by an edit: accepted, and all is there but the files."""
+    accepted = grows(2, 3).event
+    return [*a_running_job(workers=2), sized(4), accepted, JobScaling(reason="ScalingStart")]
+
+
+@pytest.mark.parametrize(
+    ("edit", "step"),
+    [
+        pytest.param(sized(4), grows(2, 3), id="more"),
+        pytest.param(sized(1), shrinks(1), id="fewer"),
+        pytest.param(sized(4, scheduling_timeout_seconds=30), grows(2, 3, deadline=30), id="in their own time"),
+    ],
+)
+def test_an_edit_is_carried_out_without_any_request(edit: JobObserved, step: Step):
+    given(*a_running_job(workers=2), edit).then(scaler, step)
+
+
+def test_an_edit_of_something_else_changes_no_size():
+    given(*a_running_job(workers=2), sized(2, backoff_limit=3)).then_nothing(scaler)
+    assert not given(*a_running_job(workers=2), sized(2, least=1, most=5)).job.requests
+
+
+def test_an_edit_that_was_seen_twice_is_one():
+    story = given(*a_running_job(workers=2), sized(4), sized(4), sized(4))
+    assert list(story.job.requests) == [E2]
+
+
+def test_nothing_is_owned_because_there_is_nothing_to_own():
+    steps = given(*a_running_job(workers=2), sized(4)).steps(scaler)
+    assert not any(isinstance(step, OwnRequest) for step in steps)
+
+
+def test_an_edit_waits_its_turn():
+    given(*a_running_job(workers=3), scale_in(1), sized(5)).then(
+        scaler,
+        Record(ScaleAccepted(request=R1, kind="ScaleIn", leaving=(Member(2, Uid("pod-2")),), deadline=60, drain=10)),
+    )
+
+
+def test_a_request_after_an_edit_waits_for_it():
+    given(*a_running_job(workers=2), sized(3), scale_out(1)).then(scaler, grows(2))
+
+
+def test_only_the_newest_of_the_edits_that_wait_counts():
+    story = given(*a_running_job(workers=2), sized(4), sized(6, generation=3), sized(3, generation=4))
+    assert list(story.job.requests) == [E4]
+    story.then(scaler, grows(2, request=E4))
+
+
+def test_an_edit_that_was_taken_back_comes_to_nothing():
+    given(*a_running_job(workers=2), sized(4), sized(2, generation=3)).then(scaler, done(E3))
+
+
+def test_an_edit_during_another_one_comes_after_it():
+    story = [*growing(), sized(2, generation=3)]
+    assert list(given(*story).job.requests) == [E2, E3]
+    rest = [
+        pods(worker(2), worker(3)),
+        published(2, 0, 1, 2, 3, request=E2),
+        hosts_file(2),
+        pods(launcher(version=30, hosts=2)),
+        ScaleSucceeded(request=E2, reason="ScalingOutSucceeded"),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+    given(*story, *rest).then(scaler, shrinks(3, 2, request=E3))
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        pytest.param(sized(5, most=4), "AboveMaximum", id="beyond the maximum"),
+        pytest.param(sized(1, least=2), "BelowMinimum", id="below the minimum"),
+    ],
+)
+def test_beyond_the_bounds_nothing_is_touched(edit: JobObserved, reason: str):
+    story = [*a_running_job(workers=3), edit]
+    given(*story).then(scaler, Record(ScaleRejected(request=E2, reason=reason)))
+    job = given(*story, ScaleRejected(request=E2, reason=reason)).job
+    told = next(known for known in job.conditions if known.type == "ScaleFailed")
+    assert reason in told.message, "no object but the job can say it"
+    assert job.size == 3
+
+
+def with_policy(policy: RestartPolicy) -> list[AnyEvent]:
+    """A job of three that replaces workers by this policy, and lost one; the hosts files say so."""
+    first, *rest = a_running_job(workers=3)
+    assert isinstance(first, JobObserved)
+    files = [published(2, 0, 1), hosts_file(2), pods(launcher(version=30, hosts=2))]
+    return [edit_of(first, policy), *rest, PodsGone(uids=(Uid("pod-2"),)), *files]
+
+
+def policed(spec: JobSpec, policy: RestartPolicy) -> JobSpec:
+    first, second = spec.roles
+    return replace(spec, roles=(first, replace(second, restart_policy=policy)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "size", "step"),
+    [
+        pytest.param("Never", 4, grows(3, 4), id="the lost one comes too"),
+        pytest.param("Always", 4, grows(3), id="the lost one is replaced anyhow"),
+        pytest.param("Never", 2, done(), id="as many as are left"),
+        pytest.param("Always", 2, done(), id="as many as are left, and no more are made"),
+        pytest.param("Always", 1, shrinks(1), id="fewer than are left"),
+    ],
+)
+def test_what_was_lost_counts(policy: RestartPolicy, size: int, step: Step):
+    given(*with_policy(policy), edit_of(sized(size), policy)).then(scaler, step)
+
+
+def edit_of(edit: JobObserved, policy: RestartPolicy) -> JobObserved:
+    assert edit.spec is not None
+    return replace(edit, spec=policed(edit.spec, policy))
+
+
+def test_as_many_as_are_left_is_the_size_from_then_on():
+    done_ = ScaleSucceeded(request=E2, reason="AlreadyThatSize")
+    story = given(*with_policy("Always"), edit_of(sized(2), "Always"), done_)
+    assert story.job.size == 2
+    assert not any(isinstance(step, Record) for step in story.steps(scheduler)), "nobody is replaced"
+
+
+def test_the_size_follows_when_the_files_do():
+    story = growing()
+    assert given(*story).job.size == 2
+    assert given(*story, pods(worker(2), worker(3)), published(2, 0, 1, 2, 3, request=E2)).job.size == 4
+
+
+def test_a_failed_edit_keeps_the_size_and_says_why():
+    failed = ScaleFailed(request=E2, reason="DeadlineExceeded", released=(workers(2, 3),))
+    job = given(*growing(), failed).job
+    told = next(known for known in job.conditions if known.type == "ScaleFailed")
+    assert (job.size, told.reason, told.message) == (2, "ScalingOutFailed", "ScaleOut replicas-2: DeadlineExceeded")
+
+
+def test_requests_change_the_size_by_what_they_bring_or_take():
+    out = ScaleAccepted(request=R1, kind="ScaleOut", added=(workers(2, 3),), deadline=60, drain=0)
+    begun = [*a_running_job(workers=2), scale_out(2), out]
+    assert given(*begun).job.size == 2
+    assert given(*begun, published(2, 0, 1, 2, 3, request=R1)).job.size == 4
+
+
+# Where there are no workers there is nothing to scale: the job begins with the size that was asked for.
+
+
+def first_slots(attempt: int, size: int) -> tuple[Slots, ...]:
+    return (Slots(attempt, WORKER, ((0, size - 1),)),)
+
+
+def begins_with(size: int, *story: AnyEvent) -> None:
+    job = given(*story).job
+    assert not job.requests
+    (step,) = [step for step in given(*story).steps(scheduler) if isinstance(step, Record)]
+    assert step.event.slots == first_slots(job.attempt, size)  # type: ignore[union-attr]
+
+
+def all_gone() -> list[AnyEvent]:
+    everything = (*first_slots(0, 2), Slots(0, LAUNCHER, ((0, 0),)))
+    return [
+        SlotsReleased(slots=everything, reason="JobRestarting"),
+        PodsGone(uids=(Uid("pod-0"), Uid("pod-1"), Uid("pod-launcher"))),
+    ]
+
+
+def test_a_job_whose_slots_were_not_assigned_begins_with_the_new_size():
+    taken_on = a_created_job(workers=2)[:-1]
+    begins_with(5, *taken_on, sized(5))
+
+
+def test_between_attempts_the_next_one_begins_with_the_new_size():
+    between = [*a_running_job(workers=2), JobRestarting(reason="LauncherLost"), sized(5)]
+    begins_with(5, *between, *all_gone(), JobRestarted(attempt=1))
+
+
+def test_after_the_next_attempt_began_and_before_it_has_slots_too():
+    begun = [*a_running_job(workers=2), JobRestarting(reason="LauncherLost"), *all_gone(), JobRestarted(attempt=1)]
+    begins_with(5, *begun, sized(5))
+
+
+def test_a_suspended_job_keeps_the_newest_size_for_its_return():
+    paused = [*a_running_job(workers=2), sized(3), JobSuspended(reason="TrainingJobSuspended"), sized(7, generation=3)]
+    job = given(*paused).job
+    assert (job.size, dict(job.requests)) == (7, {})
+
+
+def test_a_job_that_starts_grows_once_it_runs():
+    starting = [*a_created_job(workers=2), sized(3)]
+    given(*starting).then_nothing(scaler)
+    rest = [service(), pods(worker(0), worker(1)), *a_running_job(workers=2)[5:]]
+    given(*starting, *rest).then(scaler, grows(2))
+
+
+def test_an_edit_of_a_finished_job_changes_nothing():
+    over = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
+    assert not given(*a_running_job(), *over, sized(5)).job.requests
+
+
+def test_an_edit_that_waited_until_the_end_ends_with_the_job_and_tells_nobody():
+    over = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
+    story = [*a_running_job(), sized(5), *over]
+    rejected = ScaleRejected(request=E2, reason="JobFinished")
+    given(*story).then(scaler, Record(rejected))
+    assert not any(known.type == "ScaleFailed" for known in given(*story, rejected).job.conditions)
+
+
+def test_an_invalid_edit_leaves_the_size_as_it_is():
+    problem = Problem(reason="AboveMaximum", field="spec.etReplicaSpecs.worker.replicas", message="set at most 8")
+    refused = replace(sized(9), spec=None, problems=(problem,))
+    assert not given(*a_running_job(workers=2), refused).job.requests

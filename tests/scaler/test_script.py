@@ -1,0 +1,243 @@
+"""Scripts of requests: their turn, their only run, and what their end does."""
+
+import pytest
+
+from services.scaler import script
+from services.scaler.effects import RunScript
+from shared.job.events import (
+    AnyEvent,
+    HostsPublished,
+    PodsGone,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRequestGone,
+    ScaleSucceeded,
+    ScriptFinished,
+    ScriptStarted,
+    TimePassed,
+)
+from shared.job.naming import Uid
+from shared.job.spec import ScaleKind
+from shared.job.steps import Record, Step
+from shared.job.timing import next_due
+from tests.kit.builders import (
+    R1,
+    a_running_job,
+    hosts_file,
+    launcher,
+    pods,
+    published,
+    scale_out,
+    scaling_in,
+    scaling_out,
+    worker,
+)
+from tests.kit.stories import given, scaler
+
+OUT = [*a_running_job(workers=2), *scaling_out(2, 3, script=True), pods(worker(2), worker(3))]
+OUT_PUBLISHED = [*OUT, published(2, 0, 1, 2, 3, request=R1)]
+OUT_SEEN = [*OUT_PUBLISHED, hosts_file(2), pods(launcher(version=30, hosts=2))]
+IN = [*a_running_job(workers=3), *scaling_in(2, script=True)]
+BY_KIND = pytest.mark.parametrize("before", [pytest.param(OUT_SEEN, id="out"), pytest.param(IN, id="in")])
+
+STARTED = ScriptStarted(request=R1, timeout=60)
+WELL = ScriptFinished(request=R1, exit_code=0)
+NO_LAUNCHER = PodsGone(uids=(Uid("pod-launcher"),))
+UNKNOWN = "ScriptOutcomeUnknown"
+
+
+def accepted_at(before: list[AnyEvent]) -> int:
+    return next(at for at, event in enumerate(before, 1) if type(event).__name__ == "ScaleAccepted")
+
+
+def failed(reason: str) -> Record:
+    return Record(ScaleFailed(request=R1, reason=reason))
+
+
+def running(kind: ScaleKind, hosts: str, started: int) -> RunScript:
+    return RunScript(
+        kind=kind,
+        name=f"{kind.lower()}-{R1}",
+        request=R1,
+        pod="resnet-launcher",
+        pod_uid=Uid("pod-launcher"),
+        container="main",
+        hosts=hosts,
+        timeout=60,
+        decision=started,
+    )
+
+
+def test_out_the_script_waits_until_the_launcher_has_the_files():
+    assert Record(STARTED) not in given(*OUT_PUBLISHED).steps(scaler)
+    given(*OUT_SEEN).then(scaler, Record(STARTED))
+
+
+def test_in_the_script_comes_before_the_files():
+    given(*IN).then(scaler, Record(STARTED))
+
+
+def test_what_was_decided_is_run_for_the_workers_that_come():
+    given(*OUT_SEEN, STARTED).then(
+        scaler, running("ScaleOut", "resnet-worker-2:1,resnet-worker-3:1", len(OUT_SEEN) + 1)
+    )
+
+
+def test_what_was_decided_is_run_for_the_workers_that_leave():
+    given(*IN, STARTED).then(scaler, running("ScaleIn", "resnet-worker-2:1", len(IN) + 1))
+
+
+def test_an_effect_that_must_not_happen_twice_names_its_decision():
+    (effect,) = given(*IN, STARTED).steps(scaler)
+    assert isinstance(effect, RunScript)
+    assert effect.once == len(IN) + 1
+
+
+def test_out_it_succeeds_after_its_script():
+    given(*OUT_SEEN, STARTED, WELL).then(scaler, Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded")))
+
+
+def test_in_the_files_change_after_the_script():
+    given(*IN, STARTED, WELL).then(scaler, Record(published(2, 0, 1, request=R1)))
+
+
+@BY_KIND
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        pytest.param(ScriptFinished(request=R1, exit_code=3), "ScriptFailed", id="an exit code"),
+        pytest.param(ScriptFinished(request=R1, reason="TimedOut"), "ScriptTimedOut", id="its time was up"),
+        pytest.param(ScriptFinished(request=R1, reason="Forbidden"), "Forbidden", id="not allowed"),
+        pytest.param(ScriptFinished(request=R1, reason="CannotExecute"), "CannotExecute", id="no shell"),
+        pytest.param(ScriptFinished(request=R1, reason="NoLauncher"), "NoLauncher", id="another launcher"),
+        pytest.param(ScriptFinished(request=R1, reason=UNKNOWN), UNKNOWN, id="a connection cut"),
+        pytest.param(ScriptFinished(request=R1), UNKNOWN, id="no word of it"),
+    ],
+)
+def test_a_script_that_did_not_end_well_fails_the_request_and_gives_nothing_back(
+    before: list[AnyEvent], end: ScriptFinished, reason: str
+):
+    given(*before, STARTED, end).then(scaler, failed(reason))
+
+
+@BY_KIND
+def test_a_script_whose_end_nobody_knows_is_not_run_again(before: list[AnyEvent]):
+    (timer,) = [timer for timer in next_due(given(*before, STARTED).job) if timer.name == "ScriptDeadline"]
+    assert (timer.anchor, timer.seconds, timer.since) == (len(before) + 1, 65, "")
+    passed = TimePassed(anchor=timer.anchor, timer=timer.name)
+    given(*before, STARTED, passed).then(scaler, failed(UNKNOWN))
+
+
+@BY_KIND
+def test_the_deadline_of_the_scaling_does_not_end_a_script(before: list[AnyEvent]):
+    late = TimePassed(anchor=accepted_at(before), timer="ScalingDeadline")
+    (effect,) = given(*before, STARTED, late).steps(scaler)
+    assert isinstance(effect, RunScript)
+
+
+def test_after_its_script_the_scaling_has_its_own_time_again():
+    late = TimePassed(anchor=accepted_at(IN), timer="ScalingDeadline")
+    story = [*IN, STARTED, late, WELL]
+    given(*story).then(scaler, Record(published(2, 0, 1, request=R1)))
+    (timer,) = next_due(given(*story).job)
+    assert (timer.anchor, timer.name, timer.seconds) == (len(story), "ScalingDeadline", 60)
+
+
+@BY_KIND
+def test_no_launcher_is_an_error_and_no_success(before: list[AnyEvent]):
+    given(*before, NO_LAUNCHER).then_among_others(scaler, failed("NoLauncher"))
+
+
+@BY_KIND
+def test_a_launcher_that_is_asked_to_go_runs_no_script(before: list[AnyEvent]):
+    given(*before, pods(launcher(version=90, hosts=2, deleting=True))).then_among_others(scaler, failed("NoLauncher"))
+
+
+@pytest.mark.parametrize(
+    ("story", "steps"),
+    [
+        pytest.param(
+            [*IN, ScaleRequestGone(uid=R1)],
+            [Record(ScaleCancelled(request=R1, reason="RequestDeleted"))],
+            id="in, before its script",
+        ),
+        pytest.param(
+            [*IN, STARTED, ScaleRequestGone(uid=R1)],
+            [running("ScaleIn", "resnet-worker-2:1", len(IN) + 1)],
+            id="in, while its script runs",
+        ),
+        pytest.param(
+            [*IN, STARTED, ScaleRequestGone(uid=R1), WELL],
+            [Record(ScaleCancelled(request=R1, reason="RequestDeleted"))],
+            id="in, after its script",
+        ),
+        pytest.param(
+            [*IN, STARTED, ScaleRequestGone(uid=R1), TimePassed(anchor=len(IN) + 1, timer="ScriptDeadline")],
+            [failed(UNKNOWN)],
+            id="in, and nobody knows how its script ended",
+        ),
+        pytest.param(
+            [*OUT_SEEN, ScaleRequestGone(uid=R1)],
+            [Record(ScaleCancelled(request=R1, reason="RequestDeleted"))],
+            id="out, before its script",
+        ),
+        pytest.param(
+            [*OUT_SEEN, STARTED, ScaleRequestGone(uid=R1), WELL],
+            [Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"))],
+            id="out, after its script",
+        ),
+    ],
+)
+def test_a_request_that_is_deleted_ends(story: list[AnyEvent], steps: list[Step]):
+    given(*story).then(scaler, *steps)
+
+
+def test_a_failed_scale_in_keeps_its_workers_and_a_failed_scale_out_its_size():
+    bad = ScriptFinished(request=R1, exit_code=1)
+    into = given(*IN, STARTED, bad, ScaleFailed(request=R1, reason="ScriptFailed")).job
+    assert (into.size, into.members, len(into.workers)) == (3, {0, 1, 2}, 3)
+    out = given(*OUT_SEEN, STARTED, bad, ScaleFailed(request=R1, reason="ScriptFailed")).job
+    assert (out.size, out.members, len(out.workers)) == (4, {0, 1, 2, 3}, 4)
+
+
+def test_its_outcome_is_told_as_a_condition_and_never_its_output():
+    ended = [*IN, STARTED, ScriptFinished(request=R1, exit_code=3), ScaleFailed(request=R1, reason="ScriptFailed")]
+    told = {known.type: known for known in given(*ended).job.requests[R1].conditions}
+    assert (told["ScriptExecuted"].status, told["ScriptExecuted"].reason) == (False, "ScriptFailed")
+    assert told["ScaleFailed"].message == "the script exited with 3"
+    well = {known.type: known for known in given(*IN, STARTED, WELL).job.requests[R1].conditions}
+    assert well["ScriptExecuted"].status
+
+
+def test_a_second_word_about_its_end_changes_nothing():
+    story = given(*IN, STARTED, WELL, ScriptFinished(request=R1, exit_code=1))
+    story.then(scaler, Record(HostsPublished(version=2, members=((0, 1),), request=R1)))
+
+
+def test_a_request_without_a_script_starts_none():
+    begun = [*a_running_job(workers=2), *scaling_out(2), pods(worker(2)), published(2, 0, 1, 2, request=R1)]
+    given(*begun, hosts_file(2), pods(launcher(version=30, hosts=2))).then(
+        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"))
+    )
+
+
+def test_a_script_of_a_request_that_waits_is_not_run():
+    given(*OUT, scale_out(1, request=Uid("request-2"), script=True)).then(
+        scaler, Record(published(2, 0, 1, 2, 3, request=R1))
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments"),
+    [
+        pytest.param([], ["sh", "/opt/grow.sh", "a:1,b:1"], id="no environment"),
+        pytest.param(
+            [("A", "a b; touch x"), ("B", "$(id) `id` \"'\n=,\\")],
+            ["env", "A=a b; touch x", "B=$(id) `id` \"'\n=,\\", "sh", "/opt/grow.sh", "a:1,b:1"],
+            id="values that a shell would read",
+        ),
+        pytest.param([("A", "")], ["env", "A=", "sh", "/opt/grow.sh", "a:1,b:1"], id="an empty value"),
+    ],
+)
+def test_environment_arrives_byte_for_byte(environment: list[tuple[str, str]], arguments: list[str]):
+    assert script.command("/opt/grow.sh", environment, "a:1,b:1") == arguments

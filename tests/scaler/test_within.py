@@ -1,0 +1,267 @@
+"""Commands within launchers: what is executed, with what, and which fact comes of it."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from services.scaler.effects import CheckDrain, RunScript
+from services.scaler.within import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE, Within
+from shared.cluster import Execution
+from shared.cluster.kinds import PODS
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.store import MemoryStore
+from shared.errors import Refused, Transient, Trouble
+from shared.frameworks.training import SCALEOUTS
+from shared.job.events import DrainChecked, ScriptFinished
+from shared.job.naming import JobKey, Uid
+from shared.job.timing import SCRIPT_GRACE_SECONDS
+from tests.kit.virtual_time import in_virtual_time
+
+KEY = JobKey("team-a", "resnet", Uid("uid-1"))
+R1 = Uid("request-1")
+SECRET = "a b; touch x\n$(id)"
+Answer = Callable[[], Awaitable[Execution]]
+
+
+async def well() -> Execution:
+    return Execution(0, b"")
+
+
+class Inside:
+    """A launcher and a request, and a word-by-word memory of what was executed."""
+
+    def __init__(self, answer: Answer = well, **spec: Any) -> None:
+        self.store = MemoryStore()
+        self.store.program = self._program
+        self.cluster = MemoryCluster(self.store)
+        self.within = Within(self.cluster)
+        self.executed: list[tuple[str, str, tuple[str, ...]]] = []
+        self.hosts: Iterator[bytes] = itertools.repeat(b"w:1\na:1\nb:1\n")
+        """What the launcher finds in its hosts file, time after time."""
+        self.hosts_code = 0
+        self.most_at_once = 0
+        self._at_once = 0
+        self._answer = answer
+        pod = self.store.create(
+            PODS, KEY.namespace, {"metadata": {"name": "resnet-launcher"}, "spec": {"containers": []}}
+        )
+        wish = {"selector": {"name": "resnet"}, "toAdd": {"count": 2}, "script": "/opt/grow.sh", "timeout": 30, **spec}
+        request = self.store.create(SCALEOUTS, KEY.namespace, {"metadata": {"name": "out"}, "spec": wish})
+        self.request, self.pod = Uid(request.metadata["uid"]), Uid(pod.metadata["uid"])
+
+    async def run(self, **changes: Any) -> ScriptFinished:
+        effect: dict[str, Any] = {
+            "kind": "ScaleOut",
+            "name": "out",
+            "request": self.request,
+            "pod": "resnet-launcher",
+            "pod_uid": self.pod,
+            "container": "main",
+            "hosts": "a:1,b:1",
+            "timeout": 30,
+            "decision": 7,
+        }
+        return await self.within.run(KEY, RunScript(**effect | changes))
+
+    async def look(self, *names: str) -> DrainChecked:
+        workers = tuple(enumerate(names or ("resnet-worker-0", "resnet-worker-1")))
+        effect = CheckDrain(request=R1, pod="resnet-launcher", container="main", workers=workers, count=1)
+        return await self.within.look(KEY, effect)
+
+    async def _program(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
+        assert namespace == KEY.namespace
+        if tuple(command) == HOSTS:
+            return Execution(self.hosts_code, next(self.hosts))
+        self.executed.append((pod, container, tuple(command)))
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            return await self._answer()
+        finally:
+            self._at_once -= 1
+
+
+def says(output: bytes, code: int = 0) -> Answer:
+    async def answer() -> Execution:
+        return Execution(code, output)
+
+    return answer
+
+
+def fails(trouble: Trouble) -> Answer:
+    async def answer() -> Execution:
+        raise trouble
+
+    return answer
+
+
+async def hangs() -> Execution:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@in_virtual_time
+async def test_a_script_runs_in_the_first_container_with_its_hosts():
+    inside = Inside()
+    assert await inside.run() == ScriptFinished(request=inside.request, exit_code=0)
+    assert inside.executed == [("resnet-launcher", "main", ("sh", "/opt/grow.sh", "a:1,b:1"))]
+
+
+@in_virtual_time
+async def test_its_environment_arrives_byte_for_byte():
+    inside = Inside(env=[{"name": "A", "value": SECRET}, {"name": "B"}])
+    await inside.run()
+    ((_, _, command),) = inside.executed
+    assert command == ("env", f"A={SECRET}", "B=", "sh", "/opt/grow.sh", "a:1,b:1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "exit_code", "reason"),
+    [
+        pytest.param(says(SECRET.encode(), 3), 3, "", id="an exit code"),
+        pytest.param(fails(Refused(SECRET, reason="Forbidden")), None, "Forbidden", id="not allowed"),
+        pytest.param(fails(Refused(SECRET, reason="CannotExecute")), None, "CannotExecute", id="no shell"),
+        pytest.param(fails(Transient(SECRET)), None, "ScriptOutcomeUnknown", id="a connection cut"),
+        pytest.param(hangs, None, "TimedOut", id="longer than its timeout"),
+    ],
+)
+@in_virtual_time
+async def test_its_end_is_a_fact_and_its_output_is_not(answer: Answer, exit_code: int | None, reason: str):
+    inside = Inside(answer, env=[{"name": "A", "value": SECRET}])
+    begun = asyncio.get_running_loop().time()
+    assert await inside.run() == ScriptFinished(request=inside.request, exit_code=exit_code, reason=reason)
+    assert asyncio.get_running_loop().time() - begun <= 31
+    assert len(inside.executed) == 1, "at most once"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({"name": "another"}, "RequestDeleted", id="the request is gone"),
+        pytest.param({"request": Uid("older")}, "RequestDeleted", id="another request has its name"),
+        pytest.param({"pod": "another"}, "NoLauncher", id="the launcher is gone"),
+        pytest.param({"pod_uid": Uid("older")}, "NoLauncher", id="another launcher has its name"),
+    ],
+)
+@in_virtual_time
+async def test_what_it_was_decided_for_is_what_it_runs_in_or_nothing_runs(changes: dict[str, Any], reason: str):
+    inside = Inside()
+    wanted = changes.get("request", inside.request)
+    assert await inside.run(**changes) == ScriptFinished(request=wanted, reason=reason)
+    assert inside.executed == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        pytest.param({"script": ""}, "RequestChanged", id="no script any more"),
+        pytest.param({"script": 7}, "RequestChanged", id="a script that is no text"),
+        pytest.param({"env": [{"name": "A=B", "value": "x"}]}, "RequestChanged", id="a name that is none"),
+        pytest.param(
+            {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {}}}]}, "InvalidEnvironment", id="a value elsewhere"
+        ),
+    ],
+)
+@in_virtual_time
+async def test_a_request_that_was_changed_behind_our_back_runs_nothing(spec: dict[str, Any], reason: str):
+    inside = Inside(**spec)
+    assert await inside.run() == ScriptFinished(request=inside.request, reason=reason)
+    assert inside.executed == []
+
+
+@in_virtual_time
+async def test_reading_the_request_is_tried_again_and_running_the_script_is_not():
+    inside = Inside()
+    inside.store.faults.fail_next("get", Transient("busy"), plural="scaleouts", times=3)
+    assert await inside.run() == ScriptFinished(request=inside.request, exit_code=0)
+    cut = Inside(fails(Transient("cut")))
+    assert await cut.run() == ScriptFinished(request=cut.request, reason="ScriptOutcomeUnknown")
+    assert len(inside.executed) == len(cut.executed) == 1
+
+
+@in_virtual_time
+async def test_out_the_script_waits_until_the_launcher_finds_those_that_come():
+    inside = Inside()
+    inside.hosts = iter([b"w:1\n", b"w:1\na:1\n", b"w:1\na:10\nb:1\n", b"w:1\na:1\nb:1\n"])
+    assert await inside.run() == ScriptFinished(request=inside.request, exit_code=0)
+    assert not [*inside.hosts], "it looked until they were there"
+    assert len(inside.executed) == 1
+
+
+@in_virtual_time
+async def test_out_a_launcher_that_never_finds_them_runs_nothing():
+    inside = Inside()
+    inside.hosts = itertools.repeat(b"w:1\n")
+    assert await inside.run() == ScriptFinished(request=inside.request, reason="HostsNotWritten")
+    assert inside.executed == []
+
+
+@in_virtual_time
+async def test_where_nobody_can_look_nobody_waits():
+    inside = Inside()
+    inside.hosts, inside.hosts_code = itertools.repeat(b""), 127
+    begun = asyncio.get_running_loop().time()
+    assert await inside.run() == ScriptFinished(request=inside.request, exit_code=0)
+    assert asyncio.get_running_loop().time() - begun < 1
+
+
+@in_virtual_time
+async def test_a_request_that_cannot_be_read_runs_nothing():
+    inside = Inside()
+    inside.store.faults.fail_next("get", Transient("busy"), plural="scaleouts", times=9)
+    assert await inside.run() == ScriptFinished(request=inside.request, reason="Unreachable")
+    assert inside.executed == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "in_use", "reason"),
+    [
+        pytest.param(says(b"ssh\0resnet-worker-1\0"), (1,), "", id="in use"),
+        pytest.param(says(b"python\0train.py\0"), (), "", id="not in use"),
+        pytest.param(says(b"python\0train.py\0", 1), (), "", id="a process ended while we looked"),
+        pytest.param(says(b"", 127), (), "NoAnswer", id="no program to look with"),
+        pytest.param(says(b"x" * (5 << 20)), (), "TooLong", id="more than we keep"),
+        pytest.param(says(b"ssh\0resnet-worker-1\0" + b"x" * (5 << 20)), (1,), "", id="in use, and more than we keep"),
+        pytest.param(fails(Refused("no", reason="Forbidden")), (), "Forbidden", id="not allowed"),
+        pytest.param(fails(Refused("no", reason="CannotExecute")), (), "CannotExecute", id="no shell"),
+        pytest.param(fails(Transient("cut")), (), "TimedOut", id="a connection cut"),
+        pytest.param(hangs, (), "TimedOut", id="a launcher that hangs"),
+    ],
+)
+@in_virtual_time
+async def test_a_look_shows_who_is_in_use_or_why_nobody_knows(answer: Answer, in_use: tuple[int, ...], reason: str):
+    inside = Inside(answer)
+    begun = asyncio.get_running_loop().time()
+    assert await inside.look() == DrainChecked(request=R1, in_use=in_use, reason=reason)
+    assert asyncio.get_running_loop().time() - begun <= LOOK_SECONDS
+    assert inside.executed == [("resnet-launcher", "main", ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile"))]
+
+
+@in_virtual_time
+async def test_launchers_that_hang_delay_the_look_into_another_by_seconds_only():
+    inside = Inside(hangs)
+    begun = asyncio.get_running_loop().time()
+    looks = await asyncio.gather(*(inside.look() for _ in range(100)))
+    assert {found.reason for found in looks} == {"TimedOut"}
+    assert asyncio.get_running_loop().time() - begun <= LOOK_SECONDS
+    assert inside.most_at_once == LOOKS_AT_ONCE
+
+
+@in_virtual_time
+async def test_a_script_that_begins_late_has_less_time_so_that_its_end_is_known_in_time():
+    inside = Inside(hangs)
+    inside.hosts = itertools.chain(itertools.repeat(b"w:1\n", 8), itertools.repeat(b"a:1\nb:1\n"))
+    begun = asyncio.get_running_loop().time()
+    assert await inside.run() == ScriptFinished(request=inside.request, reason="TimedOut")
+    assert asyncio.get_running_loop().time() - begun < 30 + SCRIPT_GRACE_SECONDS
+
+
+@in_virtual_time
+async def test_a_script_whose_time_is_up_before_it_can_begin_is_not_begun():
+    inside = Inside()
+    inside.store.faults.fail_next("get", Transient("busy", retry_after=20.0), plural="scaleouts", times=2)
+    assert await inside.run() == ScriptFinished(request=inside.request, reason="Unreachable")
+    assert inside.executed == []

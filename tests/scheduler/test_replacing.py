@@ -1,0 +1,162 @@
+"""Workers that ended or vanished by themselves: which are replaced, when, and how often."""
+
+import pytest
+
+from services.scheduler.decide import decide as scheduler
+from shared.job import replacement
+from shared.job.events import (
+    AnyEvent,
+    DisruptionNoticed,
+    EffectRefused,
+    JobObserved,
+    PodsGone,
+    SlotsAssigned,
+    TimePassed,
+    WorkersReleased,
+)
+from shared.job.naming import Uid
+from shared.job.spec import Problem, RestartPolicy
+from shared.job.steps import Record, Step
+from shared.job.timing import next_due
+from shared.job.views import Exit, PodView
+from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, observed, pods, scaling_in, worker, workers
+from tests.kit.stories import given
+
+KILLED = worker(1, version=40, phase="Failed", exits=exited(137))
+BROKEN = worker(1, version=40, phase="Failed", exits=exited(1))
+LEAST = worker(1, version=40, phase="Failed", exits=exited(128))
+MOST = worker(1, version=40, phase="Failed", exits=exited(127))
+DONE = worker(1, version=40, phase="Succeeded", exits=exited(0))
+DELETED = worker(1, version=40, deleting=True, phase="Succeeded", exits=exited(0))
+EVICTED = worker(1, version=40, phase="Failed", reason="Evicted", disruption="TerminationByKubelet")
+SIDECAR = worker(1, version=40, phase="Failed", exits=(Exit("proxy", 137, "Error"), Exit("main", 1, "Error")))
+NOT_ITS_OWN = worker(1, version=40, phase="Failed", exits=(Exit("proxy", 1, "Error"), Exit("main", 0, "Completed")))
+
+
+def assigned(*slots: int, replaces: tuple[int, ...]) -> Record:
+    event = SlotsAssigned(slots=(workers(*slots),), replaces=(workers(*replaces),), reason="WorkersReplaced")
+    return Record(event)
+
+
+def records(*story: AnyEvent) -> list[Step]:
+    return [step for step in given(*story).steps(scheduler) if isinstance(step, Record)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "end", "replaced"),
+    [
+        pytest.param("Never", KILLED, False, id="Never: a crash is reported"),
+        pytest.param("Never", DELETED, False, id="Never: a deleted one too"),
+        pytest.param("Never", EVICTED, True, id="Never: but what its node did is not the worker's end"),
+        pytest.param("Always", DONE, True, id="Always: even one that did its work"),
+        pytest.param("Always", BROKEN, True, id="Always: one that failed"),
+        pytest.param("OnFailure", BROKEN, True, id="OnFailure: one that failed"),
+        pytest.param("OnFailure", DONE, False, id="OnFailure: one that did its work is done"),
+        pytest.param("OnFailure", DELETED, True, id="OnFailure: one that was deleted, however it left"),
+        pytest.param("OnFailure", NOT_ITS_OWN, False, id="OnFailure: a failed sidecar is no failed worker"),
+        pytest.param("ExitCode", KILLED, True, id="13. ExitCode: a signal"),
+        pytest.param("ExitCode", BROKEN, False, id="13. ExitCode: a failure of its own is for good"),
+        pytest.param("ExitCode", SIDECAR, False, id="13. ExitCode: judged by the training container"),
+        pytest.param("ExitCode", DELETED, True, id="14. ExitCode: one that was deleted"),
+        pytest.param(
+            "ExitCode", worker(1, version=40, phase="Failed", exits=exited(128)), True, id="13. 128 is retryable"
+        ),
+        pytest.param("ExitCode", MOST, False, id="13. ExitCode: 127 is not"),
+        pytest.param("ExitCode", DONE, False, id="ExitCode: one that did its work is done"),
+    ],
+)
+def test_the_policy_says_who_is_replaced(policy: RestartPolicy, end: PodView, replaced: bool):
+    story = [*a_running_job(of_workers=policy), pods(end)]
+    assert records(*story) == ([assigned(2, replaces=(1,))] if replaced else [])
+
+
+def test_14_a_worker_that_vanished_is_replaced():
+    story = [*a_running_job(of_workers="OnFailure"), PodsGone(uids=(Uid("pod-1"),))]
+    assert records(*story) == [assigned(2, replaces=(1,))]
+
+
+def test_one_that_ends_before_the_launcher_was_made_is_replaced_as_well():
+    story = [*a_created_job(of_workers="OnFailure"), pods(worker(0), BROKEN)]
+    assert records(*story) == [assigned(2, replaces=(1,))]
+
+
+def test_a_place_is_filled_once():
+    story = [*a_running_job(of_workers="Always"), pods(BROKEN)]
+    [owed] = records(*story)
+    assert isinstance(owed, Record)
+    assert records(*story, owed.event) == []
+
+
+def test_what_a_scale_in_let_go_is_not_replaced():
+    leaving = [*a_running_job(workers=3, of_workers="Always"), *scaling_in(2)]
+    released = WorkersReleased(request=Uid("request-1"), slots=(workers(2),), reason="Drained")
+    assert records(*leaving, released, PodsGone(uids=(Uid("pod-2"),))) == []
+
+
+def test_a_disrupted_worker_that_was_released_is_replaced_and_counts_for_nothing():
+    noticed = DisruptionNoticed(node="node-1", uids=(Uid("pod-1"),), reason="SpotTermination")
+    released = WorkersReleased(request=Uid(""), slots=(workers(1),), reason="Disrupted")
+    story = [*a_running_job(backoff_limit=0), noticed, released]
+    [owed] = records(*story)
+    assert owed == assigned(2, replaces=(1,))
+    assert isinstance(owed, Record)
+    assert given(*story, owed.event).job.replaced == 0
+
+
+def crashed(times: int, *, limit: int) -> list[AnyEvent]:
+    """A worker that crashes as soon as it was replaced, so often."""
+    story: list[AnyEvent] = [*a_running_job(workers=1, of_workers="Always", backoff_limit=limit)]
+    for index in range(times):
+        story.append(pods(worker(index, version=100 + index, phase="Failed", exits=exited(1))))
+        story += [
+            TimePassed(anchor=timer.anchor, timer=timer.name)
+            for timer in next_due(given(*story).job)
+            if timer.name == replacement.TIMER
+        ]
+        story += [step.event for step in records(*story) if isinstance(step, Record)]
+    return story
+
+
+def test_22_a_worker_that_crashes_for_ever_is_not_replaced_for_ever():
+    assert given(*crashed(3, limit=3)).job.replaced == 3
+    assert given(*crashed(9, limit=3)).job.replaced == 3
+
+
+def test_each_crash_waits_longer_than_the_one_before():
+    waits = []
+    for times in range(5):
+        story = [*crashed(times, limit=9), pods(worker(times, version=200, phase="Failed", exits=exited(1)))]
+        waits.append([timer.seconds for timer in next_due(given(*story).job) if timer.name == replacement.TIMER])
+    assert waits == [[], [10], [20], [40], [80]]
+
+
+def test_while_it_waits_the_place_stays_empty():
+    story = [*crashed(1, limit=9), pods(worker(1, version=200, phase="Failed", exits=exited(1)))]
+    assert records(*story) == []
+
+
+def test_15_a_hosts_file_that_cannot_be_written_stops_no_replacement():
+    refused = EffectRefused(effect="WriteHosts", reason="Forbidden")
+    assert records(*a_running_job(of_workers="Always"), refused, pods(BROKEN)) == [assigned(2, replaces=(1,))]
+
+
+def test_one_that_a_scale_in_takes_is_not_missed_when_it_dies_before_its_turn():
+    leaving = [*a_running_job(workers=3, of_workers="Always"), *scaling_in(2)]
+    assert records(*leaving, pods(worker(2, version=40, phase="Failed", exits=exited(1)))) == []
+
+
+def test_22_a_limit_that_was_lowered_holds():
+    story = crashed(2, limit=9)
+    lowered = observed(a_spec(1, of_workers="Always", backoff_limit=0), generation=2)
+    dead = pods(worker(2, version=200, phase="Failed", exits=exited(1)))
+    assert records(*story, lowered, dead) == []
+    assert not [timer for timer in next_due(given(*story, lowered, dead).job) if timer.name == replacement.TIMER]
+
+
+def test_of_a_resource_that_became_invalid_no_pod_is_made():
+    wrong = Problem(reason="NoContainers", field="spec", message="add a container")
+    invalid = JobObserved(kind="TrainingJob", api_version="v1", generation=2, version=9, problems=(wrong,))
+    story = [*a_running_job(of_workers="Always"), invalid, pods(BROKEN)]
+    [owed] = records(*story)
+    assert isinstance(owed, Record)
+    assert given(*story, owed.event).steps(scheduler) == []

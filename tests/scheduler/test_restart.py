@@ -1,0 +1,145 @@
+"""Between attempts: slots released, pods gone, the next attempt begun after the back-off."""
+
+import pytest
+
+from services.scheduler.effects import DeletePod
+from shared.job.events import (
+    AnyEvent,
+    JobCreated,
+    JobRestarted,
+    JobRestarting,
+    JobSuspended,
+    PodsGone,
+    SlotsAssigned,
+    SlotsReleased,
+    TimePassed,
+)
+from shared.job.naming import Uid
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Job
+from shared.job.steps import Record
+from shared.job.timing import next_due
+from shared.job.views import Slots
+from tests.kit.builders import (
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    launcher,
+    observed,
+    pods,
+    published,
+    scaling_out,
+    worker,
+    workers,
+)
+from tests.kit.stories import given, scheduler
+
+FAILED = pods(launcher(version=30, phase="Failed", exits=exited(1)))
+RESTARTING = JobRestarting(reason="TrainingJobFailed")
+ALL = (Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1))
+RELEASED = SlotsReleased(slots=ALL, reason="JobRestarting")
+GONE = PodsGone(uids=(Uid("pod-0"), Uid("pod-1"), Uid("pod-launcher")))
+GIVEN_UP = [*a_running_job(workers=2, restart="OnFailure"), FAILED, RESTARTING]
+AGAIN = JobRestarted(attempt=1, counted=True, reason="TrainingJobFailed")
+
+
+def waited(story: list[AnyEvent]) -> list[AnyEvent]:
+    """The story, and the back-off of the restart that it leads to."""
+    timer = next(timer for timer in next_due(given(*story).job) if timer.name == "Restart")
+    return [*story, TimePassed(anchor=timer.anchor, timer="Restart")]
+
+
+def seconds_before_the_next(job: Job) -> int:
+    return next(timer.seconds for timer in next_due(job) if timer.name == "Restart")
+
+
+def test_the_old_attempt_is_released_first():
+    given(*GIVEN_UP).then(scheduler, Record(RELEASED))
+
+
+def test_released_pods_go_and_the_back_off_is_waited_for():
+    given(*GIVEN_UP, RELEASED).then(
+        scheduler,
+        DeletePod("resnet-launcher", Uid("pod-launcher")),
+        DeletePod("resnet-worker-0", Uid("pod-0")),
+        DeletePod("resnet-worker-1", Uid("pod-1")),
+    )
+
+
+def test_then_the_next_attempt_begins():
+    given(*waited([*GIVEN_UP, RELEASED, GONE])).then(scheduler, Record(AGAIN))
+
+
+def test_it_begins_with_no_slot_before_the_old_pods_are_gone():
+    going = pods(worker(1, version=40, deleting=True))
+    story = given(*waited([*GIVEN_UP, RELEASED, PodsGone(uids=(Uid("pod-0"), Uid("pod-launcher"))), going]), AGAIN)
+    assert not any(isinstance(step, Record) for step in story.steps(scheduler))
+
+
+def test_a_pod_that_was_asked_for_and_not_seen_may_still_come():
+    given_up = [*a_created_job(workers=2), pods(worker(0)), JobRestarting(reason="RestartRequested")]
+    released = SlotsReleased(slots=(workers(0, 1),), reason="JobRestarting")
+    again = JobRestarted(attempt=1, counted=False)
+    story = [*given_up, released, PodsGone(uids=(Uid("pod-0"),)), again]
+    first = Record(SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted"))
+    assert first not in given(*story).steps(scheduler)
+    given(*story, TimePassed(anchor=len(given_up) + 1, timer="Unseen")).then_among_others(scheduler, first)
+    came = [*story, pods(worker(1))]
+    assert first not in given(*came).steps(scheduler)
+    given(*came, PodsGone(uids=(Uid("pod-1"),))).then_among_others(scheduler, first)
+
+
+def test_12_it_begins_with_the_size_that_it_had():
+    grown = [
+        *a_running_job(workers=2, restart="OnFailure"),
+        *scaling_out(2),
+        pods(worker(2)),
+        published(2, 0, 1, 2, request=Uid("request-1")),
+    ]
+    released = SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1, 2)), reason="JobRestarting")
+    gone = PodsGone(uids=(*GONE.uids, Uid("pod-2")))
+    again = [*waited([*grown, FAILED, RESTARTING, released, gone]), AGAIN]
+    first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 2),)),), reason="JobRestarted")
+    given(*again).then_among_others(scheduler, Record(first))
+    assert [condition.type for condition in given(*again).job.conditions if condition.type == "Restarting"]
+
+
+@pytest.mark.parametrize(
+    ("restarts", "seconds"),
+    [(0, 10), (1, 20), (2, 40), (5, 300), (1000, 300)],
+    ids=["the first", "twice that", "and again", "five minutes", "never more"],
+)
+def test_each_restart_waits_longer(restarts: int, seconds: int):
+    before = [JobRestarted(attempt=number + 1, reason="x") for number in range(restarts)]
+    assert seconds_before_the_next(given(*a_running_job(), *before, RESTARTING).job) == seconds
+
+
+def test_a_restart_that_a_person_asked_for_waits_for_nothing_and_counts_for_nothing():
+    asked = JobRestarting(reason="RestartRequested")
+    again = JobRestarted(attempt=1, counted=False, reason="RestartRequested")
+    given(*a_running_job(), asked, RELEASED, GONE).then(scheduler, Record(again))
+    assert given(*a_running_job(), asked, RELEASED, GONE, again).job.restarts == 0
+
+
+def test_asked_for_by_a_person_meanwhile_it_waits_no_longer_and_counts_all_the_same():
+    asked = observed(a_spec(2, restart="OnFailure", word="now"))
+    given(*GIVEN_UP, RELEASED, GONE, asked).then(scheduler, Record(AGAIN))
+    assert not given(*GIVEN_UP, RELEASED, GONE, asked, AGAIN).job.restart_wanted
+
+
+PAUSED = [*a_running_job(), JobSuspended(reason="TrainingJobSuspended")]
+LET_GO = SlotsReleased(slots=ALL, reason="JobSuspended")
+
+
+def test_a_suspended_job_keeps_no_pod():
+    given(*PAUSED).then(scheduler, Record(LET_GO))
+    given(*PAUSED, LET_GO, GONE).then_nothing(scheduler)
+
+
+def test_25_a_resumed_job_begins_again_with_its_size():
+    resumed = [*PAUSED, LET_GO, GONE, JobCreated(reason="TrainingJobResumed")]
+    again = JobRestarted(attempt=1, counted=False, reason="Resumed")
+    given(*resumed).then(scheduler, Record(again))
+    first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")
+    given(*resumed, again).then_among_others(scheduler, Record(first))

@@ -1,0 +1,165 @@
+"""The job's key pair as it is made: once, for nobody else, and unseen."""
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from services.scheduler.effects import CreateSecret
+from services.scheduler.shell import Scheduler
+from shared.cluster.history import Held
+from shared.cluster.kinds import PODS, SECRETS
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.store import MemoryStore
+from shared.errors import Refused, Transient
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.chain import Head
+from shared.job.naming import SSH_KEYS, JobKey, Uid
+from shared.service.run import Standing
+from tests.kit.builders import a_created_job
+from tests.kit.histories import a_history
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, a_training_job
+from tests.service.stage import Stage
+
+BEGINNING = "-----BEGIN"
+
+
+class Making:
+    """A cluster with one job, and the scheduler that makes its Secret."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        uid = self.store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"]
+        self.key = JobKey(NAMESPACE, "resnet", Uid(uid))
+        self._scheduler = Scheduler(MemoryCluster(self.store))
+
+    async def make(self) -> None:
+        standing = Standing(a_history(a_created_job(), self.key).job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+        await self._scheduler.act(CreateSecret(), standing)
+
+    @property
+    def secret(self) -> Held:
+        held = self.store.get(SECRETS, NAMESPACE, "resnet")
+        assert held is not None
+        return held
+
+    def contents(self) -> dict[str, bytes]:
+        return {name: base64.b64decode(value) for name, value in self.secret.manifest["data"].items()}
+
+
+async def test_the_secret_holds_one_pair_and_the_clients_settings():
+    making = Making()
+    await making.make()
+    contents = making.contents()
+    assert contents.keys() == {"id_rsa", "id_rsa.pub", "config"}
+    private, public = (
+        load_ssh_private_key(contents["id_rsa"], password=None),
+        load_ssh_public_key(contents["id_rsa.pub"]),
+    )
+    assert private.public_key() == public
+    settings = dict(line.split() for line in contents["config"].decode().splitlines())
+    assert (settings["StrictHostKeyChecking"], settings["UserKnownHostsFile"]) == ("no", "/dev/null")
+    assert making.secret.manifest["type"] == "Opaque"
+
+
+async def test_a_pair_that_was_made_stays_as_it_is():
+    making = Making()
+    await making.make()
+    before = making.secret
+    await making.make()
+    assert making.secret == before
+
+
+async def test_a_pair_whose_answer_was_lost_counts_at_the_next_try():
+    making = Making()
+    making.store.faults.fail_next("create", Transient("lost"), plural="secrets", applied=True)
+    with pytest.raises(Transient):
+        await making.make()
+    before = making.secret
+    await making.make()
+    assert making.secret == before
+
+
+@pytest.mark.parametrize(
+    "labels", [{}, {"training-job-name": "resnet", "muster.dev/job-uid": "00000001-0000-4000-8000-000000000000"}]
+)
+async def test_a_secret_of_somebody_else_is_neither_used_nor_touched(labels: dict[str, str]):
+    """Line 19."""
+    making = Making()
+    making.store.create(SECRETS, NAMESPACE, {"metadata": {"name": "resnet", "labels": labels}, "data": {"mine": ""}})
+    before = making.secret
+    with pytest.raises(Refused) as refusal:
+        await making.make()
+    assert refusal.value.reason == "NameConflict"
+    assert making.secret == before
+
+
+async def test_who_refuses_the_secret_may_repeat_it_and_nobody_hears():
+    making = Making()
+    told: list[Any] = []
+
+    def admit(before: Any, after: Any) -> None:
+        told.append(after["data"]["id_rsa"])
+        raise Refused(f"denied: {after}", reason="Forbidden", field="data")
+
+    making.store.admit(SECRETS, admit)
+    with pytest.raises(Refused) as refusal:
+        await making.make()
+    assert (refusal.value.reason, refusal.value.field) == ("Forbidden", "data")
+    assert told[0] not in str(refusal.value)
+    assert refusal.value.__suppress_context__
+
+
+@in_virtual_time
+async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log():
+    async with Stage() as stage:
+        at_first_pod: list[bool] = []
+        stage.store.admit(
+            PODS, lambda *_: at_first_pod.append(stage.store.get(SECRETS, NAMESPACE, "resnet") is not None)
+        )
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        assert all(at_first_pod)
+        held = stage.store.get(SECRETS, NAMESPACE, "resnet")
+        assert held is not None
+        private = held.manifest["data"]["id_rsa"]
+        log = b"".join(stored.body for stored in stage.journal.events).decode()
+        assert private not in log
+        assert BEGINNING not in log
+        assert "ssh-ed25519" not in log
+
+
+@in_virtual_time
+async def test_a_job_whose_user_brings_the_keys_makes_none():
+    async with Stage() as stage:
+        job = a_training_job(workers=1)
+        job["metadata"]["annotations"] = {SSH_KEYS: "my-keys"}
+        stage.apply(TRAININGJOBS, job)
+        await stage.running()
+        assert stage.store.find(SECRETS) == []
+        for held in stage.pods().values():
+            (volume,) = (one for one in held.manifest["spec"]["volumes"] if one["name"] == "muster-ssh")
+            assert volume["secret"]["secretName"] == "my-keys"
+
+
+@in_virtual_time
+async def test_keys_that_vanish_are_made_again():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        first = stage.store.find(SECRETS)[0].metadata["uid"]
+        stage.delete(SECRETS, "resnet")
+        await stage.until(lambda: [held.metadata["uid"] for held in stage.store.find(SECRETS)] not in ([], [first]))
+
+
+@in_virtual_time
+async def test_of_a_deleted_job_no_keys_stay():
+    async with Stage() as stage:
+        # The garbage collector is late; the scheduler does not wait for it.
+        stage.collecting = False
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        stage.delete(TRAININGJOBS, "resnet")
+        await stage.until(lambda: stage.store.find(SECRETS) == [], "the Secret is gone")

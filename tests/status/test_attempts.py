@@ -1,0 +1,294 @@
+"""Restarting and Suspended: when a failed attempt is followed by another one, and what a person may ask for."""
+
+import msgspec
+import pytest
+
+from services.status import phases
+from shared.job.events import (
+    AnyEvent,
+    EffectRefused,
+    JobCreated,
+    JobFailed,
+    JobRestarted,
+    JobRestarting,
+    JobRunning,
+    JobSucceeded,
+    JobSuspended,
+    LauncherLost,
+    PodsGone,
+    ScaleSucceeded,
+    SlotsAssigned,
+    SlotsReleased,
+    TimePassed,
+)
+from shared.job.naming import Uid
+from shared.job.spec import LAUNCHER, WORKER, RestartPolicy
+from shared.job.timing import next_due
+from shared.job.views import PodView, Slots
+from tests.kit.builders import (
+    R1,
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    hosts_file,
+    launcher,
+    observed,
+    pods,
+    published,
+    scaling_out,
+    worker,
+    workers,
+)
+from tests.kit.stories import given
+
+
+def failed(code: int = 1) -> PodView:
+    return launcher(version=30, phase="Failed", exits=exited(code))
+
+
+def owed(*story: AnyEvent) -> phases.Phase | None:
+    return phases.owed(given(*story).job)
+
+
+def ran_out(name: str, *story: AnyEvent) -> TimePassed:
+    """The timer of that name that runs after this story."""
+    timer = next(timer for timer in next_due(given(*story).job) if timer.name == name)
+    return TimePassed(anchor=timer.anchor, timer=name)
+
+
+@pytest.mark.parametrize(
+    ("job", "of_launcher", "code", "again"),
+    [
+        pytest.param("Never", "Never", 1, False, id="nobody asked for it"),
+        pytest.param("OnFailure", "Never", 1, True, id="the job's policy"),
+        pytest.param("Never", "OnFailure", 1, True, id="the launcher's policy"),
+        pytest.param("Never", "ExitCode", 137, True, id="13. a signal is retryable"),
+        pytest.param("Never", "ExitCode", 128, True, id="13. from 128 on"),
+        pytest.param("Never", "ExitCode", 127, False, id="13. below, it would fail again"),
+        pytest.param("OnFailure", "ExitCode", 1, False, id="13. whatever the job's policy"),
+    ],
+)
+def test_the_policies_say_whether_a_failed_attempt_is_followed_by_another(
+    job: RestartPolicy, of_launcher: RestartPolicy, code: int, again: bool
+):
+    phase = owed(*a_running_job(restart=job, of_launcher=of_launcher), pods(failed(code)))
+    assert type(phase) is (JobRestarting if again else JobFailed)
+
+
+def test_5_without_policies_the_defaults_hold():
+    assert owed(*a_running_job(), pods(failed())) == JobFailed(
+        reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"
+    )
+
+
+def test_22_after_backoff_limit_restarts_the_job_fails():
+    story = [*a_running_job(restart="OnFailure", backoff_limit=2)]
+    for attempt in (1, 2):
+        story += [JobRestarting(reason="TrainingJobFailed"), JobRestarted(attempt=attempt), *a_new_attempt(attempt)]
+    assert owed(*story, pods(of_attempt(2, failed()))) == JobFailed(
+        reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"
+    )
+
+
+def of_attempt(attempt: int, pod: PodView) -> PodView:
+    return msgspec.structs.replace(pod, attempt=attempt, uid=f"{pod.uid}-{attempt}")
+
+
+def a_new_attempt(attempt: int) -> list[AnyEvent]:
+    return [
+        SlotsAssigned(slots=(Slots(attempt, WORKER, ((0, 1),)), Slots(attempt, LAUNCHER, ((0, 0),)))),
+        pods(of_attempt(attempt, launcher())),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+
+
+def test_the_message_tells_how_many_are_left():
+    assert owed(*a_running_job(restart="OnFailure"), pods(failed(3))) == JobRestarting(
+        reason="TrainingJobFailed", message="the launcher exited with 3 (Error); restart 1 of 6 (backoffLimit)"
+    )
+
+
+def test_success_is_never_restarted():
+    done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
+    assert isinstance(owed(*a_running_job(restart="OnFailure"), done), JobSucceeded)
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase"), [("Never", JobFailed), ("OnFailure", JobRestarting)], ids=["it fails", "it begins again"]
+)
+def test_16_a_launcher_whose_end_nobody_saw_is_a_failure(policy: RestartPolicy, phase: type[phases.Phase]):
+    end = owed(*a_running_job(restart=policy), LauncherLost(uid=Uid("pod-launcher")))
+    assert isinstance(end, phase)
+    assert end.reason == "LauncherLost"
+
+
+def test_23_history_outlives_a_failed_attempt():
+    story = [*a_running_job(restart="OnFailure"), *scaling_out(2), pods(worker(2)), published(2, 0, 1, 2, request=R1)]
+    story += [
+        hosts_file(2),
+        pods(launcher(version=25, hosts=2)),
+        ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"),
+    ]
+    story += [JobRunning(reason="TrainingJobRunning"), pods(failed()), JobRestarting(reason="TrainingJobFailed")]
+    kept = {known.type for known in given(*story, JobRestarted(attempt=1), *a_new_attempt(1)).job.conditions}
+    assert {"Created", "WorkersReady", "Scaling", "ScaleSucceeded", "Restarting", "Running"} <= kept
+
+
+def test_what_would_be_refused_again_is_not_restarted():
+    refused = EffectRefused(effect="CreatePod", reason="Invalid", field="spec.x", permanent=True)
+    assert isinstance(owed(*a_created_job(restart="OnFailure"), refused), JobFailed)
+
+
+def test_between_attempts_nothing_is_judged():
+    assert owed(*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="TrainingJobFailed")) is None
+
+
+def test_a_new_attempt_runs_when_its_own_launcher_does():
+    story = [*a_running_job(restart="OnFailure"), JobRestarting(reason="TrainingJobFailed")]
+    assert owed(*story) is None, "the launcher that runs is that of the attempt before"
+    begun = [*story, JobRestarted(attempt=1), *a_new_attempt(1)[:2]]
+    assert owed(*begun) == JobRunning(reason="TrainingJobRunning")
+
+
+def test_an_attempt_that_fails_before_it_runs_is_followed_by_another():
+    story = [*a_running_job(workers=1, restart="OnFailure"), JobRestarting(reason="TrainingJobFailed")]
+    begun = [*story, JobRestarted(attempt=1), SlotsAssigned(slots=(Slots(1, WORKER, ((0, 0),)),))]
+    dead = of_attempt(1, worker(0, phase="Failed", exits=exited(1)))
+    assert isinstance(owed(*begun, pods(dead)), JobRestarting)
+
+
+SUSPENDED = observed(a_spec(suspend=True), generation=2)
+PAUSE = JobSuspended(reason="TrainingJobSuspended")
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(a_created_job(), id="while it starts"),
+        pytest.param(a_running_job(), id="while it runs"),
+        pytest.param(
+            [*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="x")], id="between attempts"
+        ),
+        pytest.param([observed(a_spec()), JobCreated(reason="TrainingJobCreated")], id="before it has any pod"),
+    ],
+)
+def test_a_person_may_suspend_a_job(story: list[AnyEvent]):
+    assert owed(*story, SUSPENDED) == PAUSE
+
+
+def test_what_ended_before_is_not_suspended():
+    done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
+    assert isinstance(owed(*a_running_job(), done, SUSPENDED), JobSucceeded)
+
+
+def test_a_suspended_job_stays_so_whatever_its_pods_do():
+    ends = pods(launcher(version=40, phase="Failed", exits=exited(143)))
+    assert owed(*a_running_job(), SUSPENDED, PAUSE, ends) is None
+
+
+def test_25_it_is_resumed():
+    story = [*a_running_job(), SUSPENDED, PAUSE, observed(a_spec(), generation=3)]
+    assert owed(*story) == JobCreated(reason="TrainingJobResumed")
+    job = given(*story, JobCreated(reason="TrainingJobResumed")).job
+    assert [known.status for known in job.conditions if known.type == "Suspended"] == [False]
+
+
+def test_a_resumed_job_runs_when_its_new_launcher_does():
+    story = [*a_running_job(), SUSPENDED, PAUSE, observed(a_spec(), generation=3)]
+    resumed = [*story, JobCreated(reason="TrainingJobResumed")]
+    assert owed(*resumed) is None, "the launcher that was seen is that of the attempt before"
+    begun = [*resumed, JobRestarted(attempt=1, counted=False), *a_new_attempt(1)[:2]]
+    assert owed(*begun) == JobRunning(reason="TrainingJobRunning")
+
+
+def test_a_person_may_restart_a_job_once():
+    asked = [*a_running_job(), observed(a_spec(word="a"), generation=1)]
+    assert owed(*asked) == JobRestarting(reason="RestartRequested", message="a person asked for it")
+    restarted = [*asked, JobRestarting(reason="RestartRequested"), JobRestarted(attempt=1, counted=False)]
+    assert owed(*restarted, *a_new_attempt(1)) is None
+
+
+def test_an_old_word_asks_for_nothing():
+    first = observed(a_spec(word="a"))
+    assert owed(first, *a_running_job()[1:]) is None
+
+
+def test_a_job_may_be_active_for_so_long():
+    story = a_running_job(active_deadline_seconds=60)
+    end = JobFailed(reason="DeadlineExceeded", message="it was active for 60 s (activeDeadlineSeconds)")
+    assert owed(*story, ran_out("ActiveDeadline", *story)) == end
+
+
+def test_a_pause_is_no_activity_and_a_restart_is():
+    story = a_running_job(active_deadline_seconds=60, restart="OnFailure")
+    [first] = [timer for timer in next_due(given(*story).job) if timer.name == "ActiveDeadline"]
+    restarted = [*story, JobRestarting(reason="x"), JobRestarted(attempt=1)]
+    assert first in next_due(given(*restarted).job)
+    paused = [*story, observed(a_spec(suspend=True, active_deadline_seconds=60), generation=2), PAUSE]
+    assert not any(timer.name == "ActiveDeadline" for timer in next_due(given(*paused).job))
+    assert owed(*paused, TimePassed(anchor=first.anchor, timer=first.name)) is None
+    resumed = [
+        *paused,
+        observed(a_spec(active_deadline_seconds=60), generation=3),
+        JobCreated(reason="TrainingJobResumed"),
+    ]
+    [again] = [timer for timer in next_due(given(*resumed).job) if timer.name == "ActiveDeadline"]
+    assert again.anchor == len(resumed)
+
+
+def test_27_what_never_starts_ends():
+    stuck = pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))
+    story = [*a_created_job(scheduling_timeout_seconds=30), stuck]
+    why = "it did not run after 30 s (schedulingTimeoutSeconds); resnet-worker-1: ImagePullBackOff"
+    assert owed(*story) is None
+    assert owed(*story, ran_out("Scheduling", *story)) == JobFailed(reason="SchedulingTimeout", message=why)
+
+
+def test_27_what_keeps_a_job_from_starting_is_told():
+    stuck = [*a_created_job(), pods(worker(0), worker(1, phase="Pending", reason="Unschedulable"))]
+    [told] = [known for known in given(*stuck).job.conditions if known.type == "WorkersReady"]
+    assert (told.status, told.reason, told.message) == (False, "Unschedulable", "resnet-worker-1: Unschedulable")
+    better = [*stuck, pods(worker(1, version=11, phase="Pending", reason="ContainerCreating"))]
+    [told] = [known for known in given(*better).job.conditions if known.type == "WorkersReady"]
+    assert (told.status, told.reason, told.message) == (False, "WorkersStarting", "")
+
+
+def test_the_ordinary_way_of_a_pod_is_no_trouble():
+    coming = [*a_created_job(), pods(worker(0), worker(1, phase="Pending", reason="ContainerCreating"))]
+    assert not [known for known in given(*coming).job.conditions if known.type == "WorkersReady"]
+
+
+def test_12_the_conditions_of_an_attempt_end_with_it():
+    story = [*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="TrainingJobFailed")]
+    true = {known.type for known in given(*story).job.conditions if known.status}
+    assert true == {"Created", "Restarting"}
+    released = SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))))
+    again = [*story, released, JobRestarted(attempt=1), *a_new_attempt(1)]
+    true = {known.type for known in given(*again).job.conditions if known.status}
+    assert {"Created", "Running"} <= true
+    assert "Restarting" not in true
+
+
+def test_27_a_launcher_that_cannot_start_is_told_and_ends():
+    story = [*a_running_job(scheduling_timeout_seconds=30)[:-2]]
+    stuck = [*story, pods(launcher(phase="Pending", reason="ImagePullBackOff"))]
+    [told] = [known for known in given(*stuck).job.conditions if known.type == "LauncherCreated"]
+    assert told.message == "resnet-launcher: ImagePullBackOff"
+    end = owed(*stuck, ran_out("Scheduling", *stuck))
+    assert isinstance(end, JobFailed)
+    assert end.reason == "SchedulingTimeout"
+
+
+def test_an_end_that_was_seen_outlives_whoever_deletes_the_launcher():
+    done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
+    gone = pods(launcher(version=31, phase="Succeeded", exits=exited(0), deleting=True))
+    assert isinstance(owed(*a_running_job(restart="OnFailure"), done, gone), JobSucceeded)
+
+
+@pytest.mark.parametrize("least", [1, 2], ids=["enough by now", "as before"])
+def test_a_minimum_that_was_lowered_is_heard(least: int):
+    short = [*a_running_job(workers=2, least=2), PodsGone(uids=(Uid("pod-1"),))]
+    late = [*short, ran_out("BelowMinimum", *short)]
+    end = owed(*late, observed(a_spec(2, least=least), generation=2))
+    assert (end is None) == (least == 1)

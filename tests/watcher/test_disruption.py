@@ -1,0 +1,324 @@
+"""Nodes that are about to go: which signs count, whom they concern, what is told of them, and life without them."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.watcher.disruption import CORDON, WELL_KNOWN, leaves, node_sight, notice, tolerations
+from services.watcher.observe import UIDS_PER_EVENT
+from services.watcher.shell import Watcher
+from services.watcher.sights import NodeSight
+from services.watcher.world import World
+from shared.cluster.kinds import NODES
+from shared.cluster.memory import Call, Calm, MemoryCluster
+from shared.cluster.objects import Node, Pod, Taint, Toleration
+from shared.cluster.store import MemoryStore
+from shared.errors import Transient
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import HEADS
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.events import DisruptionNoticed, JobSucceeded, PodsGone, PodsObserved, SlotsAssigned, SlotsReleased
+from shared.job.naming import JobKey, Uid
+from shared.job.views import PodView
+from shared.service.run import Machine
+from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, pods, worker, workers
+from tests.kit.histories import KEY
+from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.world import NAMESPACE, a_training_job
+from tests.watcher.objects import read
+from tests.watcher.sightings import Watching, a_sight
+from tests.watcher.test_shell import running
+
+SPOT = {"key": "aws-node-termination-handler/spot-itn", "value": "i-1", "effect": "NoSchedule"}
+OTHER = JobKey("team-b", "bert", Uid("uid-9"))
+
+
+def a_node(*taints: dict[str, str], **more: Any) -> Node:
+    meta = {"name": "node-1", "resourceVersion": "7", **more.pop("metadata", {})}
+    return read({"metadata": meta, "spec": {"taints": [*taints] or None, **more}}, Node)
+
+
+@pytest.mark.parametrize(("key", "reason"), WELL_KNOWN.items())
+def test_a_well_known_taint_is_a_notice_whatever_its_value(key: str, reason: str):
+    assert notice(a_node({"key": "nvidia.com/gpu"}, {"key": key, "value": "x", "effect": "NoExecute"})) == reason
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        pytest.param(a_node(), "", id="nothing"),
+        pytest.param(a_node(unschedulable=True), "", id="a cordon alone"),
+        pytest.param(
+            a_node({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, unschedulable=True),
+            "",
+            id="a cordon and its own taint",
+        ),
+        pytest.param(a_node(SPOT, unschedulable=True), "SpotInterruption", id="a cordon with a termination notice"),
+        pytest.param(a_node({"key": "DeletionCandidateOfClusterAutoscaler"}), "", id="a mere candidate"),
+        pytest.param(
+            a_node({"key": "aws-node-termination-handler/rebalance-recommendation"}), "", id="a recommendation"
+        ),
+        pytest.param(
+            a_node({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}), "", id="a node that is not ready"
+        ),
+        pytest.param(a_node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}), "", id="a silent node"),
+        pytest.param(
+            a_node(metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"}), "NodeDeleted", id="it is being deleted"
+        ),
+        pytest.param(
+            a_node(SPOT, metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"}),
+            "NodeDeleted",
+            id="the end itself comes before what leads there",
+        ),
+    ],
+)
+def test_signs(node: Node, reason: str):
+    assert notice(node) == reason
+
+
+def test_an_administrator_may_name_more_taints():
+    ours = a_node({"key": "example.com/leaving"})
+    assert notice(ours) == ""
+    assert notice(ours, ("example.com/leaving", "example.com/other")) == "NodeTainted"
+    assert notice(a_node({"key": "example.com/leaving"}, SPOT), ("example.com/leaving",)) == "SpotInterruption"
+
+
+FENCE = Taint(key="spot", value="going", effect="NoSchedule")
+GOING = NodeSight(reason="SpotInterruption", fences=(FENCE,))
+STAYING = NodeSight()
+SCALED_DOWN = NodeSight(reason="NodeScaledDown", fences=(FENCE,))
+
+
+def test_of_a_node_that_stays_nothing_matters():
+    assert node_sight(a_node({"key": "nvidia.com/gpu", "effect": "NoSchedule"}, unschedulable=True)) == STAYING
+
+
+def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
+    wish = {"key": "wish", "effect": "PreferNoSchedule"}
+    spot = Taint(key=SPOT["key"], value="i-1", effect="NoSchedule")
+    assert node_sight(a_node(SPOT, wish)) == NodeSight(reason="SpotInterruption", fences=(spot,))
+    assert node_sight(a_node(SPOT, unschedulable=True)).fences == (spot, CORDON)
+
+
+@pytest.mark.parametrize(
+    ("tolerated", "leaving"),
+    [
+        pytest.param([], True, id="nothing"),
+        pytest.param([{"key": "nvidia.com/gpu", "operator": "Exists"}], True, id="another taint"),
+        pytest.param([{"key": "spot", "value": "staying"}], True, id="another value"),
+        pytest.param([{"key": "spot", "operator": "Exists", "effect": "NoExecute"}], True, id="another effect"),
+        pytest.param([{"operator": "Exists", "tolerationSeconds": 300}], True, id="everything, for five minutes"),
+        pytest.param([{"key": "spot", "value": "going"}], False, id="exactly this"),
+        pytest.param([{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}], False, id="whatever its value"),
+        pytest.param([{"operator": "Exists"}], False, id="everything"),
+    ],
+)
+def test_a_pod_leaves_a_node_to_which_it_could_not_come_back(tolerated: list[dict[str, Any]], leaving: bool):
+    pod = read({"metadata": {"name": "w"}, "spec": {"tolerations": tolerated}}, Pod)
+    assert leaves(GOING, tolerations(pod)) is leaving
+    assert leaves(NodeSight(reason="NodeDeleted", gone=True), tolerations(pod)), "of what is no more nobody is tolerant"
+    assert not leaves(NodeSight(reason="NodeDeleted"), tolerations(pod)), "it takes new pods still"
+
+
+def test_one_fence_that_is_not_tolerated_is_enough():
+    spot = (Toleration(key="spot", operator="Exists"),)
+    assert not leaves(GOING, spot)
+    assert leaves(NodeSight(reason="SpotInterruption", fences=(FENCE, CORDON)), spot)
+
+
+def on(node: str, pod: PodView) -> PodView:
+    return msgspec.structs.replace(pod, node=node)
+
+
+def test_a_node_that_is_about_to_go_concerns_the_jobs_with_pods_on_it():
+    world = World()
+    world.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
+    world.set_pod((OTHER.namespace, "w1"), (OTHER, on("node-2", worker(1))))
+    assert world.set_node("node-1", STAYING) == set()
+    assert world.set_node("node-1", GOING) == {KEY}
+    assert world.set_node("node-1", GOING) == set(), "a heartbeat is no news"
+    assert world.going == {"node-1": GOING}
+    assert world.set_node("node-1", STAYING) == set(), "nor is a notice that is taken back"
+    assert world.going == {}
+
+
+def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
+    world = World()
+    world.set_node("node-1", STAYING)
+    world.set_node("node-2", STAYING)
+    world.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
+    assert world.set_node("node-1", None) == {KEY}
+    assert world.set_node("node-2", None) == set()
+    assert world.notice(on("node-1", worker(0))) == "NodeDeleted"
+    world.set_pod((KEY.namespace, "w0"), None)
+    assert world.going == {}
+
+
+def test_a_node_that_registered_again_stays():
+    world = World()
+    world.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
+    world.set_node("node-1", STAYING)
+    world.set_node("node-1", None)
+    world.set_node("node-1", STAYING)
+    assert world.going == {}
+
+
+def test_timers_run_where_nodes_may_not_be_seen():
+    watching = Watching()
+    assert watching.world.sees()
+    watching.world.nodes.blind = True
+    watching.world.nodes.version = 0
+    assert watching.world.sees()
+
+
+def a_watched_job(*pods_on: PodView) -> Watching:
+    """A running job as the log knows it, and its pods on nodes."""
+    watching = Watching(*a_running_job(workers=2), pods(*pods_on))
+    watching.show(a_sight(version=1))
+    watching.show_pods(*pods_on)
+    watching.settle()
+    return watching
+
+
+HERE = (on("node-1", worker(0, version=30)), on("node-2", worker(1, version=30)))
+LAUNCHER = on("node-1", launcher(version=30))
+
+
+def test_each_pod_on_such_a_node_is_told_of_once():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.world.set_node("node-1", GOING)
+    told = watching.settle()
+    uids = (Uid("pod-0"), Uid("pod-launcher"))
+    assert told == [DisruptionNoticed(node="node-1", uids=uids, reason="SpotInterruption")]
+    watching.world.set_node("node-1", SCALED_DOWN)
+    assert watching.settle() == []
+    watching.restarted()
+    watching.show(a_sight(version=1))
+    watching.show_pods(*HERE, LAUNCHER)
+    watching.world.set_node("node-1", GOING)
+    assert watching.settle() == [], "another process reads in the log that it was told"
+
+
+def test_each_node_is_told_of_by_itself():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.world.set_node("node-2", SCALED_DOWN)
+    watching.world.set_node("node-1", GOING)
+    assert [fact.node for fact in watching.settle() if isinstance(fact, DisruptionNoticed)] == ["node-1", "node-2"]
+
+
+def test_a_pod_that_tolerates_it_is_left_to_say_so_itself():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    spot = (Toleration(key="spot", operator="Exists"),)
+    watching.world.set_pod((KEY.namespace, HERE[0].name), (KEY, HERE[0]), spot)
+    watching.world.set_node("node-1", GOING)
+    assert watching.settle() == [DisruptionNoticed(node="node-1", uids=(LAUNCHER.uid,), reason="SpotInterruption")]
+    watching.world.set_node("node-1", None)
+    assert watching.settle() == [DisruptionNoticed(node="node-1", uids=(HERE[0].uid,), reason="NodeDeleted")]
+
+
+def test_what_a_pod_tolerates_is_known_as_long_as_it_is_there():
+    world, at = World(), (KEY.namespace, HERE[0].name)
+    world.set_node("node-1", GOING)
+    world.set_pod(at, (KEY, HERE[0]), (Toleration(operator="Exists"),))
+    assert world.notice(HERE[0]) == ""
+    world.set_pod(at, (KEY, HERE[0]))
+    assert world.notice(HERE[0]) == "SpotInterruption"
+
+
+def test_it_comes_before_what_else_is_seen_of_pods():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.world.set_node("node-2", SCALED_DOWN)
+    watching.show_pods(on("node-1", worker(0, version=40, ready=False)))
+    assert [type(fact) for fact in watching.settle()] == [DisruptionNoticed, PodsObserved]
+
+
+def test_a_pod_that_the_log_has_not_seen_is_told_of_first():
+    watching = Watching(*a_created_job(workers=1))
+    watching.show(a_sight(a_spec(1), version=1))
+    watching.world.set_node("node-1", GOING)
+    watching.show_pods(on("node-1", worker(0)))
+    told = watching.settle()
+    assert [type(fact) for fact in told] == [PodsObserved, DisruptionNoticed]
+    assert watching.job().disrupted == {Uid("pod-0"): "SpotInterruption"}
+
+
+def test_a_pod_that_leaves_anyway_is_not_told_of():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.fold(KEY, SlotsReleased(slots=(workers(0, 1),)))
+    watching.world.set_node("node-2", GOING)
+    assert watching.settle() == []
+
+
+def test_nor_is_any_pod_of_a_job_that_is_over():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.fold(KEY, JobSucceeded(reason="TrainingJobSucceeded"))
+    watching.world.set_node("node-1", GOING)
+    assert watching.settle() == []
+
+
+def test_what_a_store_showed_that_has_gone_is_no_notice():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.world.set_node("node-1", GOING)
+    watching.world.nodes.outdated = True
+    assert watching.settle() == []
+
+
+def test_a_notice_of_very_many_pods_is_told_in_parts():
+    count = UIDS_PER_EVENT + 1
+    views = [on("node-1", worker(index, version=30)) for index in range(count)]
+    watching = Watching(*a_created_job(workers=1), SlotsAssigned(slots=(workers(*range(count)),)), pods(*views))
+    watching.show(a_sight(a_spec(1), version=1))
+    watching.show_pods(*views)
+    watching.world.set_node("node-1", GOING)
+    told = [fact for fact in watching.seen() if isinstance(fact, DisruptionNoticed)]
+    assert [len(fact.uids) for fact in told] == [UIDS_PER_EVENT, 1]
+    assert not watching.settle()[2:]
+
+
+def test_what_is_gone_is_forgotten():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.world.set_node("node-2", GOING)
+    watching.settle()
+    watching.take_pods("resnet-worker-1")
+    assert PodsGone(uids=(Uid("pod-1"),)) in watching.settle()
+    assert watching.job().disrupted == {}
+
+
+class Guarded(Calm):
+    """A cluster whose nodes this client may not see."""
+
+    def __init__(self) -> None:
+        self.asked: set[tuple[str, str]] = set()
+
+    async def before(self, call: Call) -> None:
+        await super().before(call)
+        self.asked.add((call.plural, call.namespace))
+        if call.plural == NODES.plural:
+            await asyncio.sleep(30)
+            raise Transient("Forbidden")
+
+
+@in_virtual_time
+async def test_without_the_right_to_see_nodes_everything_else_is_seen():
+    journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
+    eventlog = MemoryEventLog(journal, user="watcher")
+    watcher = Watcher(MemoryCluster(store, weather=weather), eventlog, await eventlog.bucket(HEADS))
+    async with running(Machine(watcher, eventlog)):
+        await asyncio.sleep(100)
+        store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+        await until(lambda: journal.events[-1].subject.endswith("JobObserved"), "the job is seen")
+    assert ("nodes", "") in weather.asked
+
+
+@in_virtual_time
+async def test_in_one_namespace_nobody_asks_for_nodes():
+    journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
+    eventlog = MemoryEventLog(journal, user="watcher")
+    cluster = MemoryCluster(store, weather=weather)
+    watcher = Watcher(cluster, eventlog, await eventlog.bucket(HEADS), namespace=NAMESPACE)
+    async with running(Machine(watcher, eventlog, namespace=NAMESPACE)):
+        await asyncio.sleep(100)
+    assert {namespace for _, namespace in weather.asked} == {NAMESPACE}
+    assert "nodes" not in {plural for plural, _ in weather.asked}
