@@ -20,11 +20,10 @@ def owed(job: Job) -> list[Step]:
     request = job.open_request
     # What a request brings or takes is its own to release.
     theirs = {member.index for member in request.leaving} | job.leaving if request is not None else job.leaving
-    arriving = request.added if request is not None and not request.published else frozenset()
     free = [
         slot
         for slot in membership.disrupted(job)
-        if slot.index not in theirs and slot not in arriving and _unused(job, slot)
+        if slot.index not in theirs and slot not in job.arriving and _unused(job, slot)
     ]
     return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason="Disrupted"))] if free else []
 

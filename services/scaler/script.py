@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from services.scaler.effects import RunScript
 from shared.job.events import ScaleFailed, ScriptStarted
+from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Request, alive
 from shared.job.steps import Record, Step
@@ -34,7 +35,7 @@ def owed(job: Job, request: Request) -> list[Step] | None:
     if script.ended:
         return [_failed(request, script.failure)] if script.failure else None
     if passed(job, script.started, SCRIPT_DEADLINE):
-        return [_failed(request, "ScriptOutcomeUnknown")]
+        return [_failed(request, SCRIPT_OUTCOME_UNKNOWN)]
     launcher = job.launcher
     if launcher is None or job.spec is None:
         return []

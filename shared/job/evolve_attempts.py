@@ -14,7 +14,6 @@ from shared.job.events import (
 )
 from shared.job.evolve_requests import next_index, released, with_edit, with_request
 from shared.job.naming import Slot
-from shared.job.replacement import coming
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import At, Job, Vacancy
 from shared.job.views import each
@@ -25,8 +24,10 @@ replace = msgspec.structs.replace
 def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     """New slots: those an attempt begins with, the launcher's, or replacements."""
     slots, replaced = each(event.slots), each(event.replaces)
-    own_fault = sum(1 for slot in replaced - coming(job) if slot in job.vacancies and not job.vacancies[slot].blameless)
-    job = _for_request(job, slots, replaced & coming(job))
+    own_fault = sum(
+        1 for slot in replaced - job.arriving if slot in job.vacancies and not job.vacancies[slot].blameless
+    )
+    job = _for_request(job, slots, replaced & job.arriving)
     workers = sum(slot.role == WORKER for slot in slots)
     first = bool(workers) and not job.next_index
     wanted = job.size or (job.spec.role(WORKER).replicas if job.spec is not None else workers)

@@ -214,7 +214,7 @@ _SENTENCES = {
     "NoSuchWorker": "podNames names a pod that is no worker of this job",
     "NoLauncher": "there is no launcher for the script to run in",
     "ScriptTimedOut": "the script did not end within the timeout",
-    "ScriptOutcomeUnknown": "nobody saw how the script ended; it may have run, and is not run again",
+    SCRIPT_OUTCOME_UNKNOWN: "nobody saw how the script ended; it may have run, and is not run again",
     "CannotExecute": "no command can be run in the launcher",
     "Unreachable": "the API server did not answer in time, and the script was not run",
     "RequestChanged": "it was changed after it had been accepted, and its script was not run",

@@ -31,7 +31,7 @@ def owed(job: Job) -> dict[Slot, Vacancy]:
     """The places to fill again, by index; empty when the job has as many workers as it shall have."""
     if not job.vacancies or job.spec is None:
         return {}
-    arriving, leaving = coming(job), going(job)
+    arriving, leaving = job.arriving, job.departing
     # Those that a request takes are not missed, whether they live to be taken or not.
     missing = job.size - len(leaving) - len(job.workers - arriving - leaving)
     policy, left = job.spec.role(WORKER).restart_policy, job.spec.backoff_limit - job.replaced
@@ -50,27 +50,13 @@ def owed(job: Job) -> dict[Slot, Vacancy]:
     return found
 
 
-def coming(job: Job) -> frozenset[Slot]:
-    """The workers that the open request brings, as long as it can still take them back."""
-    request = job.open_request
-    return request.added if request is not None and not request.published else frozenset()
-
-
-def going(job: Job) -> frozenset[Slot]:
-    """The workers that the open request takes, before it changed the size."""
-    request = job.open_request
-    if request is None or request.published:
-        return frozenset()
-    return frozenset(Slot(job.attempt, WORKER, member.index) for member in request.leaving)
-
-
 def _of_request(job: Job) -> dict[Slot, Vacancy]:
     """Workers of a scale-out that ended before all were Ready: its own backoffLimit says how many are replaced."""
     request = job.open_request
     if request is None or job.spec is None:
         return {}
     limit = request.spec.backoff_limit if request.spec is not None else job.spec.backoff_limit
-    lost = [(slot, job.vacancies[slot]) for slot in sorted(coming(job)) if slot in job.vacancies]
+    lost = [(slot, job.vacancies[slot]) for slot in sorted(job.arriving) if slot in job.vacancies]
     return dict(lost) if request.replaced + len(lost) <= limit else {}
 
 
@@ -79,7 +65,7 @@ def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
     if vacancy.blameless:
         return 0
     request = job.open_request
-    return back_off(request.replaced if request is not None and slot in coming(job) else job.replaced)
+    return back_off(request.replaced if request is not None and slot in job.arriving else job.replaced)
 
 
 def _wanted(policy: RestartPolicy, vacancy: Vacancy) -> bool:

@@ -330,6 +330,20 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def open_request(self) -> Request | None:
         return self.requests.get(self.scaling)
 
+    @property
+    def arriving(self) -> frozenset[Slot]:
+        """The workers that the open request brings, as long as it can still take them back."""
+        request = self.open_request
+        return request.added if request is not None and not request.published else frozenset()
+
+    @property
+    def departing(self) -> frozenset[Slot]:
+        """The workers that the open request takes, before it changed the size."""
+        request = self.open_request
+        if request is None or request.published:
+            return frozenset()
+        return frozenset(Slot(self.attempt, WORKER, member.index) for member in request.leaving)
+
     def by_slot(self) -> dict[Slot, PodView]:
         """The pod in each slot; where two carry the same labels, one that is not going wins."""
         found: dict[Slot, PodView] = {}
