@@ -78,9 +78,17 @@ class AbruptResponse(aiohttp.ClientResponse):
     """
 
     def close(self) -> None:
+        self._drop()
+        super().close()
+
+    def release(self) -> Any:
+        self._drop()
+        return super().release()
+
+    def _drop(self) -> None:
+        # One that was read to its end has given its connection back already.
         if self.connection is not None and self.connection.transport is not None:
             self.connection.transport.abort()
-        super().close()
 
 
 class Caller:
@@ -190,10 +198,7 @@ class Caller:
                 response = await self._send(method, url, timeout, body, headers or {})
             try:
                 yield response
-            except BaseException:
-                response.close()
-                raise
-            else:
+            finally:
                 response.release()
         except TimeoutError as error:
             raise Transient(f"{what}: timed out") from error

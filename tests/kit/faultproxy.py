@@ -18,6 +18,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from shared.cluster.calls import AbruptResponse
 from tests.kit.apiserver import Answer, event, html, status
 
 Verb = Literal["list", "watch", "get"]
@@ -110,7 +111,7 @@ class FaultProxy:
     async def __aenter__(self) -> Self:
         context = ssl.create_default_context(cafile=str(self._authority))
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, response_class=AbruptResponse)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"

@@ -62,12 +62,9 @@ class Client:
     async def watch(self, path: str) -> AsyncIterator[tuple[str, Any]]:
         async with self.session.get(self.url + path) as response:
             assert response.status == 200, await response.text()
-            try:
-                async for line in response.content:
-                    event = json.loads(line)
-                    yield event["type"], event["object"]
-            finally:
-                response.close()
+            async for line in response.content:
+                event = json.loads(line)
+                yield event["type"], event["object"]
 
     async def first(self, path: str, count: int) -> list[tuple[str, Any]]:
         """The first `count` events of a watch."""

@@ -11,6 +11,7 @@ from devcluster.apiserver.auth import User
 from devcluster.apiserver.server import ApiServer, new_objects
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
+from shared.cluster.calls import AbruptResponse
 from tests.devcluster.apiserver.client import Client
 
 TOKEN = "the-token"
@@ -31,7 +32,9 @@ async def api(certificates: Path) -> AsyncIterator[Client]:
     async with (
         server.serving(0, server_context(certificates)) as port,
         aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {TOKEN}"}, connector=aiohttp.TCPConnector(ssl=context)
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            connector=aiohttp.TCPConnector(ssl=context),
+            response_class=AbruptResponse,
         ) as session,
     ):
         yield Client(session, f"https://127.0.0.1:{port}")

@@ -15,6 +15,7 @@ import yaml
 
 from devcluster.child import ChildError
 from devcluster.start import Devcluster
+from shared.cluster.calls import AbruptResponse
 from tests.devcluster.apiserver.client import BOUND, Client
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
@@ -24,7 +25,9 @@ ROOT = Path(__file__).parents[3]
 def client_of(cluster, user="admin"):
     config = yaml.safe_load(cluster.kubeconfig(user).read_text())
     headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
-    session = aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False))
+    session = aiohttp.ClientSession(
+        headers=headers, connector=aiohttp.TCPConnector(ssl=False), response_class=AbruptResponse
+    )
     return session, Client(session, config["clusters"][0]["cluster"]["server"])
 
 
