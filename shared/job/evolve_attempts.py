@@ -1,5 +1,7 @@
 """What attempts change in a job: slots assigned, given up, begun again; pauses.  Pure; called by `evolve`."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from shared.job.conditions import MILESTONES, no_longer
@@ -12,10 +14,11 @@ from shared.job.events import (
     SlotsReleased,
     WorkersReleased,
 )
+from shared.job.evolve_pods import losses_before
 from shared.job.evolve_requests import next_index, released, with_edit, with_request
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import At, Job, Vacancy
+from shared.job.state import At, Job, Refill, Vacancy
 from shared.job.views import each
 
 replace = msgspec.structs.replace
@@ -42,8 +45,17 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         unseen=frozenset() if first else job.unseen,
         size=job.size or workers,
         vacancies={slot: vacancy for slot, vacancy in job.vacancies.items() if slot not in replaced},
+        refilled=_refilled(job, slots, replaced, at),
         replaced=job.replaced + own_fault,
     )
+
+
+def _refilled(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot], at: At) -> Mapping[Slot, Refill]:
+    kept = {slot: filled for slot, filled in job.refilled.items() if slot in job.slots}
+    for slot, before in zip(sorted(slots), sorted(replaced & job.vacancies.keys()), strict=False):
+        vacancy = job.vacancies[before]
+        kept[slot] = Refill(at, vacancy.losses + vacancy.blameless)
+    return kept
 
 
 def _for_request(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot]) -> Job:
@@ -71,8 +83,10 @@ def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
     job = released(job, event.slots)
     if event.request:
         return job
-    vacancy = Vacancy(at=at, reason=event.reason, disrupted=True)
-    return replace(job, vacancies={**job.vacancies, **dict.fromkeys(slots, vacancy)})
+    vacancies = {
+        slot: Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses_before(job, slot, at)) for slot in slots
+    }
+    return replace(job, vacancies={**job.vacancies, **vacancies})
 
 
 def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
@@ -96,6 +110,7 @@ def restarted(job: Job, event: JobRestarted) -> Job:
         slots=frozenset(),
         spent=frozenset(),
         vacancies={},
+        refilled={},
         replaced=0,
         next_index=0,
         launcher_lost=False,

@@ -1,13 +1,15 @@
 """What pods change in a job: spent slots, vacancies, tallies, failures, milestones.  Pure; called by `evolve`."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 import msgspec
 
 from shared.job.conditions import with_milestones
 from shared.job.events import DisruptionNoticed, PodsObserved
 from shared.job.evolve_requests import seen
-from shared.job.naming import Uid
+from shared.job.naming import Slot, Uid
+from shared.job.replacement import STEADY_SECONDS
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import (
     KEPT_FAILURES,
@@ -105,7 +107,17 @@ def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Va
         succeeded=not pod.deleting and (end.code == 0 if end else pod.phase == "Succeeded"),
         taken=pod.deleting,
         disrupted=pod.uid in disrupted,
+        losses=losses_before(job, pod.slot, at),
     )
+
+
+def losses_before(job: Job, slot: Slot, at: At) -> int:
+    """How many times this place was lost before, when it was filled again only a short time ago."""
+    filled = job.refilled.get(slot)
+    if filled is None:
+        return 0
+    stood = datetime.fromisoformat(at.time) - datetime.fromisoformat(filled.at.time)
+    return filled.losses if stood.total_seconds() < STEADY_SECONDS else 0
 
 
 def noticed(job: Job, event: DisruptionNoticed) -> Job:

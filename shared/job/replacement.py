@@ -11,6 +11,9 @@ FIRST_BACK_OFF_SECONDS = 10
 LONGEST_BACK_OFF_SECONDS = 300
 """Kubernetes' own for containers that crash (kubelet: 10 s, doubled, five minutes at most)."""
 
+STEADY_SECONDS = 600
+"""A worker that stood so long begins its row of losses anew (kubelet: ten minutes without trouble)."""
+
 LEAST_RETRYABLE_CODE = 128
 """From here on an exit code means a signal: somebody ended the container (docs: contract, line 13)."""
 
@@ -61,9 +64,9 @@ def _of_request(job: Job) -> dict[Slot, Vacancy]:
 
 
 def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
-    """Seconds for which a place stays empty: a worker that crashes again and again comes back ever later."""
+    """Seconds for which a place stays empty: a worker that is lost again and again comes back ever later."""
     if vacancy.blameless:
-        return 0
+        return back_off(vacancy.losses)
     request = job.open_request
     return back_off(request.replaced if request is not None and slot in job.arriving else job.replaced)
 

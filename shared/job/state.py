@@ -60,11 +60,21 @@ class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The pod was deleted, or vanished, before it ended."""
     disrupted: bool = False
     """Its node went, or it was evicted to make room."""
+    losses: int = 0
+    """How many blameless losses of this place came before it, each soon after the place had been filled again."""
 
     @property
     def blameless(self) -> bool:
         """It is no fault of the worker's own, and counts against no limit."""
         return self.taken or self.disrupted
+
+
+class Refill(msgspec.Struct, frozen=True, gc=False):
+    """A worker that took the place of one that was lost."""
+
+    at: At
+    losses: int
+    """How many blameless losses led to it."""
 
 
 class Departure(msgspec.Struct, frozen=True, gc=False):
@@ -238,6 +248,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many workers it shall have: what a restart begins with.  Changed by requests, not by losses."""
     vacancies: Mapping[Slot, Vacancy] = {}
     """Worker slots of this attempt that are spent and were neither replaced nor released."""
+    refilled: Mapping[Slot, Refill] = {}
+    """Worker slots that took the place of others in this attempt; those of workers that are gone do no harm."""
     replaced: int = 0
     """How many workers of this attempt were replaced for a fault of their own."""
     disrupted: Mapping[Uid, str] = {}

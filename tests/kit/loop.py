@@ -119,8 +119,9 @@ class Loop:
                 return
             moves = list(self._moves())
             if not moves:
-                # Only time is left to pass.
-                moves = [self._pass(timer.anchor, timer.name) for timer in next_due(self.job)]
+                # Only time is left to pass; in calm lives the clock is right, in others it may be anything.
+                due = sorted(next_due(self.job), key=lambda timer: timer.anchor + timer.seconds)
+                moves = [self._pass(timer.anchor, timer.name) for timer in (due[:1] if self.calm else due)]
             if not moves:
                 return
             self.chance.choice(moves)()

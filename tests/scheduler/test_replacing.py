@@ -130,6 +130,49 @@ def test_each_crash_waits_longer_than_the_one_before():
     assert waits == [[], [10], [20], [40], [80]]
 
 
+def lost(times: int) -> list[AnyEvent]:
+    """A worker that somebody deletes as soon as it was replaced, so often."""
+    story: list[AnyEvent] = [*a_running_job(workers=1, of_workers="OnFailure", backoff_limit=0)]
+    for index in range(times):
+        if index:
+            story.append(pods(worker(index, version=100 + index)))
+        story.append(PodsGone(uids=(Uid(f"pod-{index}"),)))
+        story += [
+            TimePassed(anchor=timer.anchor, timer=timer.name)
+            for timer in next_due(given(*story).job)
+            if timer.name == replacement.TIMER
+        ]
+        story += [step.event for step in records(*story) if isinstance(step, Record)]
+    return story
+
+
+def waits_of(*story: AnyEvent) -> list[int]:
+    return [timer.seconds for timer in next_due(given(*story).job) if timer.name == replacement.TIMER]
+
+
+def test_one_that_is_taken_again_and_again_comes_back_ever_later_and_for_ever():
+    waits = []
+    for times in range(8):
+        story = [*lost(times), pods(worker(times, version=200)), PodsGone(uids=(Uid(f"pod-{times}"),))]
+        waits.append(waits_of(*story))
+    assert waits == [[], [10], [20], [40], [80], [160], [300], [300]]
+    assert given(*lost(8)).job.replaced == 0
+
+
+def test_one_that_stood_for_ten_minutes_is_replaced_at_once():
+    story = [*lost(3), pods(worker(3, version=200))]
+    nothing = [pods(worker(3, version=201 + number)) for number in range(replacement.STEADY_SECONDS)]
+    gone = PodsGone(uids=(Uid("pod-3"),))
+    assert waits_of(*story, gone) == [40]
+    assert records(*story, *nothing, gone) == [assigned(4, replaces=(3,))]
+
+
+def test_each_place_has_a_row_of_its_own():
+    both = [*a_running_job(of_workers="OnFailure"), PodsGone(uids=(Uid("pod-1"),))]
+    both += [step.event for step in records(*both) if isinstance(step, Record)]
+    assert records(*both, PodsGone(uids=(Uid("pod-0"),))) == [assigned(3, replaces=(0,))]
+
+
 def test_while_it_waits_the_place_stays_empty():
     story = [*crashed(1, limit=9), pods(worker(1, version=200, phase="Failed", exits=exited(1)))]
     assert records(*story) == []
