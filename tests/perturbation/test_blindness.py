@@ -63,6 +63,7 @@ async def test_a_definition_that_is_not_served_for_a_while_takes_no_job(plane: C
         await arena.agree()
         before = await arena.ended()
         unserved = arena.said("NotFound")
+        arena.witness.collecting()
         await _serve(arena, served=False)
         try:
             await arena.until(unserved, "not served")

@@ -59,6 +59,10 @@ class Witness:
         self.ended: dict[str, float] = {}
         """Wall clock before which an object, by uid, had surely not ended: when somebody began to end it."""
         self.owners: dict[str, set[str]] = {}
+        self.deleted: set[str] = set()
+        """The uids whose end the watch told."""
+        self._collected: list[float] = []
+        """Since when Kubernetes' own garbage collector may end what it finds without an owner."""
 
     async def __aenter__(self) -> Self:
         await self._begin()
@@ -95,6 +99,10 @@ class Witness:
         """Somebody is about to end these."""
         for uid in uids:
             self.ended.setdefault(uid, time.time())
+
+    def collecting(self) -> None:
+        """From now on Kubernetes may take owners for gone: their kind is not served."""
+        self._collected = [time.time()]
 
     async def _watch(self, resource: Resource[Any], listed: asyncio.Event) -> None:
         """List and follow; across a restart of the API server from where it was, as far as that remembers."""
@@ -137,6 +145,7 @@ class Witness:
         thing = self.note(resource, event["object"])
         if event["type"] == "DELETED":
             self.there[resource.kind].pop(thing.metadata.uid)
+            self.deleted.add(thing.metadata.uid)
         return thing.metadata.resource_version
 
     def note(self, resource: Resource[Any], manifest: Any) -> Object:
@@ -223,4 +232,5 @@ class Witness:
 
     def _began(self, uid: str) -> list[float]:
         """Whoever ends an owner ends what it owns."""
-        return [self.ended[one] for one in (uid, *self.owners.get(uid, ())) if one in self.ended]
+        begun = [self.ended[one] for one in (uid, *self.owners.get(uid, ())) if one in self.ended]
+        return begun + self._collected if uid in self.deleted and self.owners.get(uid) else begun
