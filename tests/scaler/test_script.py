@@ -144,7 +144,7 @@ def test_after_its_script_the_scaling_has_its_own_time_again():
 
 
 @BY_KIND
-def test_no_launcher_is_an_error_and_no_success(before: list[AnyEvent]):
+def test_17_no_launcher_is_an_error_and_no_success(before: list[AnyEvent]):
     given(*before, NO_LAUNCHER).then_among_others(scaler, failed("NoLauncher"))
 
 

@@ -138,8 +138,17 @@ def test_a_suspended_job_keeps_no_pod():
 
 
 def test_25_a_resumed_job_begins_again_with_its_size():
-    resumed = [*PAUSED, LET_GO, GONE, JobCreated(reason="TrainingJobResumed")]
+    grown = [
+        *a_running_job(workers=2),
+        *scaling_out(2),
+        pods(worker(2)),
+        published(2, 0, 1, 2, request=Uid("request-1")),
+    ]
+    released = SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1, 2)), reason="JobSuspended")
+    gone = PodsGone(uids=(*GONE.uids, Uid("pod-2")))
+    paused = [*grown, JobSuspended(reason="TrainingJobSuspended"), released, gone]
+    resumed = [*paused, JobCreated(reason="TrainingJobResumed")]
     again = JobRestarted(attempt=1, counted=False, reason="Resumed")
-    given(*resumed).then(scheduler, Record(again))
-    first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")
+    given(*resumed).then_among_others(scheduler, Record(again))
+    first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 2),)),), reason="JobRestarted")
     given(*resumed, again).then_among_others(scheduler, Record(first))
