@@ -8,7 +8,7 @@ async with World() as world:
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -63,6 +63,11 @@ def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more:
     return {"metadata": {"name": name}, "spec": spec}
 
 
+def wall_clock() -> datetime:
+    """It goes as the loop's own does, however fast that is."""
+    return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=asyncio.get_running_loop().time())
+
+
 class World:
     """One cluster, one log, and the services that a test starts and kills."""
 
@@ -81,7 +86,7 @@ class World:
         the cluster.  With a `namespace` the services work there alone.
         """
         self.journal = sharing.journal if sharing else MemoryJournal()
-        self.store = sharing.store if sharing else MemoryStore(now=lambda: datetime.now(UTC))
+        self.store = sharing.store if sharing else MemoryStore(now=wall_clock)
         self._alone = sharing is None
         self._logs = logs
         self._namespace = namespace
@@ -119,12 +124,12 @@ class World:
         cluster = MemoryCluster(self.store, weather=self._weather(author))
         heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
         services: dict[str, Callable[[], Service]] = {
-            "watcher": lambda: Watcher(cluster, eventlog, heads, namespace=self._namespace),
+            "watcher": lambda: Watcher(cluster, eventlog, heads, namespace=self._namespace, now=wall_clock),
             "scheduler": lambda: Scheduler(cluster),
             "scaler": lambda: Scaler(cluster, self._policy),
-            "status": lambda: Status(cluster, heads, identity),
+            "status": lambda: Status(cluster, heads, identity, now=wall_clock),
         }
-        machine = Machine(services[author](), eventlog, namespace=self._namespace)
+        machine = Machine(services[author](), eventlog, namespace=self._namespace, now=wall_clock)
         self._running[author] = (machine, asyncio.create_task(machine.run()))
 
     async def kill(self, author: str) -> None:

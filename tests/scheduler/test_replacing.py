@@ -159,7 +159,7 @@ def test_one_that_is_taken_again_and_again_comes_back_ever_later_and_for_ever():
     assert given(*lost(8)).job.replaced == 0
 
 
-def test_one_that_stood_for_ten_minutes_is_replaced_at_once():
+def test_one_that_stood_for_two_minutes_is_replaced_at_once():
     story = [*lost(3), pods(worker(3, version=200))]
     nothing = [pods(worker(3, version=201 + number)) for number in range(replacement.STEADY_SECONDS)]
     gone = PodsGone(uids=(Uid("pod-3"),))

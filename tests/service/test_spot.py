@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import NODES, PODS
+from shared.job.replacement import STEADY_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, TRAININGJOBS, a_training_job
 from tests.service.stage import Stage
@@ -128,6 +129,7 @@ async def test_on_a_spot_node_one_after_the_other_the_job_goes_on_for_ever():
             taint(stage, old, "aws-node-termination-handler/spot-itn")
             await stage.until(lambda: stage.hosts() == workers, "all have moved")  # noqa: B023  within the round
             stage.store.delete(NODES, "", old)
+            await stage.pass_seconds(STEADY_SECONDS)
         await stage.quiet()
         assert stage.status(TRAININGJOBS, "resnet")["workers"] == "2/2"
         assert stage.status(TRAININGJOBS, "resnet")["restartCount"] == 0
@@ -145,3 +147,14 @@ async def test_a_service_that_was_away_meanwhile_owes_the_same(author: str):
         await stage.until(lambda: stage.hosts() == ["resnet-worker-2", "resnet-worker-3"], "others take their places")
         await stage.quiet()
         assert stage.count("WorkersReleased") == 1
+
+
+@in_virtual_time
+async def test_where_workers_are_taken_as_soon_as_they_stand_they_come_ever_later():
+    async with Stage() as stage:
+        await a_job_on_a_node(stage, of_workers="OnFailure")
+        for _ in range(620):
+            for name in [name for name in stage.pods() if name not in ("resnet-launcher", "resnet-worker-0")]:
+                stage.store.remove(PODS, NAMESPACE, name)
+            await stage.pass_seconds(1)
+        assert stage.job().next_index == 9, "seven came, after 0, 10, 20, 40, 80, 160 and 300 s"
