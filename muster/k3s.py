@@ -4,6 +4,7 @@ The images that its pods need are built from their folders' Containerfiles and a
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -68,9 +69,12 @@ def docker_engine() -> Any:
         import docker
     except ImportError as error:
         raise Refused("K3s takes the package testcontainers: pip install testcontainers", reason="NoDocker") from error
+    missing = "K3s takes a Docker engine, and none answers here: start it, or use `--cluster real`"
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if address.startswith("unix://") and not Path(address.removeprefix("unix://")).is_socket():
+        # The library would try, and leave a socket behind.
+        raise Refused(missing, reason="NoDocker")
     try:
         return docker.from_env()
     except docker.errors.DockerException as error:
-        raise Refused(
-            "K3s takes a Docker engine, and none answers here: start it, or use `--cluster real`", reason="NoDocker"
-        ) from error
+        raise Refused(missing, reason="NoDocker") from error
