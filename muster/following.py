@@ -4,8 +4,8 @@ Exit codes of all commands: 0 done, 1 refused or failed, 2 wrong usage, 3 waited
 """
 
 import asyncio
-import time
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import typer
@@ -18,7 +18,10 @@ from shared.errors import Transient
 LOOK_SECONDS = 0.5
 
 PATIENCE_SECONDS = 10.0
-"""How long nothing may move before we say that nobody seems to work here."""
+"""How long nothing may move before we say so."""
+
+LASTING_SECONDS = 2.0
+"""How long an answer has to last that nothing ties to what was asked: Muster sees a wish far sooner."""
 
 TIMEOUT_SECONDS = 600
 """How long a command waits unless told: longer than pods take to end, or images to be pulled."""
@@ -27,54 +30,97 @@ WAITED_TOO_LONG = 3
 
 ONLY_THE_WAITING = "only the waiting ended; what was asked for goes on"
 
+_WAITS = {
+    "AnotherRequestRuns": "an earlier request is being carried out",
+    "AnotherRequestWaits": "earlier requests come first",
+    "JobNotRunning": "its turn comes once the job is Running",
+}
+"""What a request waits for, where its status says no more than the reason."""
+
 Answer = Callable[[dict[str, Any]], bool | None]
 """Of a status: True is done, False failed, None goes on."""
 
 
-async def follow(cluster: Cluster, target: Target, asked: Custom, answer: Answer, *, timeout: int) -> None:
-    """Print each phase until `answer` is there; `asked` is the object as it was when it was asked for.
+async def follow(
+    cluster: Cluster, target: Target, asked: Custom, answer: Answer, *, timeout: int, lasting: float = 0.0
+) -> None:
+    """Print each phase until there is an `answer`; `asked` is the object as it was when it was asked for.
 
+    A status of an older generation answers nothing.  Where that cannot tell what was before we asked, an answer counts
+    once it was the same for `lasting` seconds.
     Exits with 1 when it failed or went away, with 3 after `timeout` seconds; 0 waits for ever.
     """
     try:
         async with asyncio.timeout(timeout or None):
-            done = await _answered(cluster, target, asked, answer)
+            await _answered(cluster, target, asked, answer, lasting)
     except TimeoutError as late:
         typer.secho(f"muster: waited {timeout} s for {label(target)}; {ONLY_THE_WAITING}", err=True)
         raise typer.Exit(WAITED_TOO_LONG) from late
     except asyncio.CancelledError:
         typer.secho(f"\nmuster: {ONLY_THE_WAITING}", err=True)
         raise
-    if not done:
-        raise typer.Exit(1)
 
 
-async def _answered(cluster: Cluster, target: Target, asked: Custom, answer: Answer) -> bool:
-    shown, before, warned, began = "", status_of(asked), False, time.monotonic()
+async def _answered(cluster: Cluster, target: Target, asked: Custom, answer: Answer, lasting: float) -> None:
+    shown, warned, began, before, since = "", False, monotonic(), None, 0.0
     while True:
-        try:
-            now = await cluster.get(target.resource, asked.metadata.namespace, target.name)
-        except Transient:
-            await asyncio.sleep(LOOK_SECONDS)
-            continue
-        if now is None or now.metadata.uid != asked.metadata.uid:
-            raise fail(f"{target.resource.kind} {asked.metadata.namespace}/{target.name} was deleted meanwhile")
-        status = status_of(now)
+        status, away = await _look(cluster, target, asked)
+        now = monotonic()
+        if away:
+            began = now
         line = _line(status)
         if line != shown:
             typer.echo(f"{label(target)} {line}")
             shown = line
-        done = answer(status)
-        if done is not None:
-            return done
-        if status == before and not warned and time.monotonic() - began > PATIENCE_SECONDS:
+        done = None if older(status, asked) else answer(status)
+        if done != before:
+            before, since = done, now
+        if done is not None and now - since >= lasting:
+            if not done:
+                raise fail(f"{label(target)} is {line}")
+            return
+        if problem := _problem(status, asked):
+            raise fail(f"{label(target)} is not carried out as it is written now: {problem}")
+        if status == status_of(asked) and now - began > PATIENCE_SECONDS and not warned:
             warned = True
-            typer.echo(
-                f"nobody has taken it up for {PATIENCE_SECONDS:.0f} s: is Muster running? "
-                "It is still waited for; Ctrl-C ends only the waiting",
-                err=True,
-            )
+            typer.echo(f"{_silence(status, asked)} It is still waited for; Ctrl-C ends only the waiting", err=True)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _look(cluster: Cluster, target: Target, asked: Custom) -> tuple[dict[str, Any], bool]:
+    """Its status, and whether it took more than one try: that, and when it is over, is told once."""
+    away = False
+    while True:
+        try:
+            found = await cluster.get(target.resource, asked.metadata.namespace, target.name)
+        except Transient as trouble:
+            if not away:
+                typer.echo(f"the API server cannot be reached, still trying: {trouble}", err=True)
+            away = True
+            await asyncio.sleep(LOOK_SECONDS)
+            continue
+        if away:
+            typer.echo("the API server answers again", err=True)
+        if found is None or found.metadata.uid != asked.metadata.uid:
+            raise fail(f"{target.resource.kind} {asked.metadata.namespace}/{target.name} was deleted meanwhile")
+        return status_of(found), away
+
+
+def _silence(status: dict[str, Any], asked: Custom) -> str:
+    """What can be said of a status that is as it was when we asked."""
+    if phase_of(status) in ("Created", "Restarting") and not older(status, asked):
+        # For as long as old pods go and new ones come there may be no news.
+        return f"nothing of it changed for {PATIENCE_SECONDS:.0f} s; `muster why` says what it waits for."
+    return f"no Muster service seems to have looked at it for {PATIENCE_SECONDS:.0f} s: is Muster running?"
+
+
+def _problem(status: dict[str, Any], asked: Custom) -> str:
+    """Why Muster does nothing of what the spec says now; empty when it does."""
+    created = condition_of(status, "Created")
+    fine = str(created.get("reason") or "").startswith("TrainingJob")
+    if fine or not created or "observedGeneration" not in status or older(status, asked):
+        return ""
+    return _because(created)
 
 
 def label(target: Target) -> str:
@@ -92,14 +138,31 @@ def phase_of(status: dict[str, Any]) -> str:
     return phase if isinstance(phase, str) else ""
 
 
-def conditions_of(status: dict[str, Any]) -> list[dict[str, Any]]:
+def older(status: dict[str, Any], than: Custom) -> bool:
+    """It is of a generation before this one's.  Definitions of et-operator know no generation in a status."""
+    observed = status.get("observedGeneration")
+    return isinstance(observed, int) and observed < than.metadata.generation
+
+
+def condition_of(status: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Its condition of that type; empty when there is none."""
+    return next((known for known in _conditions(status) if known.get("type") == kind), {})
+
+
+def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
     return [known for known in status.get("conditions") or () if isinstance(known, dict)]
 
 
 def _line(status: dict[str, Any]) -> str:
-    phase, conditions = phase_of(status), conditions_of(status)
+    phase, conditions = phase_of(status), _conditions(status)
     newest = conditions[-1] if conditions else {}
-    reason, message = newest.get("reason") or "", newest.get("message") or ""
-    why = f"{reason}: {message}" if reason and message else reason
+    why = _because(newest)
     # `Running (TrainingJobRunning)` says the same thing twice.
-    return f"{phase} ({why})" if phase and why and (message or phase not in reason) else phase
+    return f"{phase} ({why})" if phase and why and (why != newest["reason"] or phase not in why) else phase
+
+
+def _because(condition: dict[str, Any]) -> str:
+    """`AboveMaximum: at most 4 workers`."""
+    reason = str(condition.get("reason") or "")
+    message = condition.get("message") or _WAITS.get(reason, "")
+    return f"{reason}: {message}" if reason and message else reason

@@ -23,7 +23,7 @@ async def show(
 ) -> None:
     """Print a job's events; `at` ends at a sequence or an RFC 3339 time and prints the state there."""
     if at and follow:
-        raise fail("--at looks back and --follow ahead; say one of them")
+        raise typer.BadParameter("--at looks back and --follow ahead; say one of them")
     early = until(at) if at else None
     async with open_log(settings) as log:
         histories, events = await everything(log)
@@ -52,7 +52,9 @@ def until(at: str) -> Callable[[Stored], bool]:
     try:
         moment = datetime.fromisoformat(at)
     except ValueError as error:
-        raise fail(f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)") from error
+        raise typer.BadParameter(
+            f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)"
+        ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return lambda stored: datetime.fromisoformat(stored.time) <= moment

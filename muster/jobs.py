@@ -8,6 +8,7 @@ from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Conflict
 from shared.frameworks.training import TRAININGJOBS
+from shared.job.naming import SUSPENDED
 
 OVER = ("Succeeded", "Failed")
 
@@ -29,6 +30,22 @@ def must_not_be_over(job: Custom, target: Target, done: str) -> None:
         raise fail(
             f"{label(target)} is over ({phase}) and cannot be {done}; delete it and apply it again to run it anew"
         )
+
+
+def wants_pause(job: Custom) -> bool:
+    """Somebody asks for a pause, whether it has begun or not."""
+    return suspend_field(job) is True or (job.metadata.annotations or {}).get(SUSPENDED) == "true"
+
+
+def suspend_field(job: Custom) -> object:
+    """`spec.suspend`; None where it is not set, or where definitions of et-operator dropped it."""
+    return job.spec.get("suspend") if isinstance(job.spec, dict) else None
+
+
+def must_not_pause(job: Custom, target: Target) -> None:
+    """Exits with one line when the job is Suspended, or asked to be."""
+    if wants_pause(job) or phase_of(status_of(job)) == "Suspended":
+        raise fail(f"{label(target)} is suspended, or about to be; `muster resume {label(target)}` first")
 
 
 async def patched(cluster: Cluster, job: Custom, patch: dict[str, Any]) -> Custom:

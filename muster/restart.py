@@ -1,5 +1,6 @@
 """`muster restart`: have a job that runs begin again in a new attempt, with the size it has."""
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,16 +8,23 @@ from typing import Any
 
 import typer
 
-from muster.following import Answer, conditions_of, follow, label, phase_of, status_of
-from muster.jobs import must_not_be_over, patched, the_job
+from muster.following import LASTING_SECONDS, Answer, condition_of, follow, label, phase_of, status_of
+from muster.jobs import must_not_be_over, must_not_pause, patched, the_job
 from muster.targets import Target, fail
 from shared.cluster import Cluster
 from shared.job.naming import RESTART
 
+RUNS = ("Running", "Scaling")
+
 
 def a_word() -> str:
     """One that nobody has used before: when it was asked for, and chance for two that ask at once."""
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}-{secrets.token_hex(4)}"
+    return f"{this_second()}-{secrets.token_hex(4)}"
+
+
+def this_second() -> str:
+    """As a status writes it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 async def restart(
@@ -25,35 +33,39 @@ async def restart(
     """Ask for a new attempt and wait until it runs."""
     job = await the_job(cluster, target, namespace, "restarted")
     must_not_be_over(job, target, "restarted")
-    status = status_of(job)
-    phase = phase_of(status)
-    if phase == "Suspended":
-        raise fail(f"{label(target)} is suspended; `muster resume {label(target)}` begins a new attempt")
-    if not phase:
+    must_not_pause(job, target)
+    if not phase_of(status_of(job)):
         raise fail(f"{label(target)} has not been taken up yet, there is nothing to restart; `muster why` says why")
+    if wait and _since(status_of(job), "Running") == this_second():
+        # Times are whole seconds: an attempt that runs within the same one could not be told from the one before.
+        await asyncio.sleep(1)
     job = await patched(cluster, job, {"metadata": {"annotations": {RESTART: word()}}})
     typer.echo(f"{label(target)} asked to restart")
     if wait:
-        # One that has yet to run need not be interrupted: then its next attempt is the one that was asked for.
-        before = _restarting(status) if phase in ("Running", "Scaling") else None
-        await follow(cluster, target, job, _begun_again(before), timeout=timeout)
+        # What ran when it was asked is interrupted for all to see.  One that was yet to run need not be, and no status
+        # says which of its attempts began after that: the one that is not interrupted did.
+        before = status_of(job)
+        ran = phase_of(before) in RUNS
+        lasting = 0.0 if ran else LASTING_SECONDS
+        await follow(cluster, target, job, _begun_again(before if ran else {}), timeout=timeout, lasting=lasting)
 
 
-def _begun_again(before: str | None) -> Answer:
-    """Whether an attempt runs that began after the condition Restarting was as `before`; None takes any."""
+def _begun_again(before: dict[str, Any]) -> Answer:
+    """Whether an attempt runs, or ran, that is not the one that ran `before`."""
 
     def answer(status: dict[str, Any]) -> bool | None:
         phase = phase_of(status)
-        if phase == "Failed":
-            return False
-        # The phase Restarting may be over between two looks; its condition stays and tells.
-        begun = _restarting(status) != before
-        return True if phase == "Succeeded" or (begun and phase in ("Running", "Scaling")) else None
+        if phase in RUNS:
+            # The phase Restarting may be over between two looks; what ran was interrupted all the same.
+            return _since(status, "Running") != _since(before, "Running") or None
+        if phase == "Succeeded":
+            return not before or _since(status, "Restarting") != _since(before, "Restarting")
+        # A pause takes the wish back.
+        return False if phase in ("Failed", "Suspended") else None
 
     return answer
 
 
-def _restarting(status: dict[str, Any]) -> str:
-    """When the condition Restarting changed last; empty before the first restart."""
-    known = next((known for known in conditions_of(status) if known.get("type") == "Restarting"), {})
-    return str(known.get("lastTransitionTime") or "")
+def _since(status: dict[str, Any], kind: str) -> object:
+    """Since when a condition is as it is; None when there is none."""
+    return condition_of(status, kind).get("lastTransitionTime")

@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from muster.following import follow, label, phase_of, status_of
-from muster.jobs import must_not_be_over, the_job
+from muster.jobs import must_not_be_over, must_not_pause, the_job
 from muster.targets import Target, fail
 from shared.cluster import Cluster
 from shared.frameworks.training import SCALEINS, SCALEOUTS
@@ -15,8 +15,7 @@ async def to(cluster: Cluster, target: Target, namespace: str, size: int, *, wai
     """Bring a job to `size` workers."""
     job = await the_job(cluster, target, namespace, "scaled")
     must_not_be_over(job, target, "scaled")
-    if phase_of(status_of(job)) == "Suspended":
-        raise fail(f"{label(target)} is suspended; `muster resume {label(target)}` first")
+    must_not_pause(job, target)
     now = len(status_of(job).get("targetWorkers") or ())
     if not now:
         raise fail(f"TrainingJob {namespace}/{target.name} has no workers yet; scale it once it runs")

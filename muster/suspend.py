@@ -4,8 +4,8 @@ from typing import Any
 
 import typer
 
-from muster.following import follow, label, phase_of, status_of
-from muster.jobs import OVER, must_not_be_over, patched, the_job
+from muster.following import LASTING_SECONDS, Answer, follow, label, older, phase_of, status_of
+from muster.jobs import OVER, must_not_be_over, patched, suspend_field, the_job, wants_pause
 from muster.targets import Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
@@ -16,19 +16,19 @@ async def suspend(cluster: Cluster, target: Target, namespace: str, *, wait: boo
     """Ask for a pause and wait until the job is Suspended."""
     job = await the_job(cluster, target, namespace, "suspended")
     must_not_be_over(job, target, "suspended")
-    if _wants_pause(job):
-        if phase_of(status_of(job)) == "Suspended":
+    if wants_pause(job):
+        if phase_of(status_of(job)) == "Suspended" and not older(status_of(job), job):
             typer.echo(f"{label(target)} is suspended already")
             return
-        typer.echo(f"{label(target)} was asked to suspend already")
+        typer.echo(f"{label(target)} is asked to suspend already")
     else:
         job = await patched(cluster, job, {"spec": {"suspend": True}})
-        if not _wants_pause(job):
+        if not wants_pause(job):
             # Definitions of et-operator do not know the field and drop it; its annotation says the same.
             job = await patched(cluster, job, {"metadata": {"annotations": {SUSPENDED: "true"}}})
         typer.echo(f"{label(target)} asked to suspend")
     if wait:
-        await follow(cluster, target, job, _suspended, timeout=timeout)
+        await _follow(cluster, target, job, _suspended, timeout)
 
 
 async def resume(cluster: Cluster, target: Target, namespace: str, *, wait: bool, timeout: int) -> None:
@@ -36,29 +36,27 @@ async def resume(cluster: Cluster, target: Target, namespace: str, *, wait: bool
     job = await the_job(cluster, target, namespace, "resumed")
     must_not_be_over(job, target, "resumed")
     phase = phase_of(status_of(job))
-    if _wants_pause(job):
+    if wants_pause(job):
         patch: dict[str, Any] = {}
-        if _field(job):
+        if suspend_field(job) is True:
             patch["spec"] = {"suspend": False}
         if SUSPENDED in (job.metadata.annotations or {}):
             patch["metadata"] = {"annotations": {SUSPENDED: None}}
         job = await patched(cluster, job, patch)
         typer.echo(f"{label(target)} asked to resume")
-    elif phase == "Suspended":
-        typer.echo(f"{label(target)} was asked to resume already")
+    elif phase == "Suspended" or older(status_of(job), job):
+        typer.echo(f"{label(target)} is asked to run already")
     else:
         typer.echo(f"{label(target)} is not suspended; it is {phase or 'not taken up yet'}")
         return
     if wait:
-        await follow(cluster, target, job, _resumed, timeout=timeout)
+        await _follow(cluster, target, job, _resumed, timeout)
 
 
-def _wants_pause(job: Custom) -> bool:
-    return _field(job) or (job.metadata.annotations or {}).get(SUSPENDED) == "true"
-
-
-def _field(job: Custom) -> bool:
-    return isinstance(job.spec, dict) and job.spec.get("suspend") is True
+async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer, timeout: int) -> None:
+    # Another generation, which the status will name, tells what is of before we asked; an annotation makes none.
+    lasting = 0.0 if older(status_of(job), job) else LASTING_SECONDS
+    await follow(cluster, target, job, answer, timeout=timeout, lasting=lasting)
 
 
 def _suspended(status: dict[str, Any]) -> bool | None:

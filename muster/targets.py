@@ -5,7 +5,7 @@ import typer
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.training import GROUP, SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID
 
@@ -28,11 +28,11 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse_target(text: str) -> Target:
-    """`trainingjob/digits`, or only `digits` for a TrainingJob.  Exits with one line on anything else."""
+    """`trainingjob/digits`, or only `digits` for a TrainingJob; as `kubectl get -o name` writes it, too."""
     kind, slash, name = text.rpartition("/")
-    resource = _WORDS.get(kind.lower()) if slash else TRAININGJOBS
+    resource = _WORDS.get(kind.lower().removesuffix(f".{GROUP}")) if slash else TRAININGJOBS
     if resource is None or not name:
-        raise fail(f"{text!r} is no KIND/NAME; say for example trainingjob/digits")
+        raise typer.BadParameter(f"{text!r} is no KIND/NAME; say for example trainingjob/digits")
     return Target(resource, name)
 
 
@@ -55,7 +55,7 @@ def find(histories: Histories, target: Target, namespace: str, *, uid: str = "",
         which = f" with the uid {uid}" if uid else ""
         raise fail(
             f"the log knows no {target.resource.kind} {namespace}/{target.name}{which}; "
-            "`muster get` lists what it knows, -n names another namespace"
+            "`muster get -A` lists what it knows, -n names another namespace"
         )
     return max(found, key=lambda history: history.sequence)
 

@@ -18,6 +18,8 @@ from shared.errors import Refused, Transient
 
 HOME_KUBECONFIG = "~/.kube/config"
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+DEFAULT_NAMESPACE = "default"
 
 PLUGIN_CHECK_SECONDS = 60.0
 """How often a credential plugin's token is looked at; the client runs the plugin again 5 minutes before it expires."""
@@ -33,9 +35,7 @@ async def find_cluster(kubeconfig: Path | None) -> Access:
 
     Raises `Refused` with reason `NoCluster` or `BadKubeconfig`, `Transient` when a credential plugin fails.
     """
-    paths = [str(kubeconfig)] if kubeconfig is not None else os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    named = [path for path in paths if path]
-    if named:
+    if named := _named(kubeconfig):
         found = _files(named)
         if not found:
             raise Refused(f"there is no kubeconfig at {', '.join(named)}", reason="NoCluster")
@@ -48,9 +48,46 @@ async def find_cluster(kubeconfig: Path | None) -> Access:
     return await _KubeconfigAccess.load(found[0])
 
 
+def current_namespace(kubeconfig: Path | None) -> str:
+    """The namespace that kubectl would work in here: that of the current context or of our pod, else `default`.
+
+    Asks nothing of a cluster.  Raises `Refused` with reason `BadKubeconfig`.
+    """
+    named = _named(kubeconfig)
+    if not named and os.environ.get(IN_CLUSTER):
+        return POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.is_file() else DEFAULT_NAMESPACE
+    return _current_context(_files(named or [HOME_KUBECONFIG]))[1] or DEFAULT_NAMESPACE
+
+
+def _named(kubeconfig: Path | None) -> list[str]:
+    """The files that are asked for; one setting may name several, and an empty one names none."""
+    said = os.environ.get("KUBECONFIG", "") if kubeconfig in (None, Path()) else str(kubeconfig)
+    return [path for path in said.split(os.pathsep) if path]
+
+
 def _files(paths: list[str]) -> list[str]:
     """Those that are there."""
     return [path for path in map(os.path.expanduser, paths) if Path(path).is_file()]
+
+
+def _current_context(paths: list[str]) -> tuple[str, str]:
+    """The name of the current context and its namespace, each from the first file that has it; empty where none has.
+
+    So does kubectl; the client takes the last file's word for which context is the current one.
+    """
+    try:
+        configs = [yaml.safe_load(Path(path).read_text()) or {} for path in paths]
+        name = next(filter(None, (config.get("current-context") for config in configs)), "")
+        contexts = [known for config in configs for known in config.get("contexts") or () if known["name"] == name]
+        context = contexts[0].get("context") or {} if contexts else {}
+        return str(name), str(context.get("namespace") or "")
+    except (OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as why:
+        raise _unusable(paths, why) from why
+
+
+def _unusable(paths: list[str], why: Exception) -> Refused:
+    told = " ".join(str(why).split())
+    return Refused(f"the kubeconfig {os.pathsep.join(paths)} cannot be used: {told}", reason="BadKubeconfig")
 
 
 class _Access:
@@ -181,14 +218,15 @@ def _load_service_account(configuration: Any) -> None:
 async def _load(paths: str) -> tuple[Any, Callable[[], Awaitable[str]] | None]:
     """The configuration in these files, and what gives a token that is still good if a plugin does."""
     configuration, client = _new_configuration(), _client()
+    files = paths.split(os.pathsep)
+    context = _current_context(files)[0] or None
     try:
         loader = await client.load_kube_config(
-            config_file=paths, client_configuration=configuration, persist_config=False
+            config_file=paths, context=context, client_configuration=configuration, persist_config=False
         )
     except (client.ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as why:
         # The client checks little of what it reads, so a file of another shape shows in many ways.
-        told = " ".join(str(why).split())
-        raise Refused(f"the kubeconfig {paths} cannot be used: {told}", reason="BadKubeconfig") from why
+        raise _unusable(files, why) from why
     if not (loader._user and "exec" in loader._user):
         return configuration, None
     if not configuration.api_key and not configuration.cert_file:

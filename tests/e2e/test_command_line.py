@@ -28,6 +28,13 @@ async def test_a_job_is_paused_goes_on_begins_again_and_can_say_why(operator: Op
     assert told.splitlines()[-1].startswith("trainingjob/asked Running")
     assert (await operator.job("asked")).attempt == before + 1
     assert "attempt 3 begins, not counted as a restart" in await operator.muster("why", "asked")
+    await operator.muster("suspend", "asked", "--no-wait")
+    told = await operator.muster("resume", "asked")
+    assert told.splitlines()[-1].startswith("trainingjob/asked Running")
+    assert (await operator.job("asked")).attempt == before + 2, "what was asked for first is carried out first"
+    await operator.muster("restart", "asked", "--no-wait")
+    await operator.muster("restart", "asked")
+    assert (await operator.job("asked")).attempt in (before + 3, before + 4)
     chain = json.loads(await operator.muster("why", "trainingjob/asked", "worker-1", "--json"))
     assert chain[-1]["text"] == "somebody asked to restart it"
     await operator.tell_to_end("asked")

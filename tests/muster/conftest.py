@@ -13,6 +13,7 @@ from devcluster.apiserver.server import ApiServer, new_objects
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
 from devcluster.kubeconfig import write_kubeconfig
+from muster import following
 from muster.stack import CRDS
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training import TRAININGJOBS
@@ -31,8 +32,9 @@ class Site:
         self.kubeconfig = kubeconfig
 
     async def status(self, phase: str, *conditions: dict[str, Any], **more: Any) -> None:
-        """What the status service would write."""
-        status = {"phase": phase, "conditions": list(conditions), "replicaStatuses": {}, "restartCount": 0, **more}
+        """What the status service would write once it knows the newest spec."""
+        status = {"phase": phase, "conditions": list(conditions), "replicaStatuses": {}, "restartCount": 0}
+        status |= {"observedGeneration": (await self.job()).metadata.generation} | more
         await self.cluster.patch(TRAININGJOBS, "default", NAME, {"status": status}, subresource="status")
 
     async def job(self) -> Any:
@@ -73,12 +75,30 @@ class Said:
         self._err += captured.err
 
 
+class Clock:
+    """What the waiting goes by: it stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 MakeSite = Callable[[list[dict[str, Any]]], AbstractAsyncContextManager[Site]]
 
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Said:
     return Said(capsys)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(following, "monotonic", clock)
+    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+    return clock
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from muster.__main__ import app
+from muster.commands import app
 from tests.golden.compare import FOLDER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()

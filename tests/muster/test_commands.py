@@ -46,6 +46,12 @@ async def test_kubectl_finds_it_and_its_usage_is_kubectls(tmp_path: Path):
         pytest.param(["suspend"], id="no job"),
         pytest.param(["restart", "resnet", "--timeout", "-1"], id="less than no time"),
         pytest.param(["scale", "resnet"], id="no size"),
+        pytest.param(["scale", "resnet", "--to", "0"], id="no worker"),
+        pytest.param(["why", "pod/resnet"], id="an unknown kind"),
+        pytest.param(["resume", "trainingjob/"], id="no name"),
+        pytest.param(["history", "pod/resnet"], id="the history of an unknown kind"),
+        pytest.param(["history", "accept"], id="nobody's loss"),
+        pytest.param(["replay"], id="nothing to replay"),
     ],
 )
 async def test_wrong_usage_ends_with_two(words: list[str]):
@@ -89,6 +95,12 @@ async def test_ctrl_c_ends_the_waiting_alone_and_says_so(a_site: MakeSite, tmp_p
     assert code == 130
     assert following.ONLY_THE_WAITING in complaint.decode()
     assert "Traceback" not in complaint.decode()
+
+
+async def test_ctrl_c_before_anything_was_asked_says_nothing(tmp_path: Path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    ended = await run(sys.executable, "-m", "muster", "suspend", "resnet", environment={"PYTHONPATH": str(tmp_path)})
+    assert ended == (130, "", "")
 
 
 async def test_a_cluster_that_is_not_there_is_one_line_and_one(tmp_path: Path):

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import typer
 
-from muster import crds, following
-from muster.restart import a_word, restart
+from muster import crds
+from muster.following import LASTING_SECONDS
+from muster.restart import a_word, restart, this_second
 from muster.targets import parse_target
+from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import RESTART
-from tests.muster.conftest import NAME, MakeSite, Said, Site
+from tests.muster.conftest import NAME, Clock, MakeSite, Said, Site
 
 JOB = parse_target(f"trainingjob/{NAME}")
 BEGAN = "2030-01-01T00:00:00Z"
@@ -27,8 +29,8 @@ def restarting(since: str, *, now: bool) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+def quick(clock: Clock) -> Clock:
+    return clock
 
 
 @pytest.fixture
@@ -72,6 +74,15 @@ async def test_an_attempt_that_began_between_two_looks_is_not_missed(site: Site,
     await asyncio.wait_for(asked, 10)
 
 
+async def test_an_attempt_that_has_only_just_begun_is_interrupted_in_a_later_second(site: Site, said: Said):
+    await site.status("Running", runs(began := this_second()))
+    asked = await waiting(site, said)
+    assert this_second() > began
+    assert (await site.annotations())[RESTART] > f"{began}~"
+    await site.status("Running", runs(LATER))
+    await asyncio.wait_for(asked, 10)
+
+
 async def test_a_job_that_fails_instead_ends_with_one(site: Site, said: Said):
     await site.status("Running", runs())
     asked = await waiting(site, said)
@@ -81,12 +92,62 @@ async def test_a_job_that_fails_instead_ends_with_one(site: Site, said: Said):
     assert end.value.exit_code == 1
 
 
-async def test_asked_for_again_a_restart_that_is_under_way_waits_for_no_back_off(site: Site, said: Said):
-    await site.status("Restarting", restarting(BEGAN, now=True))
-    asked = await waiting(site, said, "Restarting (RestartRequested)")
+@pytest.mark.parametrize("phase", ["Restarting", "Created"])
+async def test_of_one_that_is_yet_to_run_the_attempt_counts_that_is_not_interrupted(
+    site: Site, said: Said, clock: Clock, phase: str
+):
+    await site.status(phase)
+    asked = await waiting(site, said, phase)
     assert RESTART in await site.annotations()
-    await site.status("Running", restarting(LATER, now=False), runs(LATER))
+    await site.status("Running", runs(BEGAN))
+    await said.until("trainingjob/resnet Running")
+    assert not asked.done(), "it may have begun before it was asked for"
+    await site.status("Restarting", restarting(LATER, now=True))
+    await said.until("trainingjob/resnet Restarting (RestartRequested)")
+    clock.now += LASTING_SECONDS
+    await site.status("Running", restarting(LATER, now=False), runs(LATER), workers="2/2")
+    while said.out.count("trainingjob/resnet Running\n") < 2:
+        await asyncio.sleep(0.005)
+    assert not asked.done()
+    clock.now += LASTING_SECONDS
     await asyncio.wait_for(asked, 10)
+
+
+async def test_an_attempt_that_began_while_it_was_paused_is_another_one(site: Site, said: Said):
+    await site.status("Running", runs())
+    asked = await waiting(site, said)
+    await site.status("Running", runs(LATER))
+    await asyncio.wait_for(asked, 10)
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions", "code"),
+    [
+        pytest.param("Succeeded", [restarting(BEGAN, now=False)], 1, id="it ended before it could"),
+        pytest.param("Succeeded", [restarting(LATER, now=False)], 0, id="it began again and ended"),
+        pytest.param("Suspended", [restarting(BEGAN, now=False)], 1, id="somebody paused it instead"),
+    ],
+)
+async def test_how_it_ends_otherwise(site: Site, said: Said, phase: str, conditions: list[dict[str, Any]], code: int):
+    await site.status("Running", restarting(BEGAN, now=False), runs())
+    asked = await waiting(site, said)
+    await site.status(phase, *conditions)
+    if not code:
+        await asyncio.wait_for(asked, 10)
+        return
+    with pytest.raises(typer.Exit) as end:
+        await asyncio.wait_for(asked, 10)
+    assert end.value.exit_code == code
+    assert said.err.startswith(f"muster: trainingjob/resnet is {phase}")
+
+
+async def test_a_job_that_is_about_to_pause_is_resumed_not_restarted(site: Site, said: Said):
+    await site.status("Running", runs())
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
+    with pytest.raises(typer.Exit):
+        await restart(site.cluster, JOB, "default", wait=True, timeout=10)
+    assert "muster resume trainingjob/resnet" in said.err
+    assert RESTART not in await site.annotations()
 
 
 @pytest.mark.parametrize(

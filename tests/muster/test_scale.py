@@ -6,21 +6,21 @@ from collections.abc import AsyncIterator
 import pytest
 import typer
 
-from muster import crds, following
+from muster import crds
 from muster.scale import to
 from muster.targets import parse_target
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
 from shared.frameworks.training import SCALEINS, SCALEOUTS
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
 
 JOB = parse_target(NAME)
 TWO = ["resnet-worker-0", "resnet-worker-1"]
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+def quick(clock: Clock) -> Clock:
+    return clock
 
 
 @pytest.fixture
@@ -72,6 +72,7 @@ async def test_a_request_that_fails_ends_with_one_and_its_reason(site: Site, sai
         await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert end.value.exit_code == 1
     assert "ScaleFailed (BelowMinimum: too few)" in said.out
+    assert said.err == f"muster: scalein/{request.metadata.name} is ScaleFailed (BelowMinimum: too few)\n"
 
 
 async def test_a_request_that_nobody_takes_up_ends_with_three(site: Site):

@@ -14,7 +14,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import SUSPENDED
 from tests.kit import et_operator
 from tests.kit.operator import a_job
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
 
 JOB = parse_target(f"trainingjob/{NAME}")
 PAUSED = {"type": "Suspended", "status": "True", "reason": "TrainingJobSuspended"}
@@ -22,8 +22,8 @@ RUNS = {"type": "Running", "status": "True", "reason": "TrainingJobRunning"}
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+def quick(clock: Clock) -> Clock:
+    return clock
 
 
 @pytest.fixture
@@ -110,15 +110,84 @@ async def test_what_is_so_already_is_said_and_nothing_is_written(site: Site, sai
 
 
 async def test_a_wish_that_was_not_carried_out_yet_is_waited_for(site: Site, said: Said):
-    await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
     await site.status("Running", RUNS)
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
     await asked(
         suspend(site.cluster, JOB, "default", wait=True, timeout=10),
         said,
         "Running",
         lambda: site.status("Suspended", PAUSED),
     )
-    assert "was asked to suspend already" in said.out
+    assert "is asked to suspend already" in said.out
+
+
+async def test_after_a_pause_that_has_not_begun_the_old_attempt_is_no_answer(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    await suspend(site.cluster, JOB, "default", wait=False, timeout=10)
+
+    async def pauses_and_begins_again() -> None:
+        await site.status("Suspended", PAUSED, observedGeneration=2)
+        await said.until("trainingjob/resnet Suspended")
+        await site.status("Running", RUNS)
+
+    await asked(resume(site.cluster, JOB, "default", wait=True, timeout=10), said, "Running", pauses_and_begins_again)
+    assert said.out.splitlines()[-3:] == [
+        f"trainingjob/resnet {phase}" for phase in ("Running", "Suspended", "Running")
+    ]
+
+
+async def test_after_a_resume_that_has_not_begun_the_old_pause_is_no_answer(site: Site, said: Said):
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
+    await site.status("Suspended", PAUSED)
+    await resume(site.cluster, JOB, "default", wait=False, timeout=10)
+    await asked(
+        suspend(site.cluster, JOB, "default", wait=True, timeout=10),
+        said,
+        "Suspended",
+        lambda: site.status("Suspended", PAUSED),
+    )
+    assert "is suspended already" not in said.out
+
+
+async def test_a_resume_that_was_not_seen_yet_is_waited_for(site: Site, said: Said):
+    await site.status("Running", RUNS)
+    await suspend(site.cluster, JOB, "default", wait=False, timeout=10)
+    await resume(site.cluster, JOB, "default", wait=False, timeout=10)
+    await asked(
+        resume(site.cluster, JOB, "default", wait=True, timeout=10),
+        said,
+        "Running",
+        lambda: site.status("Running", RUNS),
+    )
+    assert "is asked to run already" in said.out
+
+
+async def test_an_annotation_makes_no_generation(site: Site, said: Said, clock: Clock):
+    both = {"spec": {"suspend": False}, "metadata": {"annotations": {SUSPENDED: "true"}}}
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, both)
+    await site.status("Running", RUNS)
+
+    async def time_passes() -> None:
+        clock.now += following.LASTING_SECONDS
+
+    await asked(resume(site.cluster, JOB, "default", wait=True, timeout=10), said, "Running", time_passes)
+
+
+async def test_where_no_generation_tells_what_is_older_an_answer_has_to_last(
+    their_site: Site, said: Said, clock: Clock
+):
+    await their_site.status("Suspended", PAUSED)
+
+    async def resumed_before() -> None:
+        await their_site.status("Created")
+        await said.until("trainingjob/resnet Created")
+        clock.now += following.LASTING_SECONDS
+        await their_site.status("Suspended", PAUSED)
+        while said.out.count("trainingjob/resnet Suspended\n") < 2:
+            await asyncio.sleep(0.005)
+        clock.now += following.LASTING_SECONDS
+
+    await asked(suspend(their_site.cluster, JOB, "default", wait=True, timeout=10), said, "Suspended", resumed_before)
 
 
 @pytest.mark.parametrize("command", [suspend, resume])
@@ -180,16 +249,6 @@ async def test_an_interrupt_says_that_only_the_waiting_ended(site: Site, said: S
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert following.ONLY_THE_WAITING in said.err
-
-
-async def test_when_nothing_moves_it_is_asked_whether_muster_runs(
-    site: Site, said: Said, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(following, "PATIENCE_SECONDS", 0.02)
-    await site.status("Running", RUNS)
-    with pytest.raises(typer.Exit):
-        await suspend(site.cluster, JOB, "default", wait=True, timeout=1)
-    assert said.err.count("is Muster running?") == 1
 
 
 async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said: Said):

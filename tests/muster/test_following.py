@@ -1,0 +1,149 @@
+"""What is said while something is waited for: no more than was observed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import typer
+
+from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
+from muster.following import follow, phase_of
+from muster.targets import parse_target
+from shared.cluster.memory import Call, Calm, MemoryCluster
+from shared.cluster.store import MemoryStore
+from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from tests.kit.operator import a_job
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, Said
+
+JOB = parse_target(NAME)
+LONG = QUIET_SECONDS + 1
+
+
+class Looks(Calm):
+    """Counts how often somebody looked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def before(self, call: Call) -> None:
+        self.count += call.verb == "get"
+        await super().before(call)
+
+
+class Waiting:
+    """A job, and somebody who waits until it runs."""
+
+    def __init__(self, said: Said, clock: Clock) -> None:
+        self.said = said
+        self.clock = clock
+        self.store = MemoryStore()
+        self.looks = Looks()
+        self.cluster = MemoryCluster(self.store, weather=self.looks)
+
+    async def status(self, phase: str, **more: Any) -> None:
+        status = {"phase": phase, **more}
+        await self.cluster.patch(TRAININGJOBS, "default", NAME, {"status": status}, subresource="status")
+
+    async def begin(self, phase: str = "Suspended", **more: Any) -> "asyncio.Future[None]":
+        """Ask while it is in this phase."""
+        await self.cluster.create(TRAININGJOBS, "default", a_job(NAME, "true"))
+        if phase:
+            await self.status(phase, **more)
+        asked = await self.cluster.get(TRAININGJOBS, "default", NAME)
+        assert asked is not None
+        return asyncio.ensure_future(follow(self.cluster, JOB, asked, runs, timeout=30))
+
+    async def looked(self, seconds: float = 0.0) -> str:
+        """What it complained of once it has looked again, and once more after so many seconds."""
+        for later in (0.0, seconds):
+            self.clock.now += later
+            seen = self.looks.count
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                # The first of the two may have begun before.
+                while self.looks.count < seen + 2:
+                    await asyncio.sleep(0.005)
+        return self.said.err
+
+    async def ends(self, waiting: "asyncio.Future[None]") -> None:
+        await self.status("Running", observedGeneration=1)
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+
+
+def runs(status: dict[str, Any]) -> bool | None:
+    return True if phase_of(status) == "Running" else None
+
+
+@pytest.fixture
+def job(said: Said, clock: Clock) -> Waiting:
+    return Waiting(said, clock)
+
+
+async def test_an_api_server_that_is_away_is_said_once_and_so_is_its_return(job: Waiting):
+    waiting = await job.begin()
+    for outage in (1, 2):
+        job.store.outage.begin()
+        complaint = await job.looked(LONG)
+        assert complaint.count("the API server cannot be reached, still trying: get") == outage
+        assert complaint.count("answers again") == outage - 1
+        job.store.outage.end()
+        complaint = await job.looked()
+        assert complaint.count("answers again") == outage
+        assert "looked at it" not in complaint, "what nobody could see is nobody's silence"
+    await job.ends(waiting)
+
+
+@pytest.mark.parametrize("phase", ["", "Suspended"])
+async def test_where_nothing_was_observed_it_is_asked_once_whether_muster_runs(job: Waiting, phase: str):
+    waiting = await job.begin(phase)
+    assert await job.looked() == ""
+    assert await job.looked(LONG) == await job.looked(LONG)
+    assert job.said.err.startswith("no Muster service seems to have looked at it for 10 s: is Muster running?")
+    await job.ends(waiting)
+
+
+@pytest.mark.parametrize("phase", ["Created", "Restarting"])
+async def test_between_attempts_there_may_be_no_news(job: Waiting, phase: str):
+    waiting = await job.begin(phase)
+    assert await job.looked() == ""
+    assert (await job.looked(LONG)).startswith("nothing of it changed for 10 s; `muster why`")
+    await job.ends(waiting)
+
+
+async def test_a_status_of_an_older_generation_is_no_look_at_what_was_asked(job: Waiting):
+    waiting = await job.begin("Restarting", observedGeneration=0)
+    assert "looked at it" in await job.looked(LONG)
+    await job.ends(waiting)
+
+
+async def test_a_service_that_did_something_is_not_asked_for(job: Waiting):
+    waiting = await job.begin("Suspended")
+    await job.status("Created")
+    assert await job.looked(LONG) == ""
+    await job.ends(waiting)
+
+
+async def test_a_request_that_waits_its_turn_says_for_what(said: Said, clock: Clock):
+    cluster = MemoryCluster(MemoryStore())
+    made = await cluster.create(SCALEOUTS, "default", {"metadata": {"name": "more"}})
+    waiting = asyncio.ensure_future(follow(cluster, parse_target("scaleout/more"), made, runs, timeout=30))
+    waits = {"type": "Pending", "status": "True", "reason": "AnotherRequestRuns"}
+    for phase, conditions in (("Pending", [waits]), ("Running", [])):
+        status = {"phase": phase, "conditions": conditions}
+        await cluster.patch(SCALEOUTS, "default", "more", {"status": status}, subresource="status")
+        line = f"scaleout/more {phase}" + " (AnotherRequestRuns: an earlier request is being carried out)" * bool(
+            conditions
+        )
+        await said.until(line)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+
+
+async def test_what_muster_refuses_in_the_spec_is_not_waited_for(job: Waiting):
+    refused = {"type": "Created", "status": "True", "reason": "InvalidValue", "message": "spec.slotsPerWorker: write 1"}
+    waiting = await job.begin("Suspended", conditions=[refused], observedGeneration=1)
+    with pytest.raises(typer.Exit) as end:
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    assert end.value.exit_code == 1
+    assert job.said.err == (
+        "muster: trainingjob/resnet is not carried out as it is written now: "
+        "InvalidValue: spec.slotsPerWorker: write 1\n"
+    )

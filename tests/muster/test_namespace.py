@@ -1,0 +1,112 @@
+"""Which namespace a command means without -n: kubectl's."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster import binaries
+from muster import crds
+from shared.cluster import access
+from shared.cluster.access import current_namespace, find_cluster
+from shared.errors import Refused
+from tests.kit.commands import run
+from tests.muster.conftest import MakeSite
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "MUSTER_KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def a_kubeconfig(path: Path, current: str | None, **namespaces: str | None) -> Path:
+    """With a context for each namespace, at a server of the file's own name."""
+    contexts = [
+        {"name": name, "context": {"cluster": path.name, "user": "me"} | ({"namespace": named} if named else {})}
+        for name, named in namespaces.items()
+    ]
+    config: dict[str, Any] = {
+        "clusters": [{"name": path.name, "cluster": {"server": f"http://{path.name}.invalid"}}],
+        "users": [{"name": "me", "user": {"token": "a-token"}}],
+        "contexts": contexts,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(config | ({"current-context": current} if current is not None else {})))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("current", "namespace"),
+    [
+        pytest.param("work", "team-a", id="that of the current context"),
+        pytest.param("plain", "default", id="a context without one"),
+        pytest.param("elsewhere", "default", id="a context that is not there"),
+        pytest.param(None, "default", id="no current context"),
+    ],
+)
+def test_it_is_that_of_the_current_context(tmp_path: Path, current: str | None, namespace: str):
+    assert current_namespace(a_kubeconfig(tmp_path / "config", current, work="team-a", plain=None)) == namespace
+
+
+async def test_of_several_files_the_first_one_that_names_a_context_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = [
+        a_kubeconfig(tmp_path / "none", None, work="team-a"),
+        a_kubeconfig(tmp_path / "first", "work", work="team-b", rest="team-c"),
+        a_kubeconfig(tmp_path / "last", "rest", rest="team-d"),
+    ]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
+    assert current_namespace(None) == "team-a"
+    assert current_namespace(Path(os.environ["KUBECONFIG"])) == "team-a"
+    assert (await find_cluster(Path(os.environ["KUBECONFIG"]))).url == "http://none.invalid"
+    try:
+        kubectl = str(binaries.kubectl())
+    except binaries.MissingProgram:
+        return
+    view = await run(kubectl, "config", "view", "--minify", "-o", "jsonpath={..namespace} {..server}")
+    assert view.out == "team-a http://none.invalid"
+
+
+def test_the_home_directory_has_one_too(tmp_path: Path):
+    assert current_namespace(None) == "default"
+    a_kubeconfig(tmp_path / "home" / ".kube" / "config", "work", work="team-a")
+    assert current_namespace(None) == "team-a"
+    assert current_namespace(Path()) == "team-a", "an empty variable names no file"
+
+
+def test_in_a_pod_it_is_that_of_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setattr(access, "POD_NAMESPACE", tmp_path / "namespace")
+    assert current_namespace(None) == "default"
+    (tmp_path / "namespace").write_text("team-p\n")
+    assert current_namespace(None) == "team-p"
+    named = a_kubeconfig(tmp_path / "config", "work", work="team-a")
+    assert current_namespace(named) == "team-a"
+
+
+@pytest.mark.parametrize("text", ["[1]", "contexts: 5", "{", "current-context: a\ncontexts: [a]", "\0"])
+def test_a_file_of_another_shape_is_refused_by_its_name(tmp_path: Path, text: str):
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(Refused, match="config cannot be used"):
+        current_namespace(tmp_path / "config")
+
+
+async def test_commands_work_in_the_namespace_of_the_current_context(a_site: MakeSite):
+    async with a_site(crds.manifests()) as site:
+        config = yaml.safe_load(site.kubeconfig.read_text())
+        config["contexts"][0]["context"]["namespace"] = "team-a"
+        site.kubeconfig.write_text(yaml.safe_dump(config))
+        words, environment = [sys.executable, "-m", "muster", "suspend", "resnet"], {"KUBECONFIG": str(site.kubeconfig)}
+        refused = await run(*words, environment=environment)
+        assert (refused.code, refused.complaint) == (
+            1,
+            "muster: no TrainingJob team-a/resnet; -n names another namespace\n",
+        )
+        asked = await run(*words, "--no-wait", "-n", "default", environment=environment)
+        assert asked.out == "trainingjob/resnet asked to suspend\n"
