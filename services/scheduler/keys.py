@@ -22,7 +22,7 @@ def owed(job: Job) -> list[Step]:
     if job.phase == "Suspended" or there(job):
         return []
     refusal = job.refusals.get("CreateSecret")
-    if refusal is not None and (refusal.permanent or not refusal.due):
+    if refusal is not None and not refusal.due:
         return []
     return [CreateSecret()]
 

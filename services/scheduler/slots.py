@@ -85,4 +85,4 @@ def _scaleout(request: Request | None, slot: Slot) -> str:
 
 def _may_try(job: Job, effect: str) -> bool:
     refusal = job.refusals.get(effect)
-    return refusal is None or (refusal.due and not refusal.permanent)
+    return refusal is None or refusal.due

@@ -1,14 +1,18 @@
 """Attempts, pauses and limits as a job's user sees them, with kubectl."""
 
+from typing import Any
+
 import pytest
 
-from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.fold import History
 from tests.kit.hosts import HOSTS, NODE, MakeHost
-from tests.kit.operator import SHELL, Operator, a_job, a_request
+from tests.kit.operator import SHELL, Operator, a_job, a_request, worker_that
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 FOR_EVER = "sleep 1000 & wait"
+SPIN = "while :; do sleep 0.05; done"
 UNTIL_THREE = "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.05; done; exit 3"
 
 
@@ -19,8 +23,8 @@ def host(request: pytest.FixtureRequest) -> MakeHost:
     return made
 
 
-async def end(operator: Operator, job: str) -> None:
-    await operator.kubectl("delete", "trainingjob", job, "--wait=false")
+async def end(operator: Operator, *jobs: str) -> None:
+    await operator.kubectl("delete", "trainingjob", *jobs, "--wait=false")
 
 
 async def test_12_a_restart_keeps_the_size_and_the_history(operator: Operator):
@@ -37,6 +41,97 @@ async def test_12_a_restart_keeps_the_size_and_the_history(operator: Operator):
     assert (job.attempt, job.size, job.next_index) == (1, 3, 3)
     assert "exited with 3" in status["conditions"][-1]["message"]
     await operator.assert_replayed("again")
+
+
+async def test_23_the_conditions_of_earlier_attempts_are_kept(operator: Operator):
+    conditions = (await operator.status(TRAININGJOBS, "again"))["conditions"]
+    known = {condition["type"]: condition["status"] for condition in conditions}
+    assert (known["ScaleSucceeded"], known["Restarting"], known["Failed"]) == ("True", "False", "True")
+    types = await operator.types("again")
+    assert [types.count(kind) for kind in ("JobRestarting", "JobRestarted", "JobFailed")] == [1, 1, 1]
+
+
+async def test_12_terminating_pods_are_waited_for(operator: Operator):
+    # Of two workers the second one does not want to go, and the name that the next attempt begins with is free.
+    stubborn = worker_that(f"case $n in *-worker-1) trap '' TERM;; esac; {SPIN}")
+    job = a_job("slowly", FOR_EVER, worker=stubborn)
+    job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 2
+    await operator.apply(job)
+    await operator.phase("Running", TRAININGJOBS, "slowly")
+    await operator.apply(a_request("ScaleIn", "slowly-in", "slowly", toDelete={"podNames": ["slowly-worker-0"]}))
+    await operator.phase("ScaleSucceeded", SCALEINS, "slowly-in")
+    # By hand, as there is no other wait between two attempts then.
+    await operator.muster("restart", "trainingjob/slowly")
+    await operator.has_pods("slowly", "slowly-launcher", "slowly-worker-0")
+    history = History((await operator.job("slowly")).key)
+    for stored in await operator.log():
+        if stored.subject.split(".")[3] == history.job.key.uid:
+            history.fold(stored)
+            attempts = {pod.attempt for pod in history.job.pods.values()}
+            assert len(attempts) <= 1, f"pods of the attempts {attempts} at {stored.subject}"
+    assert attempts == {1}
+    await end(operator, "slowly")
+
+
+def with_sidecar(script: str, job: dict[str, Any], role: str) -> dict[str, Any]:
+    """The job, with a second container in the pods of a role."""
+    # A kubelet tells of containers by name.
+    side = worker_that(script) | {"name": "a-side"}
+    job["spec"]["etReplicaSpecs"][role]["restartPolicy"] = "ExitCode"
+    job["spec"]["etReplicaSpecs"][role]["template"]["spec"]["containers"].append(side)
+    return job
+
+
+async def sides_ended(operator: Operator, job: str, count: int) -> None:
+    """Wait until it was seen that so many sidecars ended, and nothing else."""
+    ends: list[str] = []
+
+    async def so() -> bool:
+        nonlocal ends
+        ends = [end.container for pod in (await operator.job(job)).pods.values() for end in pod.exits]
+        return ends == ["a-side"] * count
+
+    await operator.until(so, lambda: f"{ends} are the containers that ended")
+
+
+def exiting(first: int, others: int) -> str:
+    """A script that exits with a code by the worker's number, when it is told to."""
+    return f"case $n in *-worker-0) code={first};; *) code={others};; esac; trap 'exit $code' USR1; {SPIN}"
+
+
+async def test_13_exit_codes_of_workers_are_those_of_the_training_container(operator: Operator):
+    job = a_job("codes", FOR_EVER, worker=worker_that(exiting(1, 137)))
+    await operator.apply(with_sidecar(exiting(137, 1), job, "worker"))
+    await operator.phase("Running", TRAININGJOBS, "codes")
+    for pod in ("codes-worker-0", "codes-worker-1"):
+        await operator.signal(pod, "a-side")
+    await sides_ended(operator, "codes", 2)
+    # Their ends are nobody's; a member that is not Ready for a while stays one.
+    await operator.members("codes", "codes-worker-0", "codes-worker-1")
+    await operator.signal("codes-worker-0")
+    await operator.members("codes", "codes-worker-1")
+    await operator.signal("codes-worker-1")
+    await operator.members("codes", "codes-worker-2")
+    assert (await operator.job("codes")).next_index == 3, "1 is for good, 137 is replaced"
+    await end(operator, "codes")
+
+
+async def test_13_the_exit_code_of_the_launcher_says_whether_the_job_begins_again(operator: Operator):
+    jobs = {
+        name: with_sidecar(f"exit {side}", a_job(name, f"trap 'exit {code}' USR1; {SPIN}"), "launcher")
+        for name, code, side in (("for-good", 1, 137), ("once-more", 137, 1))
+    }
+    await operator.apply(*jobs.values())
+    for name in jobs:
+        await operator.phase("Running", TRAININGJOBS, name)
+        await sides_ended(operator, name, 1)
+        await operator.tell_to_end(name)
+    status = await operator.phase("Failed", TRAININGJOBS, "for-good")
+    assert "exited with 1 " in status["conditions"][-1]["message"]
+    assert status["restartCount"] == 0
+    status = await operator.phase("Restarting", TRAININGJOBS, "once-more")
+    assert "exited with 137 " in status["conditions"][-1]["message"]
+    await end(operator, *jobs)
 
 
 async def test_25_a_suspended_job_resumes_with_its_size(operator: Operator):

@@ -66,7 +66,9 @@ async def test_21_a_script_gets_its_workers_and_its_environment_byte_for_byte(op
         pytest.param("no-such-script", "ScriptFailed", id="it is not there"),
     ],
 )
-async def test_a_script_that_fails_fails_its_request_and_takes_no_worker(operator: Operator, script: str, reason: str):
+async def test_17_a_script_that_fails_fails_its_request_and_takes_no_worker(
+    operator: Operator, script: str, reason: str
+):
     name = f"bad-{script}"
     await operator.apply(a_scripted("ScaleIn", name, "told", script, timeout=3))
     status = await operator.phase("ScaleFailed", SCALEINS, name)
@@ -78,3 +80,65 @@ async def test_a_script_that_prints_without_end_is_heard_out(operator: Operator)
     await operator.apply(a_scripted("ScaleOut", "flooded", "told", "flood"))
     await operator.phase("ScaleSucceeded", SCALEOUTS, "flooded")
     await operator.assert_replayed("told")
+
+
+def with_only(job: dict[str, Any], *programs: str) -> dict[str, Any]:
+    """The job, with no other programs than these in its launcher's image."""
+    place = {"name": "programs", "emptyDir": {}}
+    copied = " ".join(f"/usr/bin/{program}" for program in programs)
+    spec = job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
+    copy = spec["containers"][0] | {"name": "copy", "command": ["sh", "-c", f"cp {copied} /programs"]}
+    copy["volumeMounts"] = [{"name": "programs", "mountPath": "/programs"}]
+    # A first process without a shell's traps hears no signal but the last.
+    spec |= {"volumes": [place], "initContainers": [copy], "terminationGracePeriodSeconds": 1}
+    spec["containers"][0] |= {
+        "command": ["/usr/bin/sleep", "1000"],
+        "volumeMounts": [{"name": "programs", "mountPath": "/usr/bin"}],
+    }
+    return job
+
+
+async def test_8_a_launcher_without_ps_or_a_shell_is_scaled_all_the_same(operator: Operator):
+    await operator.apply(
+        with_only(a_job("no-shell", "", cleanPodPolicy="All"), "sleep"),
+        with_only(a_job("no-ps", "", cleanPodPolicy="All"), "sleep", "sh", "cat"),
+    )
+    for job in ("no-shell", "no-ps"):
+        await operator.phase("Running", TRAININGJOBS, job)
+        await operator.kubectl("exec", f"{job}-launcher", "--", "ps", fails=True)
+        await operator.apply(a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}))
+    # What cannot be run there is said, and stops nobody who comes after.
+    await operator.apply(
+        a_scripted("ScaleOut", "no-shell-script", "no-shell", "tell"),
+        a_request("ScaleOut", "no-shell-out", "no-shell", toAdd={"count": 1}),
+    )
+    for job in ("no-shell", "no-ps"):
+        await operator.phase("ScaleSucceeded", SCALEINS, f"{job}-in")
+    status = await operator.phase("ScaleFailed", SCALEOUTS, "no-shell-script")
+    assert status["conditions"][-1]["reason"] == "CannotExecute"
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "no-shell-out")
+    released = {s.subject.split(".")[2]: s.body for s in await operator.log() if s.subject.endswith(".WorkersReleased")}
+    assert b"DrainTimed" in released["no-shell"]
+    assert b"Drained" in released["no-ps"], "this one can be looked into"
+    await operator.kubectl("delete", "trainingjob", "no-shell", "no-ps", "--wait=false")
+
+
+async def test_28_one_hung_script_and_one_broken_job_delay_nobody_else(operator: Operator):
+    broken = a_job("broken", "", worker={"name": "main", "image": "missing/such:1", "imagePullPolicy": "Never"})
+    await operator.apply(a_scripted("ScaleOut", "hung", "told", "hang", timeout=1000), broken)
+    await operator.phase("Scaling", SCALEOUTS, "hung")
+
+    async def hangs() -> bool:
+        types = await operator.types("told")
+        return types.count("ScriptStarted") == types.count("ScriptFinished") + 1
+
+    await operator.until(hangs, lambda: "the script does not run")
+    await operator.apply(a_scripted_job("busy"))
+    await operator.phase("Running", TRAININGJOBS, "busy")
+    await operator.apply(a_scripted("ScaleOut", "busy-out", "busy", "tell"))
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "busy-out")
+    await operator.apply(a_request("ScaleIn", "busy-in", "busy", toDelete={"count": 1}))
+    await operator.phase("ScaleSucceeded", SCALEINS, "busy-in")
+    assert await hangs(), "all that was done while it hung"
+    assert (await operator.status(TRAININGJOBS, "told"))["currentScaler"] == "ScaleOut:default/hung"
+    await operator.kubectl("delete", "trainingjob", "told", "busy", "broken", "--wait=false")

@@ -134,6 +134,25 @@ async def test_what_their_schema_admits_and_cannot_run_is_told(operator: Operato
     assert await operator.pods("7b") == []
 
 
+async def test_4_a_scale_in_without_to_delete_fails_and_stops_nobody(operator: Operator):
+    """Lines 3 and 4: their schema admits it."""
+    await operator.apply(a_job("served", "while :; do sleep 0.1; done"))
+    await operator.phase("Running", TRAININGJOBS, "served")
+    wishes = {
+        "no-wish": {},
+        "null": {"toDelete": None},
+        "empty": {"toDelete": {}},
+        "none": {"toDelete": {"podNames": []}},
+    }
+    requests = [a_request("ScaleIn", name, "served", **wish) for name, wish in wishes.items()]
+    await operator.apply(*requests, a_request("ScaleOut", "served-next", "served", toAdd={"count": 1}))
+    for request in requests:
+        status = await operator.phase("ScaleFailed", SCALEINS, request["metadata"]["name"])
+        assert status["conditions"][-1]["reason"] == "NothingToDelete"
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "served-next")
+    assert "WorkersReleased" not in await operator.types("served")
+
+
 async def test_our_definitions_can_take_the_place_of_theirs(operator: Operator):
     await operator.apply(a_job("moving", "while :; do sleep 0.1; done"))
     await operator.phase("Running", TRAININGJOBS, "moving")

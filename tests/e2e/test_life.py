@@ -159,17 +159,24 @@ async def test_doctor_finds_nothing_wrong(operator: Operator):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        pytest.param({"metadata": {"name": "9starts-with-a-digit"}}, "letter", id="a name that cannot be a DNS name"),
-        pytest.param({"metadata": {"name": "x" * 60}}, "50", id="a name too long for pod names"),
-        pytest.param({"spec": {"etReplicaSpecs": {}}}, "Required", id="no launcher and no worker"),
-        pytest.param({"spec": {"launcherAttachMode": "kubexec"}}, "launcherAttachMode", id="kubexec"),
+        pytest.param({"worker": None}, "Required", id="no workers"),
+        pytest.param({"worker": {"template": {"spec": {"containers": [{}]}}}}, "worker.replicas", id="no replicas"),
+        pytest.param({"launcher": {"template": {}}}, "launcher.template.spec", id="an empty template"),
+        pytest.param({"launcher": {"template": {"spec": {"containers": []}}}}, "containers", id="no containers"),
     ],
 )
 async def test_6_what_cannot_run_is_refused_at_apply_time(operator: Operator, change: dict, says: str):
     manifest = a_job("refused", "sleep 1")
-    for part, fields in change.items():
-        manifest[part] |= fields
+    manifest["spec"]["etReplicaSpecs"] |= change
     assert says in await operator.kubectl("apply", "-f", "-", given=manifest, fails=True)
+
+
+async def test_18_attaching_through_the_api_server_is_refused_with_the_way_out(operator: Operator):
+    refused = await operator.kubectl(
+        "apply", "-f", "-", given=a_job("attached", "sleep 1", launcherAttachMode="kubexec"), fails=True
+    )
+    assert "launcherAttachMode" in refused
+    assert "ssh" in refused
 
 
 async def test_7_a_request_of_impossible_size_is_refused_with_a_reason_and_touches_nothing(operator: Operator):

@@ -86,6 +86,66 @@ async def test_a_worker_in_use_stays_until_its_process_in_the_launcher_is_gone(o
     assert reason == "Drained"
 
 
+IN_USE = (
+    "trap 'exit 0' USR1; n=$(hostname); "
+    "sh -c 'echo uses; until [ -e /run/done ]; do sleep 0.05; done' root@${n%launcher}worker-1 & "
+    "while :; do sleep 0.05; done"
+)
+"""It uses its second worker until /run/done is there."""
+
+
+async def leaving_in_use(operator: Operator, job: str) -> None:
+    """A job whose second worker has left the hosts files by a ScaleIn, and is still in use."""
+    await operator.apply(a_job(job, IN_USE))
+    await operator.phase("Running", TRAININGJOBS, job)
+
+    async def uses() -> bool:
+        return await operator.kubectl("logs", f"{job}-launcher") == "uses\n"
+
+    await operator.until(uses, lambda: "the launcher never used its worker")
+    await operator.apply(a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}))
+
+    async def looked() -> bool:
+        return "DrainChecked" in await operator.types(job)
+
+    await operator.until(looked, lambda: "nobody looked whether the worker is in use")
+
+
+async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too(operator: Operator):
+    await leaving_in_use(operator, "over")
+    status = await operator.phase("Scaling", TRAININGJOBS, "over")
+    assert status["currentScaler"] == "ScaleIn:default/over-in"
+    await operator.tell_to_end("over")
+    await operator.phase("Succeeded", TRAININGJOBS, "over")
+
+    async def ended() -> bool:
+        # With nobody left who uses the worker, it may also be quicker to go than the job to end.
+        return (await operator.status(SCALEINS, "over-in"))["phase"] in ("ScaleFailed", "ScaleSucceeded")
+
+    await operator.until(ended, lambda: "the request outlives its job")
+    await operator.is_scaled_by_nobody("over")
+    await operator.has_pods("over", "over-launcher")
+
+
+async def test_33_a_scale_in_deleted_midway_is_finished_once_the_hosts_file_has_changed(operator: Operator):
+    await leaving_in_use(operator, "halfway")
+    await operator.kubectl("delete", "scalein", "halfway-in", "--wait=false")
+
+    async def looked_again() -> bool:
+        types = await operator.types("halfway")
+        return "DrainChecked" in types[types.index("ScaleRequestGone") :]
+
+    # Whoever is in use stays, with or without a request.
+    await operator.until(looked_again, lambda: "nobody looks any more")
+    assert "WorkersReleased" not in await operator.types("halfway")
+    await operator.kubectl("exec", "halfway-launcher", "--", "touch", "/run/done")
+    await operator.has_pods("halfway", "halfway-launcher", "halfway-worker-0")
+    await operator.members("halfway", "halfway-worker-0")
+    assert (await operator.job("halfway")).size == 1
+    await operator.assert_replayed("halfway")
+    await operator.kubectl("delete", "trainingjob", "halfway", "--wait=false")
+
+
 async def test_an_edit_of_the_size_is_carried_out(operator: Operator):
     async def sized(size: int) -> bool:
         status = await operator.status(TRAININGJOBS, "scripted")

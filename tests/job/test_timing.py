@@ -74,6 +74,13 @@ def test_what_is_refused_for_good_is_not_waited_for():
     assert timers(*a_created_job(), EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)) == ()
 
 
+@pytest.mark.parametrize("effect", ["WriteHosts", "CreatePod", "CreateService", "CreateSecret"])
+def test_15_what_was_refused_for_good_is_tried_again_while_the_job_runs(effect: str):
+    refused = EffectRefused(effect=effect, reason="Invalid", permanent=True)
+    assert [timer.name for timer in timers(*a_running_job(), refused)] == [f"BackOff:{effect}"]
+    assert timers(*a_running_job(), refused, JobFailed(reason="LauncherLost")) == ()
+
+
 def test_a_timer_that_ran_out_runs_no_more():
     story = [*a_created_job(), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
     anchor = len(story)

@@ -57,6 +57,15 @@ def launcher_that(script: str) -> dict[str, Any]:
     return {"name": "main", "image": SHELL, "command": ["sh", "-c", f"trap 'exit 143' TERM; {script}"]}
 
 
+def worker_that(script: str = "sleep 1000 & wait", *, ready: str = "") -> dict[str, Any]:
+    """A worker that is a line of shell, and Ready when another one ends well; `$n` is its name in both."""
+    worker = {"name": "main", "image": SHELL, "command": ["sh", "-c", f"n=$(hostname); trap 'exit 0' TERM; {script}"]}
+    if not ready:
+        return worker
+    probe = {"exec": {"command": ["sh", "-c", f"n=$(hostname); {ready}"]}, "periodSeconds": 1}
+    return worker | {"readinessProbe": probe}
+
+
 def a_job(
     name: str, script: str, *, workers: int = 2, worker: dict[str, Any] | None = None, **spec: Any
 ) -> dict[str, Any]:
@@ -94,12 +103,12 @@ class Operator:
         self.audit = audit
 
     async def kubectl(self, *words: str, given: Any = None, fails: bool = False) -> str:
-        """kubectl as the administrator; its output, or with `fails` its complaint."""
+        """kubectl as the administrator, given a document or several; its output, or with `fails` its complaint."""
         try:
             program = str(binaries.kubectl())
         except binaries.MissingProgram as missing:
             pytest.skip(f"these tests speak as users of kubectl do: {missing}")
-        text = yaml.safe_dump(given) if given is not None else ""
+        text = yaml.safe_dump_all(given if isinstance(given, tuple) else [given]) if given is not None else ""
         kubeconfig = str(self.stack.cluster.kubeconfig(ADMIN))
         ended = await run(program, "--kubeconfig", kubeconfig, *words, given=text)
         assert bool(ended.code) == fails, f"kubectl {' '.join(words)}: {ended.out}{ended.complaint}"
@@ -115,11 +124,7 @@ class Operator:
 
     async def leaves_no_pod(self, job: str) -> None:
         """Wait until no pod of the job is there."""
-
-        async def nothing() -> bool:
-            return not await self.pods(job)
-
-        await self.until(nothing, lambda: f"a pod of {job} is left")
+        await self.has_pods(job)
 
     async def members(self, job: str, *names: str) -> None:
         """Wait until these workers, and no others, are in the hosts files and Ready."""
@@ -132,19 +137,31 @@ class Operator:
 
         await self.until(so, lambda: f"{status.get('currentWorkers')} are the members, not {names}")
 
+    async def is_scaled_by_nobody(self, job: str) -> None:
+        """Wait until the job's status speaks of no request."""
+        status: dict[str, Any] = {}
+
+        async def so() -> bool:
+            nonlocal status
+            status = await self.status(TRAININGJOBS, job)
+            return "currentScaler" not in status
+
+        await self.until(so, lambda: f"{job} is still scaled by {status.get('currentScaler')}")
+
     async def tell_to_end(self, job: str) -> None:
         """Send the launcher the signal that its script waits for."""
         await self.signal(f"{job}-launcher")
 
-    async def signal(self, pod: str) -> None:
-        """Send a pod's first process the signal that its script waits for."""
+    async def signal(self, pod: str, container: str = "main") -> None:
+        """Send the first process of a container the signal that its script waits for."""
         # A moment later: the end of the container would take the exec with it.  The shell's own `kill`: an image need
         # not have the program.
         kill = "(sleep 0.5; kill -USR1 1) > /dev/null 2>&1 &"
-        await self.kubectl("exec", pod, "--", "sh", "-c", kill)
+        await self.kubectl("exec", pod, "-c", container, "--", "sh", "-c", kill)
 
-    async def apply(self, manifest: Any) -> str:
-        return await self.kubectl("apply", "-f", "-", given=manifest)
+    async def apply(self, *manifests: Any) -> str:
+        """One `kubectl apply` of them all, in this order."""
+        return await self.kubectl("apply", "-f", "-", given=manifests)
 
     async def muster(self, *words: str, code: int = 0) -> str:
         """A command of ours as somebody who only reads the log."""
@@ -153,17 +170,19 @@ class Operator:
         assert ended.code == code, f"muster {' '.join(words)}: {ended.code}\n{said}"
         return said
 
-    async def status(self, resource: Resource[Any], name: str) -> dict[str, Any]:
-        found = await self.stack.kube.get(resource, "default", name)
+    async def status(self, resource: Resource[Any], name: str, namespace: str = "default") -> dict[str, Any]:
+        found = await self.stack.kube.get(resource, namespace, name)
         return found.status if found is not None and isinstance(found.status, dict) else {}
 
-    async def phase(self, wanted: str, resource: Resource[Any], name: str) -> dict[str, Any]:
+    async def phase(
+        self, wanted: str, resource: Resource[Any], name: str, namespace: str = "default"
+    ) -> dict[str, Any]:
         """Wait for a phase; return the status."""
         status: dict[str, Any] = {}
 
         async def there() -> bool:
             nonlocal status
-            status = await self.status(resource, name)
+            status = await self.status(resource, name, namespace)
             return status.get("phase") == wanted
 
         await self.until(
@@ -197,10 +216,26 @@ class Operator:
             assert asyncio.get_running_loop().time() < deadline, f"{why()}\n{self.last_words()}"
             await asyncio.sleep(0.05)
 
-    async def pods(self, job: str) -> list[str]:
+    async def pods(self, job: str, namespace: str = "default") -> list[str]:
         """Names of a job's pods, sorted."""
-        listed = json.loads(await self.kubectl("get", "pods", "-l", f"training-job-name={job}", "-o", "json"))
-        return sorted(pod["metadata"]["name"] for pod in listed["items"])
+        return sorted(await self.pod_uids(job, namespace))
+
+    async def pod_uids(self, job: str, namespace: str = "default") -> dict[str, str]:
+        """The uids of a job's pods, by name."""
+        of_job = ("-n", namespace, "-l", f"training-job-name={job}", "-o", "json")
+        listed = json.loads(await self.kubectl("get", "pods", *of_job))
+        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in listed["items"]}
+
+    async def has_pods(self, job: str, *names: str) -> None:
+        """Wait until these are the job's pods, and no others."""
+        now: list[str] = []
+
+        async def so() -> bool:
+            nonlocal now
+            now = await self.pods(job)
+            return now == sorted(names)
+
+        await self.until(so, lambda: f"{now} are the pods, not {names}")
 
     async def pod_is_gone(self, name: str) -> bool:
         return await self.stack.kube.get(PODS, "default", name) is None
