@@ -34,10 +34,12 @@ def settings() -> Settings:
         raise fail(complaint(error)) from error
 
 
-def or_current(namespace: str) -> str:
-    """The namespace that is given, else the one that kubectl would work in here."""
+def or_current(context: typer.Context, namespace: str) -> str:
+    """The namespace that is given, else the one that kubectl would work in here; with `-A` nobody needs one."""
     from shared.cluster.access import current_namespace
 
+    if context.params.get("everywhere"):
+        return ""
     try:
         return namespace or current_namespace(settings().kubeconfig)
     except Refused as refusal:
@@ -195,7 +197,9 @@ def rbac(
 @app.command()
 def get(
     namespace: Namespace = "",
-    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="the jobs of all namespaces")] = False,
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
+    ] = False,
     gone: Annotated[bool, typer.Option("--gone", help="also jobs whose resource is gone")] = False,
 ) -> None:
     """List the jobs that the log knows."""

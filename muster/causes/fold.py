@@ -146,7 +146,7 @@ class Causes(Ledger):
                 refusal = after.refusals.get(event.effect)
                 times = f", {refusal.count} times in a row" if refusal and refusal.count > 1 else ""
                 where = f" ({event.field})" if event.field else ""
-                good = ", and would be again" if event.permanent else ""
+                good = ", and would be again unless something changes" if event.permanent else ""
                 self.refusals[event.effect] = self.at[here.sequence] = here.says(
                     f"{event.effect} was refused: {plain(event.reason)}{where}{good}{times}"
                 )

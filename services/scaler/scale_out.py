@@ -29,7 +29,8 @@ def owed(job: Job, request: Request) -> list[Step]:
         wanted = (membership.members(job) or frozenset()) | {slot.index for slot in request.added}
         return [Record(membership.publish(job, frozenset(wanted), request.uid))]
     refusal = job.refusals.get("CreatePod")
-    if late or (refusal is not None and refusal.permanent):
+    refused = refusal is not None and refusal.permanent and refusal.at.sequence > request.accepted
+    if late or refused:
         # What is refused for good will not be made by waiting.
         reason = refusal.reason if refusal is not None else "DeadlineExceeded"
         return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]

@@ -30,6 +30,7 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     own_fault = sum(
         1 for slot in replaced - job.arriving if slot in job.vacancies and not job.vacancies[slot].blameless
     )
+    refilled = _refilled(job, slots, replaced, at)
     job = _for_request(job, slots, replaced & job.arriving)
     workers = sum(slot.role == WORKER for slot in slots)
     first = bool(workers) and not job.next_index
@@ -45,14 +46,16 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         unseen=frozenset() if first else job.unseen,
         size=job.size or workers,
         vacancies={slot: vacancy for slot, vacancy in job.vacancies.items() if slot not in replaced},
-        refilled=_refilled(job, slots, replaced, at),
+        refilled=refilled,
         replaced=job.replaced + own_fault,
     )
 
 
 def _refilled(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot], at: At) -> Mapping[Slot, Refill]:
     kept = {slot: filled for slot, filled in job.refilled.items() if slot in job.slots}
-    for slot, before in zip(sorted(slots), sorted(replaced & job.vacancies.keys()), strict=False):
+    # The lowest of the new ones are the open request's.
+    places = sorted(replaced & job.vacancies.keys(), key=lambda slot: (slot not in job.arriving, slot))
+    for slot, before in zip(sorted(slots), places, strict=False):
         vacancy = job.vacancies[before]
         kept[slot] = Refill(at, vacancy.losses + vacancy.blameless)
     return kept

@@ -12,7 +12,7 @@ LONGEST_BACK_OFF_SECONDS = 300
 """Kubernetes' own for containers that crash (kubelet: 10 s, doubled, five minutes at most)."""
 
 STEADY_SECONDS = 120
-"""A worker that stood so long begins its row of losses anew; whoever is taken sooner may be taken without end.
+"""A place that was filled so long ago begins its row of losses anew; what is lost sooner may be lost without end.
 
 Spot nodes live longer: AWS alone tells two minutes before one goes.
 """

@@ -61,7 +61,7 @@ class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     disrupted: bool = False
     """Its node went, or it was evicted to make room."""
     losses: int = 0
-    """How many blameless losses of this place came before it, each soon after the place had been filled again."""
+    """How many blameless losses of this place came before it, each soon after the place was filled."""
 
     @property
     def blameless(self) -> bool:

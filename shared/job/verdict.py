@@ -59,7 +59,7 @@ def _of_attempt(job: Job) -> Verdict | None:
         slow = _too_slow(job)
         if slow is not None:
             return slow
-    return _of_size(job) if job.launched else _of_start(job)
+    return _of_refusal(job) or (_of_size(job) if job.launched else _of_start(job))
 
 
 def _of_deadline(job: Job) -> Verdict | None:
@@ -108,14 +108,21 @@ def _of_size(job: Job) -> Verdict | None:
     return None
 
 
-def _of_start(job: Job) -> Verdict | None:
-    """Before there is a launcher: a pod that can never be made, too few workers to begin with, or too slow ones."""
-    assert job.spec is not None
+def _of_refusal(job: Job) -> Verdict | None:
+    """Before the launcher's pod is there: something that can never be made."""
+    if job.seen_launcher is not None:
+        return None
     for effect in _NEEDED_TO_START:
         refusal = job.refusals.get(effect)
         if refusal is not None and refusal.permanent:
             where = f" ({refusal.field})" if refusal.field else ""
             return Verdict(False, refusal.reason, f"{effect} was refused for good{where}", permanent=True)
+    return None
+
+
+def _of_start(job: Job) -> Verdict | None:
+    """Before the launcher's turn: too few workers to begin with."""
+    assert job.spec is not None
     minimum = job.spec.role(WORKER).min_replicas
     lost = [slot for slot in job.spent if slot.role == WORKER]
     if lost and len(job.workers) < minimum and not replacement.owed(job):

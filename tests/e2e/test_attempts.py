@@ -7,11 +7,10 @@ import pytest
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import History
 from tests.kit.hosts import HOSTS, NODE, MakeHost
-from tests.kit.operator import SHELL, Operator, a_job, a_request, worker_that
+from tests.kit.operator import FOR_EVER, SHELL, Operator, a_job, a_request, worker_that
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-FOR_EVER = "sleep 1000 & wait"
 SPIN = "while :; do sleep 0.05; done"
 UNTIL_THREE = "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.05; done; exit 3"
 
@@ -21,10 +20,6 @@ def host(request: pytest.FixtureRequest) -> MakeHost:
     """Ends of containers are a kubelet's to tell."""
     made: MakeHost = request.param()
     return made
-
-
-async def end(operator: Operator, *jobs: str) -> None:
-    await operator.kubectl("delete", "trainingjob", *jobs, "--wait=false")
 
 
 async def test_12_a_restart_keeps_the_size_and_the_history(operator: Operator):
@@ -44,6 +39,7 @@ async def test_12_a_restart_keeps_the_size_and_the_history(operator: Operator):
 
 
 async def test_23_the_conditions_of_earlier_attempts_are_kept(operator: Operator):
+    """Of the job of the test before."""
     conditions = (await operator.status(TRAININGJOBS, "again"))["conditions"]
     known = {condition["type"]: condition["status"] for condition in conditions}
     assert (known["ScaleSucceeded"], known["Restarting"], known["Failed"]) == ("True", "False", "True")
@@ -70,7 +66,7 @@ async def test_12_terminating_pods_are_waited_for(operator: Operator):
             attempts = {pod.attempt for pod in history.job.pods.values()}
             assert len(attempts) <= 1, f"pods of the attempts {attempts} at {stored.subject}"
     assert attempts == {1}
-    await end(operator, "slowly")
+    await operator.delete("slowly")
 
 
 def with_sidecar(script: str, job: dict[str, Any], role: str) -> dict[str, Any]:
@@ -113,7 +109,7 @@ async def test_13_exit_codes_of_workers_are_those_of_the_training_container(oper
     await operator.signal("codes-worker-1")
     await operator.members("codes", "codes-worker-2")
     assert (await operator.job("codes")).next_index == 3, "1 is for good, 137 is replaced"
-    await end(operator, "codes")
+    await operator.delete("codes")
 
 
 async def test_13_the_exit_code_of_the_launcher_says_whether_the_job_begins_again(operator: Operator):
@@ -129,9 +125,14 @@ async def test_13_the_exit_code_of_the_launcher_says_whether_the_job_begins_agai
     status = await operator.phase("Failed", TRAININGJOBS, "for-good")
     assert "exited with 1 " in status["conditions"][-1]["message"]
     assert status["restartCount"] == 0
-    status = await operator.phase("Restarting", TRAININGJOBS, "once-more")
-    assert "exited with 137 " in status["conditions"][-1]["message"]
-    await end(operator, *jobs)
+
+    async def restarting() -> bool:
+        return "JobRestarting" in await operator.types("once-more")
+
+    await operator.until(restarting, lambda: "it does not begin again")
+    [restart] = [s.body for s in await operator.log() if ".once-more." in s.subject and "JobRestarting" in s.subject]
+    assert b"exited with 137 " in restart
+    await operator.delete(*jobs)
 
 
 async def test_25_a_suspended_job_resumes_with_its_size(operator: Operator):
@@ -153,7 +154,7 @@ async def test_25_a_suspended_job_resumes_with_its_size(operator: Operator):
     status = await operator.phase("Running", TRAININGJOBS, "pause")
     assert status["restartCount"] == 0
     await operator.assert_replayed("pause")
-    await end(operator, "pause")
+    await operator.delete("pause")
 
 
 async def test_a_job_is_restarted_by_hand(operator: Operator):
@@ -165,7 +166,7 @@ async def test_a_job_is_restarted_by_hand(operator: Operator):
     job = await operator.job("anew")
     assert (status["restartCount"], job.attempt) == (0, 1)
     assert not set(before.pods) & set(job.pods)
-    await end(operator, "anew")
+    await operator.delete("anew")
 
 
 async def test_a_deadline_ends_a_job_by_itself(operator: Operator):
@@ -189,7 +190,7 @@ async def test_14_a_worker_that_is_deleted_or_dies_is_replaced(operator: Operato
     await operator.signal("heal-worker-0")
     await operator.members("heal", "heal-worker-2", "heal-worker-3")
     await operator.assert_replayed("heal")
-    await end(operator, "heal")
+    await operator.delete("heal")
 
 
 async def test_27_what_cannot_start_is_told_and_ends(operator: Operator):
@@ -215,4 +216,4 @@ async def test_the_usual_tools_scale_a_job(operator: Operator):
     status = await operator.phase("Running", TRAININGJOBS, "usual")
     assert status["replicas"] == 1
     await operator.assert_replayed("usual")
-    await end(operator, "usual")
+    await operator.delete("usual")

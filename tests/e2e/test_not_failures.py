@@ -12,19 +12,22 @@ from typing import Any
 import pytest
 
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from tests.kit.operator import WAITING_WORKER, Operator, a_job, a_request, worker_that
+from tests.kit.operator import (
+    FOR_EVER,
+    THIRD_FAILS,
+    UNTIL_TOLD,
+    WAITING_WORKER,
+    Operator,
+    a_job,
+    a_request,
+    worker_that,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 CRDS = Path(__file__).parents[2] / "crds"
-FOR_EVER = "sleep 1000 & wait"
-UNTIL_TOLD = "trap 'exit 0' USR1; while :; do sleep 0.05; done"
 
 Document = dict[str, Any]
-
-
-async def end(operator: Operator, *jobs: str) -> None:
-    await operator.kubectl("delete", "trainingjob", *jobs, "--wait=false")
 
 
 async def got(operator: Operator, *what: str) -> Document:
@@ -51,7 +54,7 @@ async def test_2_finishing_a_job_leaves_its_namesake_in_another_namespace_alone(
     waiting = await operator.phase("Pending", SCALEOUTS, "elsewhere", "team-b")
     assert waiting["conditions"][-1]["reason"] == "JobNotFound"
     await operator.kubectl("delete", "-n", "team-b", "trainingjobs,scaleouts", "--all", "--wait=false")
-    await end(operator, "alone")
+    await operator.delete("alone")
 
 
 async def test_5_without_policies_the_defaults_hold(operator: Operator):
@@ -84,7 +87,7 @@ async def test_15_a_hosts_file_that_cannot_be_written_stops_no_replacement(opera
     await operator.kubectl("delete", "configmap", "stone-config")
     await operator.until(lambda: _lists(operator, "stone", 0, 2), lambda: "the hosts files are not written")
     await operator.members("stone", "stone-worker-0", "stone-worker-2")
-    await end(operator, "stone")
+    await operator.delete("stone")
 
 
 async def _lists(operator: Operator, job: str, *workers: int) -> bool:
@@ -113,7 +116,7 @@ async def test_17_what_somebody_deletes_by_hand_comes_back(operator: Operator):
     await operator.phase("ScaleSucceeded", SCALEOUTS, "tidy-out")
     await operator.members("tidy", *(f"tidy-worker-{index}" for index in range(3)))
     await operator.assert_replayed("tidy")
-    await end(operator, "tidy")
+    await operator.delete("tidy")
 
 
 def foreign(kind: str, name: str, **fields: Any) -> Document:
@@ -158,12 +161,13 @@ async def test_19_what_others_hold_is_never_touched_and_the_job_goes_on_when_it_
     await operator.kubectl("delete", *theirs)
     for job in jobs:
         await operator.phase("Running", TRAININGJOBS, job)
-    await end(operator, *jobs)
+    await operator.delete(*jobs)
 
 
 READS = (
-    "trap 'exit 0' USR1; while :; do for file in /etc/edl/hostfile /etc/mpi/hostfile; do now=$(tr '\\n' ' ' < $file); "
-    'case "$said" in *"<$now>"*) ;; *) echo "$now"; said="$said<$now>";; esac; done; done'
+    "trap 'exit 0' USR1; while :; do sleep 0.02; for file in /etc/edl/hostfile /etc/mpi/hostfile; do "
+    "now=$(tr '\\n' ' ' < $file); "
+    'case "$said" in *"<$now>"*) ;; *) echo "<$now>"; said="$said<$now>";; esac; done; done'
 )
 """It says each different text that it ever finds in a hosts file."""
 
@@ -175,17 +179,18 @@ async def test_20_nobody_reads_part_of_a_hosts_file(operator: Operator):
     await operator.phase("ScaleSucceeded", SCALEOUTS, "reader-out")
     await operator.apply(a_request("ScaleIn", "reader-in", "reader", toDelete={"count": 3}))
     await operator.phase("ScaleSucceeded", SCALEINS, "reader-in")
-    lines = ["".join(f"reader-worker-{index}:1 " for index in range(size)) for size in (2, 6, 3)]
+    lines = ["<" + "".join(f"reader-worker-{index}:1 " for index in range(size)) + ">" for size in (2, 6, 3)]
     shown: list[str] = []
 
     async def newest_shown() -> bool:
         nonlocal shown
-        shown = [line for line in (await operator.kubectl("logs", "reader-launcher")).split("\n") if line]
-        return lines[-1].rstrip() in [line.rstrip() for line in shown]
+        # What comes after the last end of line may be the beginning of one.
+        shown = (await operator.kubectl("logs", "reader-launcher")).split("\n")[:-1]
+        return lines[-1] in shown
 
     await operator.until(newest_shown, lambda: f"the launcher found {shown}")
-    assert {line.rstrip() for line in shown} <= {line.rstrip() for line in lines}
-    await end(operator, "reader")
+    assert set(shown) <= set(lines)
+    await operator.delete("reader")
 
 
 async def test_22_a_worker_that_crashes_for_ever_is_not_replaced_for_ever(operator: Operator):
@@ -199,7 +204,7 @@ async def test_22_a_worker_that_crashes_for_ever_is_not_replaced_for_ever(operat
     status = await operator.status(TRAININGJOBS, "crash")
     assert status["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 0, "failed": 2}
     assert (await operator.job("crash")).next_index == 3
-    await end(operator, "crash")
+    await operator.delete("crash")
 
 
 async def test_24_counts_are_right_at_every_stage_and_after_the_clean_up(operator: Operator):
@@ -242,10 +247,7 @@ async def test_24_counts_are_right_at_every_stage_and_after_the_clean_up(operato
 
 
 async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen(operator: Operator):
-    fails = worker_that(
-        "case $n in *-worker-2) exit 1;; esac; sleep 1000 & wait", ready="case $n in *-worker-2) false;; esac"
-    )
-    await operator.apply(a_job("heard", "trap 'exit 2' USR1; while :; do sleep 0.05; done", worker=fails))
+    await operator.apply(a_job("heard", "trap 'exit 2' USR1; while :; do sleep 0.05; done", worker=THIRD_FAILS))
     await operator.phase("Running", TRAININGJOBS, "heard")
     await operator.apply(
         a_request("ScaleOut", "heard-breaks", "heard", toAdd={"count": 1}, backoffLimit=0),
@@ -295,8 +297,9 @@ async def test_29_pods_of_others_are_never_asked_for(operator: Operator):
         and call["objectRef"]["resource"] == "pods"
         and ":muster:" in call["user"]["username"]
     ]
-    if not asked:
+    if not any("requestURI" in call for call in calls):
         pytest.skip("only a real API server's audit log says with which selector somebody asked")
+    assert asked
     assert all("labelSelector=muster.dev%2Fjob-uid" in uri for uri in asked)
 
 
@@ -309,7 +312,7 @@ async def test_30_definitions_apply_again_and_keep_every_field_of_a_pod(operator
     await operator.phase("Running", TRAININGJOBS, "tomorrow")
     held = await got(operator, "trainingjob", "tomorrow")
     assert held["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"].items() >= odd.items()
-    await end(operator, "tomorrow")
+    await operator.delete("tomorrow")
 
 
 @pytest.mark.parametrize(

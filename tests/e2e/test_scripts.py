@@ -103,7 +103,7 @@ async def leaving_in_use(operator: Operator, job: str) -> None:
         return await operator.kubectl("logs", f"{job}-launcher") == "uses\n"
 
     await operator.until(uses, lambda: "the launcher never used its worker")
-    await operator.apply(a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}))
+    await operator.apply(a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}, timeout=1000))
 
     async def looked() -> bool:
         return "DrainChecked" in await operator.types(job)

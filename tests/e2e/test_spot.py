@@ -10,12 +10,11 @@ import pytest
 
 from shared.frameworks.training import TRAININGJOBS
 from tests.kit.hosts import HOSTS, MakeHost
-from tests.kit.operator import Operator, a_job
+from tests.kit.operator import FOR_EVER, Operator, a_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 STAYS, GOES = "node-0", "node-1"
-FOR_EVER = "sleep 1000 & wait"
 HOSTNAME = "kubernetes.io/hostname"
 
 

@@ -133,6 +133,13 @@ def test_what_can_never_be_made_ends_a_job_that_has_not_started(effect: str):
     assert judged(*a_running_job(), refused) is None, "what runs goes on"
 
 
+def test_a_launcher_that_can_never_be_made_ends_it_too():
+    assigned = SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),), reason="WorkersReady")
+    refused = EffectRefused(effect="CreatePod", reason="Invalid", slots=assigned.slots, permanent=True)
+    end = Verdict(False, "Invalid", "CreatePod was refused for good", permanent=True)
+    assert judged(*a_created_job(), pods(worker(0), worker(1)), assigned, refused) == end
+
+
 @pytest.mark.parametrize("effect", ["PatchStatus", "Announce", "OwnRequest", "DeletePod"])
 def test_what_training_can_do_without_ends_no_job(effect: str):
     refused = EffectRefused(effect=effect, reason="Invalid", permanent=True)

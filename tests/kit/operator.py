@@ -49,6 +49,10 @@ A_SCALED_LIFE = [
 SHELL = "shell:1"
 """With a tag, as a kubelet looks for an image without one at its registry."""
 
+FOR_EVER = "sleep 1000 & wait"
+UNTIL_TOLD = "trap 'exit 0' USR1; while :; do sleep 0.05; done"
+"""What a launcher does: to end this one tell it so."""
+
 WAITING_WORKER = {"name": "main", "image": SHELL, "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait"]}
 
 
@@ -62,8 +66,14 @@ def worker_that(script: str = "sleep 1000 & wait", *, ready: str = "") -> dict[s
     worker = {"name": "main", "image": SHELL, "command": ["sh", "-c", f"n=$(hostname); trap 'exit 0' TERM; {script}"]}
     if not ready:
         return worker
-    probe = {"exec": {"command": ["sh", "-c", f"n=$(hostname); {ready}"]}, "periodSeconds": 1}
+    probe = {"exec": {"command": ["sh", "-c", f"n=$(hostname); {ready}"]}, "periodSeconds": 1, "timeoutSeconds": 10}
     return worker | {"readinessProbe": probe}
+
+
+THIRD_FAILS = worker_that(
+    "case $n in *-worker-2) exit 1;; esac; sleep 1000 & wait", ready="case $n in *-worker-2) false;; esac"
+)
+"""The third worker fails and was never Ready."""
 
 
 def a_job(
@@ -151,6 +161,10 @@ class Operator:
     async def tell_to_end(self, job: str) -> None:
         """Send the launcher the signal that its script waits for."""
         await self.signal(f"{job}-launcher")
+
+    async def delete(self, *jobs: str) -> None:
+        """Ask for the end of jobs that nobody needs any more."""
+        await self.kubectl("delete", "trainingjob", *jobs, "--wait=false")
 
     async def signal(self, pod: str, container: str = "main") -> None:
         """Send the first process of a container the signal that its script waits for."""

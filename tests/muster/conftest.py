@@ -63,10 +63,10 @@ class Said:
         self._read()
         return self._err
 
-    async def until(self, line: str) -> None:
-        """Wait until a line of it is there."""
+    async def until(self, line: str, *, times: int = 1) -> None:
+        """Wait until a line of it is there, so many times."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while line not in self.out.splitlines():
+            while self.out.splitlines().count(line) < times:
                 await asyncio.sleep(0.005)
 
     def _read(self) -> None:

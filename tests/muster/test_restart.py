@@ -106,8 +106,7 @@ async def test_of_one_that_is_yet_to_run_the_attempt_counts_that_is_not_interrup
     await said.until("trainingjob/resnet Restarting (RestartRequested)")
     clock.now += LASTING_SECONDS
     await site.status("Running", restarting(LATER, now=False), runs(LATER), workers="2/2")
-    while said.out.count("trainingjob/resnet Running\n") < 2:
-        await asyncio.sleep(0.005)
+    await said.until("trainingjob/resnet Running", times=2)
     assert not asked.done()
     clock.now += LASTING_SECONDS
     await asyncio.wait_for(asked, 10)

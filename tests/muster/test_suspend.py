@@ -183,8 +183,7 @@ async def test_where_no_generation_tells_what_is_older_an_answer_has_to_last(
         await said.until("trainingjob/resnet Created")
         clock.now += following.LASTING_SECONDS
         await their_site.status("Suspended", PAUSED)
-        while said.out.count("trainingjob/resnet Suspended\n") < 2:
-            await asyncio.sleep(0.005)
+        await said.until("trainingjob/resnet Suspended", times=2)
         clock.now += following.LASTING_SECONDS
 
     await asked(suspend(their_site.cluster, JOB, "default", wait=True, timeout=10), said, "Suspended", resumed_before)

@@ -62,7 +62,7 @@ class Witness:
         self.deleted: set[str] = set()
         """The uids whose end the watch told."""
         self._collected: list[float] = []
-        """Since when Kubernetes' own garbage collector may end what it finds without an owner."""
+        """Since when Kubernetes' own garbage collector ends what it finds without an owner."""
 
     async def __aenter__(self) -> Self:
         await self._begin()

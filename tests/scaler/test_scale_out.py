@@ -71,6 +71,11 @@ def test_what_is_refused_for_good_ends_the_request_at_once():
     given(*BEFORE, refused).then(scaler, Record(ScaleFailed(request=R1, reason="Invalid", released=(workers(2, 3),))))
 
 
+def test_what_was_refused_before_it_was_accepted_says_nothing_of_its_own_workers():
+    refused = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
+    given(*a_running_job(workers=2), refused, *scaling_out(2, 3)).then_nothing(scaler)
+
+
 def test_a_new_worker_that_ends_for_good_takes_the_others_back():
     before = [*a_running_job(workers=2), *scaling_out(2, 3, limit=0)]
     given(*before, pods(worker(2), worker(3, phase="Failed", exits=exited(1)))).then(

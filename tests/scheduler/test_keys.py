@@ -78,6 +78,13 @@ def test_what_is_refused_for_good_is_not_tried_again():
     given(*a_created_job(), refused).then_nothing(keys.owed)
 
 
+def test_of_a_job_that_runs_what_was_refused_for_good_is_tried_again():
+    refused = EffectRefused(effect="CreateSecret", reason="Invalid", permanent=True)
+    story = [*a_running_job(), GONE, refused]
+    given(*story).then_nothing(keys.owed)
+    given(*story, TimePassed(anchor=len(story), timer="BackOff:CreateSecret")).then(keys.owed, CreateSecret())
+
+
 def test_a_suspended_job_needs_none():
     released = SlotsReleased(slots=(workers(0, 1),), reason="Suspended")
     suspended = [*a_created_job(), JobSuspended(reason="Suspended"), released]

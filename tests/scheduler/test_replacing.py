@@ -19,7 +19,18 @@ from shared.job.spec import Problem, RestartPolicy
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due
 from shared.job.views import Exit, PodView
-from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, observed, pods, scaling_in, worker, workers
+from tests.kit.builders import (
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    observed,
+    pods,
+    scaling_in,
+    scaling_out,
+    worker,
+    workers,
+)
 from tests.kit.stories import given
 
 KILLED = worker(1, version=40, phase="Failed", exits=exited(137))
@@ -171,6 +182,15 @@ def test_each_place_has_a_row_of_its_own():
     both = [*a_running_job(of_workers="OnFailure"), PodsGone(uids=(Uid("pod-1"),))]
     both += [step.event for step in records(*both) if isinstance(step, Record)]
     assert records(*both, PodsGone(uids=(Uid("pod-0"),))) == [assigned(3, replaces=(0,))]
+
+
+def test_a_row_goes_on_where_the_request_has_the_lowest_of_the_new_places():
+    once = [*a_running_job(workers=2, of_workers="OnFailure"), PodsGone(uids=(Uid("pod-0"),))]
+    once += [assigned(2, replaces=(0,)).event, pods(worker(2)), *scaling_out(3), pods(worker(3))]
+    both = [*once, PodsGone(uids=(Uid("pod-2"), Uid("pod-3"))), assigned(4, 5, replaces=(2, 3)).event]
+    job = given(*both).job
+    assert {slot.index for slot in job.arriving} == {4}
+    assert {slot.index: filled.losses for slot, filled in job.refilled.items()} == {4: 1, 5: 2}
 
 
 def test_while_it_waits_the_place_stays_empty():

@@ -128,6 +128,14 @@ def test_what_is_refused_for_good_is_not_tried_again():
     given(*a_created_job(workers=2), service(), refused).then_nothing(scheduler)
 
 
+def test_of_a_job_that_runs_what_was_refused_for_good_is_tried_again():
+    refused = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
+    again = SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced")
+    story = [*a_running_job(workers=2), PodsGone(uids=(Uid("pod-1"),)), again, refused]
+    given(*story).then_nothing(scheduler)
+    given(*story, TimePassed(anchor=len(story), timer="BackOff:CreatePod")).then(scheduler, pod(2))
+
+
 def test_nothing_is_made_for_a_job_that_is_being_deleted():
     given(*a_created_job(workers=2), JobDeleting(version=9)).then_nothing(scheduler)
 
