@@ -69,6 +69,10 @@ def may_be_starting(body: bytes) -> bool:
     return 'User "' in message and '" cannot ' in message
 
 
+UNKNOWN_OWNER = "cannot find RESTMapping"
+"""In the 403 of an API server that does not know the kind of an owner: one that has just started, as a rule."""
+
+
 def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     """The error to raise for a failed request; `what` says what was being done, and to what."""
     code, causes = status.code, status.causes
@@ -80,6 +84,8 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
         return Refused(message, reason=AHEAD)
     if code in (408, 429) or (code >= 500 and code != 501):
         return Transient(message, retry_after=(status.details.retry_after_seconds or None) if status.details else None)
+    if code == 403 and UNKNOWN_OWNER in status.message:
+        return Transient(message)
     if code == 401:
         return Transient(f"{message}; renew the credentials of the kubeconfig or of the service account")
     if code == 409:

@@ -4,8 +4,8 @@ Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -211,15 +211,16 @@ class Caller:
 
     async def _upgrade(self, url: URL, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse:
         credentials = await self._access.headers()
-        socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
-            url,
-            protocols=protocols,
-            heartbeat=HEARTBEAT_SECONDS,
-            timeout=aiohttp.ClientWSTimeout(ws_close=FAREWELL_SECONDS),
-            # The kubelet, to which this is handed on, serves whoever takes anything and nobody else.
-            headers={**BASE_HEADERS, "Accept": "*/*", **credentials},
-            **self._access.options,
-        )
+        with _taken_numbers():
+            socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
+                url,
+                protocols=protocols,
+                heartbeat=HEARTBEAT_SECONDS,
+                timeout=aiohttp.ClientWSTimeout(ws_close=FAREWELL_SECONDS),
+                # The kubelet, to which this is handed on, serves whoever takes anything and nobody else.
+                headers={**BASE_HEADERS, "Accept": "*/*", **credentials},
+                **self._access.options,
+            )
         return socket
 
     async def _is_starting(self, timeout: aiohttp.ClientTimeout) -> bool:
@@ -232,15 +233,30 @@ class Caller:
         self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
         credentials = await self._access.headers()
-        return await self._session.request(
-            method,
-            url,
-            data=body,
-            timeout=timeout,
-            allow_redirects=False,
-            headers={**BASE_HEADERS, **headers, **credentials},
-            **self._access.options,
-        )
+        with _taken_numbers():
+            return await self._session.request(
+                method,
+                url,
+                data=body,
+                timeout=timeout,
+                allow_redirects=False,
+                headers={**BASE_HEADERS, **headers, **credentials},
+                **self._access.options,
+            )
+
+
+@contextmanager
+def _taken_numbers() -> Iterator[None]:
+    """A loop may hold the number of a socket that is closed already, and refuse a new one that has it.
+
+    uvloop does, for a moment, after a connection that ended while it was made (its issue 653).
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "is used by transport" not in str(error):
+            raise
+        raise aiohttp.ClientConnectionError(str(error)) from error
 
 
 def _why(error: Exception) -> str:

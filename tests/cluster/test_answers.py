@@ -9,6 +9,9 @@ from shared.cluster.answers import read_status, trouble
 from shared.errors import Conflict, Refused, Transient
 from tests.kit.apiserver import a_status
 
+STRANGE = (
+    "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion g/v1 Kind K: no match"
+)
 QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3'
 
 
@@ -69,6 +72,7 @@ def test_refused(method: str, code: int, body: Any, reason: str, field: str) -> 
         pytest.param("GET", 503, b"", "Wed, 21 Oct 2026 07:28:00 GMT", None, id="a date is not understood"),
         pytest.param("PATCH", 500, a_status(500, "InternalError"), "", None, id="an internal error"),
         pytest.param("POST", 409, a_status(409, "Conflict"), "", None, id="creations that disturb each other's quota"),
+        pytest.param("POST", 403, a_status(403, "Forbidden", STRANGE), "", None, id="an owner of a kind not known yet"),
     ],
 )
 def test_transient(method: str, code: int, body: Any, retry_after: str, seconds: float | None) -> None:

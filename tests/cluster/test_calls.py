@@ -1,8 +1,10 @@
 """How a request leaves its connection."""
 
 import asyncio
+import os
 import socket
 import ssl
+from contextlib import ExitStack
 from pathlib import Path
 
 import aiohttp
@@ -57,3 +59,25 @@ async def test_an_answer_left_in_the_middle_drops_its_connection(tmp_path: Path)
             async with session.get(address) as response:
                 assert response.status == 200
             assert await asyncio.wait_for(serving, PATIENCE) == "dropped"
+
+
+async def test_a_number_that_the_loop_has_not_given_back_is_tried_again_later(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    config = tmp_path / "kubeconfig"
+    with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as held:
+        address = listening.getsockname()
+        write_kubeconfig(config, f"http://127.0.0.1:{address[1]}", {"token": "t"})
+        transport, _ = await loop.create_connection(asyncio.Protocol, *address)
+        number = transport.get_extra_info("socket").fileno()
+        lower = 0
+        while lower < number:
+            lower = os.open(os.devnull, os.O_RDONLY)
+            held.callback(os.close, lower)
+        # Its end has not come to the loop's ears, and the next socket gets its number.
+        os.close(number)
+        cluster = await KubeCluster.connect(config)
+        with pytest.raises(Transient, match="is used by transport"):
+            await cluster.get(PODS, "team-a", "p")
+        await cluster.close()
+        os.dup2(listening.fileno(), number)
+        transport.abort()

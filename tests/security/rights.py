@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from muster.permissions import HOME, SERVICE_ACCOUNTS
+from shared.cluster.answers import UNKNOWN_OWNER
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.service.permissions import Need
@@ -18,7 +19,7 @@ from shared.service.permissions import Need
 EVERYBODYS = ("system:basic-user", "system:discovery", "system:public-info-viewer")
 """Roles that Kubernetes binds to everybody who is known: asking what one may do, and what is served."""
 
-GOING_AWAY, FULL = "is being terminated", "exceeded quota"
+NO_ROLES_FAULT = ("is being terminated", "exceeded quota", UNKNOWN_OWNER)
 """What a 403 says that no role would change."""
 
 CHILDREN = tuple((kind.group, kind.plural) for kind in (PODS, SERVICES, CONFIGMAPS, SECRETS))
@@ -139,6 +140,6 @@ def _refusal(entry: dict[str, Any]) -> str:
     answer = entry.get("responseStatus", {})
     forbidden = entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
     said = answer.get("message", "forbidden")
-    if forbidden or (answer.get("code") == 403 and GOING_AWAY not in said and FULL not in said):
+    if forbidden or (answer.get("code") == 403 and not any(known in said for known in NO_ROLES_FAULT)):
         return f"{answer.get('code')} {said}"
     return ""
