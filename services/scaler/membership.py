@@ -70,8 +70,7 @@ def written(job: Job) -> list[Step]:
         return []
     hosts, launcher = job.hosts, job.launcher
     if hosts is None or hosts.hosts < job.hosts_version:
-        refusal = job.refusals.get("WriteHosts")
-        if refusal is not None and not refusal.due:
+        if not job.may_try("WriteHosts"):
             return []
         return [WriteHosts(job.hosts_version, tuple(sorted(job.members)))]
     if launcher is not None and alive(launcher) and launcher.hosts < hosts.hosts:

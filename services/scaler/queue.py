@@ -81,7 +81,7 @@ def _own(job: Job, request: Request) -> list[Step]:
     if refusal is not None and refusal.permanent:
         # An owner will never be written to it, and those behind it shall have their turn.
         return [Record(ScaleRejected(request=request.uid, reason=refusal.reason))]
-    if refusal is not None and not refusal.due:
+    if not job.may_try("OwnRequest"):
         return []
     return [OwnRequest(request.kind, request.name, request.uid)]
 

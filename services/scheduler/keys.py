@@ -19,10 +19,7 @@ def owed(job: Job) -> list[Step]:
 
     One that vanished is made again, with another pair, for the pods that come.
     """
-    if job.phase == "Suspended" or there(job):
-        return []
-    refusal = job.refusals.get("CreateSecret")
-    if refusal is not None and not refusal.due:
+    if job.phase == "Suspended" or there(job) or not job.may_try("CreateSecret"):
         return []
     return [CreateSecret()]
 

@@ -49,9 +49,9 @@ def missing(job: Job) -> list[Step]:
     if not job.slots:
         return []
     steps: list[Step] = []
-    if not _served(job) and _may_try(job, "CreateService"):
+    if not _served(job) and job.may_try("CreateService"):
         steps.append(CreateService())
-    if job.problems or not keys.there(job) or not _may_try(job, "CreatePod"):
+    if job.problems or not keys.there(job) or not job.may_try("CreatePod"):
         # Of a resource that is invalid by now no pod can be made; the one that is corrected wakes us.
         return steps
     filled = {pod.slot for pod in job.pods.values()}
@@ -81,8 +81,3 @@ def _served(job: Job) -> bool:
 
 def _scaleout(request: Request | None, slot: Slot) -> str:
     return request.name if request is not None and slot in request.added else ""
-
-
-def _may_try(job: Job, effect: str) -> bool:
-    refusal = job.refusals.get(effect)
-    return refusal is None or refusal.due

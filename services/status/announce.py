@@ -37,12 +37,7 @@ def owed(job: Job) -> list[Step]:
         _of_failures(job, at, [failure for failure in job.failures if failure.at == at])
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
-    return [*steps, *(step for request in job.requests.values() if _told(request) for step in _of_request(request))]
-
-
-def _told(request: Request) -> bool:
-    """It has an object that Kubernetes Events can be about."""
-    return not request.gone and request.resize is None
+    return [*steps, *(step for request in job.requests.values() if request.shown for step in _of_request(request))]
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:

@@ -28,7 +28,7 @@ def of_requests(job: Job) -> list[Step]:
     return [
         PatchStatus(request.kind, request.name, request.uid, _encoder.encode(request_status(job, request)), repair)
         for request in job.requests.values()
-        if not request.gone and request.resize is None
+        if request.shown
     ]
 
 

@@ -186,6 +186,11 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def over(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
 
+    @property
+    def shown(self) -> bool:
+        """There is an object that people can be told by."""
+        return not self.gone and self.resize is None
+
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
     """How many pods of a role ended by themselves in this attempt; their pods may be long gone."""
@@ -355,6 +360,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if request is None or request.published:
             return frozenset()
         return frozenset(Slot(self.attempt, WORKER, member.index) for member in request.leaving)
+
+    def may_try(self, effect: str) -> bool:
+        """It was not refused, or long enough ago."""
+        refusal = self.refusals.get(effect)
+        return refusal is None or refusal.due
 
     def by_slot(self) -> dict[Slot, PodView]:
         """The pod in each slot; where two carry the same labels, one that is not going wins."""
