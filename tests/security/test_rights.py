@@ -82,6 +82,11 @@ def test_another_role_that_allows_it_is_told():
     assert compare(calls([line(GET, role="cluster-admin")]), [GET]).elsewhere
 
 
+def test_a_call_that_a_busy_server_turned_away_tells_nothing():
+    turned_away = {**json.loads(line(GET, code=429)), "annotations": {}}
+    assert list(calls([json.dumps(turned_away)])) == []
+
+
 def test_what_everybody_may_do_needs_no_rule():
     asking = Need("status", "create", "authorization.k8s.io", "selfsubjectaccessreviews")
     assert list(calls([line(asking, role="system:basic-user")])) == []
