@@ -88,7 +88,7 @@ def calls(recording: Iterable[str], namespace: str = HOME) -> Iterator[Call]:
             continue
         service, at = accounts.get(entry["user"]["username"]), entry.get("objectRef", {})
         role = _role(entry)
-        if service is None or not _was_judged(entry) or role in EVERYBODYS or _is_everybodys(entry):
+        if service is None or _was_turned_away(entry) or role in EVERYBODYS or _is_everybodys(entry):
             continue
         resource = "/".join(filter(None, (at.get("resource", entry["requestURI"]), at.get("subresource"))))
         need = Need(service, entry["verb"], at.get("apiGroup", ""), resource)
@@ -124,9 +124,10 @@ def _asked_by_admission(need: Need) -> Iterator[Need]:
         yield need._replace(verb="delete")
 
 
-def _was_judged(entry: dict[str, Any]) -> bool:
-    """Whether the authorizer saw the call: a busy server turns calls away (429) before it asks who may make them."""
-    return "authorization.k8s.io/decision" in entry.get("annotations", {})
+def _was_turned_away(entry: dict[str, Any]) -> bool:
+    """A busy server answers 429 before it asks the authorizer who may make the call."""
+    judged = "authorization.k8s.io/decision" in entry.get("annotations", {})
+    return not judged and entry.get("responseStatus", {}).get("code") == 429
 
 
 def _role(entry: dict[str, Any]) -> str:

@@ -85,6 +85,9 @@ def test_another_role_that_allows_it_is_told():
 def test_a_call_that_a_busy_server_turned_away_tells_nothing():
     turned_away = {**json.loads(line(GET, code=429)), "annotations": {}}
     assert list(calls([json.dumps(turned_away)])) == []
+    # One that was served without a role's leave is told of all the same.
+    served = {**json.loads(line(GET)), "annotations": {}}
+    assert compare(calls([json.dumps(served)]), [GET]).elsewhere
 
 
 def test_what_everybody_may_do_needs_no_rule():
