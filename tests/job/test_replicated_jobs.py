@@ -8,6 +8,7 @@ from shared.job import replacement
 from shared.job.events import (
     AnyEvent,
     DisruptionNoticed,
+    JobAdopted,
     JobCreated,
     JobFailed,
     JobRestarted,
@@ -65,6 +66,14 @@ class TestBeginning:
         alone = a_replicated_spec(workers=0)
         story = given(*a_created_replicated_job(alone), PodsObserved(pods=(replica("chief", 0),)))
         story.then_nothing(scheduler)
+
+    def test_one_that_was_taken_on_in_the_middle_does_not_begin_again(self):
+        alone = a_replicated_spec(workers=0)
+        chief = (Slots(2, "chief", ((0, 0),)),)
+        taken_on = [observed(alone), JobAdopted(source="AcceptedLoss", attempt=2, slots=chief)]
+        given(*taken_on, services(alone), JobCreated(reason="TrainingJobCreated")).then(
+            scheduler, CreatePod(Slot(2, "chief", 0))
+        )
 
     def test_it_runs_when_the_pod_runs_that_is_judged(self):
         waiting = [*a_created_replicated_job(SPEC), PodsObserved(pods=(replica("worker", 0),))]
