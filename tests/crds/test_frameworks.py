@@ -1,0 +1,168 @@
+"""Definitions of frameworks: made from what each says of its kind, and judged as our own are."""
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.crds import manifests, render
+from shared.frameworks.framework import Definition
+from shared.frameworks.kinds import Kinds
+from tests.crds.admission import KINDS
+from tests.crds.judges import Judge
+from tests.crds.structural_rules import faults
+from tests.frameworks.documents import ABSENT, Document, changed
+from tests.kit.swarms import SWARMS, Swarm, a_hive, a_swarm, a_template
+
+MADE = {crd["metadata"]["name"]: crd for crd in manifests(KINDS)}
+SWARM = MADE["swarms.swarms.test.muster.dev"]
+HISTORY = {"log": "log-1", "sequence": 7, "hash": "abc"}
+CREATED = {"type": "Created", "status": "True", "reason": "SwarmCreated"}
+PAUSED = {"type": "Suspended", "status": "True", "reason": "SwarmSuspended"}
+
+
+def test_a_file_is_named_after_kind_and_group_because_groups_share_kinds():
+    assert {"swarms.swarms.test.muster.dev.yaml", "hives.hives.test.muster.dev.yaml"} < render(KINDS).keys()
+    assert {"trainingjobs.yaml", "scaleins.yaml", "scaleouts.yaml"} < render(KINDS).keys()
+
+
+def test_the_files_hold_the_definitions():
+    assert [yaml.safe_load(text) for text in render(KINDS).values()] == manifests(KINDS)
+
+
+def test_names_columns_and_subresources_are_the_frameworks():
+    spec = SWARM["spec"]
+    assert spec["names"] == {
+        "kind": "Swarm",
+        "listKind": "SwarmList",
+        "plural": "swarms",
+        "singular": "swarm",
+        "shortNames": ["sw"],
+        "categories": ["muster"],
+    }
+    first = spec["versions"][0]
+    assert [column["name"] for column in first["additionalPrinterColumns"]] == ["State", "Age"]
+    assert first["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.roles.bee.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    }
+
+
+def test_the_version_that_is_watched_is_the_one_that_is_stored():
+    versions = {version["name"]: version for version in SWARM["spec"]["versions"]}
+    assert [*versions] == ["v1", "v1beta1", "v1alpha1"]
+    assert [name for name, version in versions.items() if version["storage"]] == [SWARMS.version]
+    assert all(version["served"] for version in versions.values())
+    assert versions["v1beta1"] == versions["v1"] | {"name": "v1beta1", "storage": False}
+    assert "conversion" not in SWARM["spec"], "nobody runs a server that would convert"
+
+
+@pytest.mark.parametrize("crd", MADE.values(), ids=MADE)
+def test_schemas_are_structural(crd: Document):
+    for version in crd["spec"]["versions"]:
+        assert list(faults(version["schema"]["openAPIV3Schema"])) == []
+
+
+class Nameless(Swarm):
+    @property
+    def definition(self) -> Definition | None:
+        return None
+
+
+def test_a_framework_of_others_has_to_describe_its_kind():
+    with pytest.raises(ValueError, match=r"Swarm.swarms.test.muster.dev describes no definition"):
+        manifests(Kinds((Nameless(),)))
+
+
+@pytest.mark.parametrize("document", [a_swarm(), a_hive()], ids=["roles by name", "a list of roles"])
+async def test_a_job_is_admitted_whole(judge: Judge, document: Document):
+    first = document["spec"][0] if isinstance(document["spec"], list) else document["spec"]["roles"]["queen"]
+    first["template"]["metadata"] = {"labels": {"a": "b"}, "tomorrow": {"x": [1]}}
+    first["template"]["spec"]["containers"][0]["tomorrow"] = {"z": {"deep": True}}
+    before = copy.deepcopy(document)
+    assert await judge.refusals(document) == []
+    assert await judge.pruned(document) == []
+    assert document == before
+
+
+async def test_every_version_is_judged_by_the_same_rules(judge: Judge):
+    for version in ("v1", "v1beta1", "v1alpha1"):
+        document = a_swarm() | {"apiVersion": f"{SWARMS.group}/{version}"}
+        assert await judge.refusals(document) == []
+        assert await judge.pruned(changed(document, "spec.tomorrow", 1)) == ["spec.tomorrow"]
+        (cause,) = await judge.refusals(changed(document, "spec.roles.queen.template.spec.containers", []))
+        assert "at least 1 items" in cause
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "value", "word"),
+    [
+        pytest.param(a_swarm(), "metadata.name", "a" * 41, "at most 40", id="a name that is too long"),
+        pytest.param(a_swarm(), "spec.roles.queen", ABSENT, "queen", id="a role that must be"),
+        pytest.param(a_swarm(), "spec.roles.bee.replicas", 0, "greater than or equal to 1", id="none of a role"),
+        pytest.param(a_swarm(), "spec.roles.bee.template.spec.containers[0].image", ABSENT, "image", id="no image"),
+        pytest.param(a_hive(), "spec[0].role", "DRONE", "QUEEN", id="no such role in a list"),
+        pytest.param(a_hive(), "spec[0].template", {}, "spec", id="an empty template in a list"),
+    ],
+)
+async def test_a_job_is_refused(judge: Judge, document: Document, path: str, value: object, word: str):
+    causes = await judge.refusals(changed(document, path, value))
+    assert causes
+    assert word in causes[0]
+
+
+TEMPLATE = a_template("other")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "path", "value", "free"),
+    [
+        pytest.param([CREATED], "spec.roles.queen.template", TEMPLATE, False, id="a template of a running job"),
+        pytest.param([CREATED], "spec.roles.bee.template", TEMPLATE, False, id="that of a role that need not be"),
+        pytest.param([CREATED], "spec.roles.bee", ABSENT, False, id="a role that goes"),
+        pytest.param([CREATED], "spec.roles.bee.replicas", 3, True, id="the size of a running job"),
+        pytest.param([CREATED], "spec.runPolicy", {"suspend": True}, True, id="a wish for a pause"),
+        pytest.param([CREATED, PAUSED], "spec.roles.bee.template", TEMPLATE, True, id="a template of a paused job"),
+        pytest.param(
+            [CREATED, PAUSED | {"status": "False"}], "spec.roles.bee.template", TEMPLATE, False, id="of a resumed job"
+        ),
+        pytest.param([], "spec.roles.bee.template", TEMPLATE, True, id="a template of a job that nobody took on"),
+        pytest.param([CREATED | {"status": "False"}], "spec.roles.bee", ABSENT, True, id="a role of a refused job"),
+        pytest.param(None, "spec.roles.queen.template", TEMPLATE, True, id="a template of a job without a status"),
+    ],
+)
+async def test_what_pods_depend_on_stays(
+    judge: Judge, conditions: list[Document] | None, path: str, value: Any, free: bool
+):
+    old = a_swarm() if conditions is None else changed(a_swarm(), "status", {"conditions": conditions})
+    causes = await judge.refusals(changed(old, path, value), old)
+    assert (causes == []) is free
+    assert free or "suspend it first" in causes[0]
+
+
+@pytest.mark.parametrize(("phase", "free"), [("Running", False), ("", True)])
+async def test_a_list_of_roles_is_kept_as_a_whole(judge: Judge, phase: str, free: bool):
+    old = changed(a_hive(), "status", {"phase": phase})
+    causes = await judge.refusals(changed(old, "spec[0].template", TEMPLATE), old)
+    assert (causes == []) is free
+
+
+@pytest.mark.parametrize("document", [a_swarm(), a_hive()], ids=["any status is kept", "a status with a schema"])
+@pytest.mark.parametrize(
+    ("now", "admitted"),
+    [
+        pytest.param(HISTORY | {"sequence": 8}, True, id="a newer head"),
+        pytest.param(HISTORY | {"sequence": 6}, False, id="an older head"),
+        pytest.param(HISTORY | {"sequence": 1, "log": "log-2"}, True, id="a head of another log"),
+        pytest.param(ABSENT, True, id="no head, so that a forged one can go"),
+    ],
+)
+async def test_the_fence_of_history(judge: Judge, document: Document, now: object, admitted: bool):
+    old = changed(document, "status", {"history": HISTORY})
+    causes = await judge.refusals(changed(old, "status.history", now), old)
+    assert (causes == []) is admitted
