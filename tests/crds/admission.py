@@ -8,11 +8,11 @@ from devcluster.apiserver.schema import ABSENT, prune
 from devcluster.apiserver.validation import validate
 from muster.crds import manifests
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from tests.kit.swarms import Hive, Swarm
+from tests.kit.choirs import Band, Choir
 
 Document = dict[str, Any]
 
-KINDS = Kinds((*BUILT_IN, Swarm(), Hive()))
+KINDS = Kinds((*BUILT_IN, Choir(), Band()))
 """With two that nobody knows."""
 
 # Its first use raises Python's recursion limit; in the midst of a property test, Hypothesis would warn of that.

@@ -27,13 +27,13 @@ from shared.job.naming import JOB_UID, RESTART
 from shared.job.spec import WORKER, Handling, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 
-GROUP = "swarms.test.muster.dev"
-SWARMS = Resource(GROUP, "v1", "swarms", "Swarm", Custom)
-HIVES = Resource("hives.test.muster.dev", "v1", "hives", "Hive", Custom)
-QUEEN, BEE = "queen", WORKER
+GROUP = "choirs.test.muster.dev"
+CHOIRS = Resource(GROUP, "v1", "choirs", "Choir", Custom)
+BANDS = Resource("bands.test.muster.dev", "v1", "bands", "Band", Custom)
+CONDUCTOR, SINGER = "conductor", WORKER
 
-_QUEEN: Document = {"type": "object", "required": ["template"], "properties": {"template": POD_TEMPLATE}}
-_BEES: Document = {
+_CONDUCTOR: Document = {"type": "object", "required": ["template"], "properties": {"template": POD_TEMPLATE}}
+_SINGERS: Document = {
     "type": "object",
     "required": ["template"],
     "properties": {"replicas": number(1, 100, "How many; 1 when absent."), "template": POD_TEMPLATE},
@@ -42,33 +42,33 @@ _SPEC: Document = {
     "type": "object",
     "required": ["roles"],
     "properties": {
-        "roles": {"type": "object", "required": ["queen"], "properties": {"queen": _QUEEN, "bee": _BEES}},
+        "roles": {"type": "object", "required": ["conductor"], "properties": {"conductor": _CONDUCTOR, "singer": _SINGERS}},
         "runPolicy": {"type": "object", "properties": {"suspend": BOOLEAN}},
     },
 }
-_KEPT = "the template of a running swarm cannot be changed; suspend it first"
+_KEPT = "the template of a running choir cannot be changed; suspend it first"
 
 
-class Swarm(Framework):
-    """One queen, whose end is the job's, and bees that come and go."""
+class Choir(Framework):
+    """One conductor, whose end is the job's, and singers that come and go."""
 
-    resource = SWARMS
+    resource = CHOIRS
     suspend_path = ".spec.runPolicy.suspend"
 
     @property
     def definition(self) -> Definition | None:
         return Definition(
-            "A queen and her bees.",
+            "A conductor and the singers.",
             _SPEC,
-            short_names=("sw",),
+            short_names=("ch",),
             columns=({"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}, AGE),
             rules=(
-                name_rule("[a-z]([-a-z0-9]*[a-z0-9])?", 40, "name the swarm with at most 40 characters"),
-                fixed("spec.roles.queen.template", _KEPT, within="spec.roles.queen.template", free=BY_CONDITIONS),
-                fixed("spec.roles.bee.template", _KEPT, within="spec.roles", free=BY_CONDITIONS),
+                name_rule("[a-z]([-a-z0-9]*[a-z0-9])?", 40, "name the choir with at most 40 characters"),
+                fixed("spec.roles.conductor.template", _KEPT, within="spec.roles.conductor.template", free=BY_CONDITIONS),
+                fixed("spec.roles.singer.template", _KEPT, within="spec.roles", free=BY_CONDITIONS),
             ),
             status=STATUS_WITH_CONDITIONS,
-            scale=Scale(".spec.roles.bee.replicas"),
+            scale=Scale(".spec.roles.singer.replicas"),
             versions=(Version("v1beta1"), Version("v1alpha1", spec={"type": "object", "properties": {}} | _SPEC)),
         )
 
@@ -76,18 +76,18 @@ class Swarm(Framework):
         problems: list[Problem] = []
         spec = Fields(manifest.spec, "spec", problems)
         roles = spec.part("roles")
-        queen, bee = roles.part("queen"), roles.part("bee")
-        training_container(queen)
-        if roles.has("bee"):
-            training_container(bee)
-        bees = bee.integer("replicas", least=1, most=100) or 1
+        conductor, singer = roles.part("conductor"), roles.part("singer")
+        training_container(conductor)
+        if roles.has("singer"):
+            training_container(singer)
+        singers = singer.integer("replicas", least=1, most=100) or 1
         parsed = JobSpec(
-            framework="swarm",
+            framework="choir",
             roles=(
-                RoleSpec(name=QUEEN, replicas=1, container="main"),
-                RoleSpec(name=BEE, replicas=bees if roles.has("bee") else 0, min_replicas=0, container="main"),
+                RoleSpec(name=CONDUCTOR, replicas=1, container="main"),
+                RoleSpec(name=SINGER, replicas=singers if roles.has("singer") else 0, min_replicas=0, container="main"),
             ),
-            handling=Handling(judge=QUEEN, hosts_files=False),
+            handling=Handling(judge=CONDUCTOR, hosts_files=False),
             attach_mode="",
             suspend=spec.part("runPolicy").boolean("suspend"),
             restart=(manifest.metadata.annotations or {}).get(RESTART, ""),
@@ -95,7 +95,7 @@ class Swarm(Framework):
         return tuple(problems) or parsed
 
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        role = "queen" if place.slot.role == QUEEN else "bee"
+        role = "conductor" if place.slot.role == CONDUCTOR else "singer"
         return pod_of(self, manifest.spec["roles"][role]["template"], place, search=True)
 
     def status(self, job: Job) -> Document:
@@ -106,23 +106,23 @@ class Swarm(Framework):
         }
 
 
-class Hive(Framework):
+class Band(Framework):
     """A list of roles, neither suspended nor scaled."""
 
-    resource = HIVES
+    resource = BANDS
 
     @property
     def definition(self) -> Definition | None:
         role: Document = {
             "type": "object",
             "required": ["template"],
-            "properties": {"replicas": number(1, 100), "role": choice("QUEEN", "BEE"), "template": POD_TEMPLATE},
+            "properties": {"replicas": number(1, 100), "role": choice("CONDUCTOR", "SINGER"), "template": POD_TEMPLATE},
         }
         return Definition(
             "A list of roles.",
             {"type": "array", "maxItems": 8, "items": role},
             columns=(AGE,),
-            rules=(fixed("spec", "a hive cannot be changed", within="spec", free=by_phase("")),),
+            rules=(fixed("spec", "a band cannot be changed", within="spec", free=by_phase("")),),
             status={"type": "object", "properties": {"phase": {"type": "string"}}},
         )
 
@@ -132,9 +132,9 @@ class Hive(Framework):
         for role in roles:
             training_container(role)
         parsed = JobSpec(
-            framework="hive",
-            roles=(RoleSpec(name=QUEEN, replicas=len(roles), container="main"),),
-            handling=Handling(judge=QUEEN, succeeds="All", elastic=False, hosts_files=False),
+            framework="band",
+            roles=(RoleSpec(name=CONDUCTOR, replicas=len(roles), container="main"),),
+            handling=Handling(judge=CONDUCTOR, succeeds="All", elastic=False, hosts_files=False),
             attach_mode="",
         )
         return tuple(problems) or parsed
@@ -146,17 +146,17 @@ class Hive(Framework):
         return {"phase": job.phase}
 
 
-def a_template(image: str = "bees") -> dict[str, Any]:
+def a_template(image: str = "singers") -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "main", "image": image, "command": ["true"]}]}}
 
 
-def a_swarm(name: str = "resnet", bees: int = 2) -> dict[str, Any]:
-    roles = {"queen": {"template": a_template()}, "bee": {"replicas": bees, "template": a_template()}}
-    return _document(SWARMS, name, {"roles": roles})
+def a_choir(name: str = "resnet", singers: int = 2) -> dict[str, Any]:
+    roles = {"conductor": {"template": a_template()}, "singer": {"replicas": singers, "template": a_template()}}
+    return _document(CHOIRS, name, {"roles": roles})
 
 
-def a_hive(name: str = "resnet") -> dict[str, Any]:
-    return _document(HIVES, name, [{"role": "QUEEN", "template": a_template()}])
+def a_band(name: str = "resnet") -> dict[str, Any]:
+    return _document(BANDS, name, [{"role": "CONDUCTOR", "template": a_template()}])
 
 
 def _document(resource: Resource[Custom], name: str, spec: Any) -> dict[str, Any]:
