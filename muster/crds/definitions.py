@@ -14,7 +14,7 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Scale, Version
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.schemas import AGE, OPEN, TIME, by_phase, fixed, name_rule, rule
+from shared.frameworks.schemas import AGE, ANYTHING, TIME, by_phase, fixed, name_rule, rule
 from shared.frameworks.training import (
     JOB_NAME_PATTERN,
     LONGEST_REQUEST_NAME,
@@ -212,7 +212,7 @@ def _scale(scale: Scale) -> dict[str, str]:
 
 def _status(schema: Document | None) -> Document:
     """A schema of a status with what Muster writes into that of every kind."""
-    known = {"type": "object", **OPEN} if schema is None else schema
+    known = ANYTHING if schema is None else schema
     ours = {"lastReconcileTime": TIME, "history": structural(History)}
     declared = known.get("properties", {})
     return known | {"properties": declared | {name: each for name, each in ours.items() if name not in declared}}

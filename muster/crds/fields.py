@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from shared.frameworks.reading import GREATEST
-from shared.frameworks.schemas import POD_TEMPLATE
+from shared.frameworks.schemas import TEMPLATE
 
 INT32 = {"format": "int32"}
 
@@ -15,7 +15,7 @@ Count = Annotated[int, Field(ge=0, le=GREATEST, json_schema_extra={**INT32})]
 Number = Annotated[int, Field(ge=1, le=GREATEST, json_schema_extra={**INT32})]
 """From 1."""
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-PodTemplate = Annotated[dict[str, Any], WithJsonSchema(POD_TEMPLATE)]
+PodTemplate = Annotated[dict[str, Any], WithJsonSchema(TEMPLATE)]
 
 
 class Model(BaseModel):

@@ -6,9 +6,13 @@
 from shared.frameworks.framework import Document
 from shared.frameworks.reading import GREATEST
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
+from shared.frameworks.training import MOST_WORKERS, RESTART_POLICIES
 
 OPEN: Document = {"x-kubernetes-preserve-unknown-fields": True}
 """Laid over a schema: fields that it does not declare are kept."""
+
+ANYTHING: Document = {"type": "object", **OPEN}
+"""An object that keeps whatever it holds."""
 
 TEXT: Document = {"type": "string"}
 BOOLEAN: Document = {"type": "boolean"}
@@ -34,7 +38,7 @@ _CONTAINER: Document = {
 
 # Fields that Kubernetes adds later must not be pruned, and a whole PodTemplateSpec is half a megabyte: more than
 # `kubectl apply` can remember in an annotation.
-POD_TEMPLATE: Document = {
+TEMPLATE: Document = {
     "type": "object",
     "description": "As in a Deployment.",
     "properties": {
@@ -64,6 +68,9 @@ POD_TEMPLATE: Document = {
     **OPEN,
 }
 """A pod template, declared as little as possible."""
+
+REPLICAS: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum": MOST_WORKERS}
+RESTART_POLICY: Document = {"type": "string", "enum": [*RESTART_POLICIES]}
 
 AGE: Document = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 """The column that every kind has."""

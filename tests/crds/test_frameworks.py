@@ -81,7 +81,7 @@ def test_a_framework_of_others_has_to_describe_its_kind():
 
 @pytest.mark.parametrize("document", [a_choir(), a_band()], ids=["roles by name", "a list of roles"])
 async def test_a_job_is_admitted_whole(judge: Judge, document: Document):
-    first = document["spec"][0] if isinstance(document["spec"], list) else document["spec"]["roles"]["conductor"]
+    first = document["spec"][0] if isinstance(document["spec"], list) else document["spec"]["roles"]["lead"]
     first["template"]["metadata"] = {"labels": {"a": "b"}, "tomorrow": {"x": [1]}}
     first["template"]["spec"]["containers"][0]["tomorrow"] = {"z": {"deep": True}}
     before = copy.deepcopy(document)
@@ -95,7 +95,7 @@ async def test_every_version_is_judged_by_the_same_rules(judge: Judge):
         document = a_choir() | {"apiVersion": f"{CHOIRS.group}/{version}"}
         assert await judge.refusals(document) == []
         assert await judge.pruned(changed(document, "spec.tomorrow", 1)) == ["spec.tomorrow"]
-        (cause,) = await judge.refusals(changed(document, "spec.roles.conductor.template.spec.containers", []))
+        (cause,) = await judge.refusals(changed(document, "spec.roles.lead.template.spec.containers", []))
         assert "at least 1 items" in cause
 
 
@@ -103,10 +103,10 @@ async def test_every_version_is_judged_by_the_same_rules(judge: Judge):
     ("document", "path", "value", "word"),
     [
         pytest.param(a_choir(), "metadata.name", "a" * 41, "at most 40", id="a name that is too long"),
-        pytest.param(a_choir(), "spec.roles.conductor", ABSENT, "conductor", id="a role that must be"),
+        pytest.param(a_choir(), "spec.roles.lead", ABSENT, "lead", id="a role that must be"),
         pytest.param(a_choir(), "spec.roles.singer.replicas", 0, "greater than or equal to 1", id="none of a role"),
         pytest.param(a_choir(), "spec.roles.singer.template.spec.containers[0].image", ABSENT, "image", id="no image"),
-        pytest.param(a_band(), "spec[0].role", "SOLO", "CONDUCTOR", id="no such role in a list"),
+        pytest.param(a_band(), "spec[0].role", "SOLO", "LEAD", id="no such role in a list"),
         pytest.param(a_band(), "spec[0].template", {}, "spec", id="an empty template in a list"),
     ],
 )
@@ -122,18 +122,22 @@ TEMPLATE = a_template("other")
 @pytest.mark.parametrize(
     ("conditions", "path", "value", "free"),
     [
-        pytest.param([CREATED], "spec.roles.conductor.template", TEMPLATE, False, id="a template of a running job"),
+        pytest.param([CREATED], "spec.roles.lead.template", TEMPLATE, False, id="a template of a running job"),
         pytest.param([CREATED], "spec.roles.singer.template", TEMPLATE, False, id="that of a role that need not be"),
         pytest.param([CREATED], "spec.roles.singer", ABSENT, False, id="a role that goes"),
         pytest.param([CREATED], "spec.roles.singer.replicas", 3, True, id="the size of a running job"),
         pytest.param([CREATED], "spec.runPolicy", {"suspend": True}, True, id="a wish for a pause"),
         pytest.param([CREATED, PAUSED], "spec.roles.singer.template", TEMPLATE, True, id="a template of a paused job"),
         pytest.param(
-            [CREATED, PAUSED | {"status": "False"}], "spec.roles.singer.template", TEMPLATE, False, id="of a resumed job"
+            [CREATED, PAUSED | {"status": "False"}],
+            "spec.roles.singer.template",
+            TEMPLATE,
+            False,
+            id="of a resumed job",
         ),
         pytest.param([], "spec.roles.singer.template", TEMPLATE, True, id="a template of a job that nobody took on"),
         pytest.param([CREATED | {"status": "False"}], "spec.roles.singer", ABSENT, True, id="a role of a refused job"),
-        pytest.param(None, "spec.roles.conductor.template", TEMPLATE, True, id="a template of a job without a status"),
+        pytest.param(None, "spec.roles.lead.template", TEMPLATE, True, id="a template of a job without a status"),
     ],
 )
 async def test_what_pods_depend_on_stays(

@@ -13,8 +13,8 @@ from shared.frameworks.schemas import (
     AGE,
     BOOLEAN,
     BY_CONDITIONS,
-    POD_TEMPLATE,
     STATUS_WITH_CONDITIONS,
+    TEMPLATE,
     by_phase,
     choice,
     fixed,
@@ -30,19 +30,23 @@ from shared.job.state import Job
 GROUP = "choirs.test.muster.dev"
 CHOIRS = Resource(GROUP, "v1", "choirs", "Choir", Custom)
 BANDS = Resource("bands.test.muster.dev", "v1", "bands", "Band", Custom)
-CONDUCTOR, SINGER = "conductor", WORKER
+LEAD, SINGER = "lead", WORKER
 
-_CONDUCTOR: Document = {"type": "object", "required": ["template"], "properties": {"template": POD_TEMPLATE}}
+_LEAD: Document = {"type": "object", "required": ["template"], "properties": {"template": TEMPLATE}}
 _SINGERS: Document = {
     "type": "object",
     "required": ["template"],
-    "properties": {"replicas": number(1, 100, "How many; 1 when absent."), "template": POD_TEMPLATE},
+    "properties": {"replicas": number(1, 100, "How many; 1 when absent."), "template": TEMPLATE},
 }
 _SPEC: Document = {
     "type": "object",
     "required": ["roles"],
     "properties": {
-        "roles": {"type": "object", "required": ["conductor"], "properties": {"conductor": _CONDUCTOR, "singer": _SINGERS}},
+        "roles": {
+            "type": "object",
+            "required": ["lead"],
+            "properties": {"lead": _LEAD, "singer": _SINGERS},
+        },
         "runPolicy": {"type": "object", "properties": {"suspend": BOOLEAN}},
     },
 }
@@ -50,7 +54,7 @@ _KEPT = "the template of a running choir cannot be changed; suspend it first"
 
 
 class Choir(Framework):
-    """One conductor, whose end is the job's, and singers that come and go."""
+    """One who leads, whose end is the job's, and singers that come and go."""
 
     resource = CHOIRS
     suspend_path = ".spec.runPolicy.suspend"
@@ -58,13 +62,13 @@ class Choir(Framework):
     @property
     def definition(self) -> Definition | None:
         return Definition(
-            "A conductor and the singers.",
+            "One who leads, and the singers.",
             _SPEC,
             short_names=("ch",),
             columns=({"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}, AGE),
             rules=(
                 name_rule("[a-z]([-a-z0-9]*[a-z0-9])?", 40, "name the choir with at most 40 characters"),
-                fixed("spec.roles.conductor.template", _KEPT, within="spec.roles.conductor.template", free=BY_CONDITIONS),
+                fixed("spec.roles.lead.template", _KEPT, within="spec.roles.lead.template", free=BY_CONDITIONS),
                 fixed("spec.roles.singer.template", _KEPT, within="spec.roles", free=BY_CONDITIONS),
             ),
             status=STATUS_WITH_CONDITIONS,
@@ -76,18 +80,18 @@ class Choir(Framework):
         problems: list[Problem] = []
         spec = Fields(manifest.spec, "spec", problems)
         roles = spec.part("roles")
-        conductor, singer = roles.part("conductor"), roles.part("singer")
-        training_container(conductor)
+        lead, singer = roles.part("lead"), roles.part("singer")
+        training_container(lead)
         if roles.has("singer"):
             training_container(singer)
         singers = singer.integer("replicas", least=1, most=100) or 1
         parsed = JobSpec(
             framework="choir",
             roles=(
-                RoleSpec(name=CONDUCTOR, replicas=1, container="main"),
+                RoleSpec(name=LEAD, replicas=1, container="main"),
                 RoleSpec(name=SINGER, replicas=singers if roles.has("singer") else 0, min_replicas=0, container="main"),
             ),
-            handling=Handling(judge=CONDUCTOR, hosts_files=False),
+            handling=Handling(judge=LEAD, hosts_files=False),
             attach_mode="",
             suspend=spec.part("runPolicy").boolean("suspend"),
             restart=(manifest.metadata.annotations or {}).get(RESTART, ""),
@@ -95,7 +99,7 @@ class Choir(Framework):
         return tuple(problems) or parsed
 
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        role = "conductor" if place.slot.role == CONDUCTOR else "singer"
+        role = "lead" if place.slot.role == LEAD else "singer"
         return pod_of(self, manifest.spec["roles"][role]["template"], place, search=True)
 
     def status(self, job: Job) -> Document:
@@ -116,7 +120,7 @@ class Band(Framework):
         role: Document = {
             "type": "object",
             "required": ["template"],
-            "properties": {"replicas": number(1, 100), "role": choice("CONDUCTOR", "SINGER"), "template": POD_TEMPLATE},
+            "properties": {"replicas": number(1, 100), "role": choice("LEAD", "SINGER"), "template": TEMPLATE},
         }
         return Definition(
             "A list of roles.",
@@ -133,8 +137,8 @@ class Band(Framework):
             training_container(role)
         parsed = JobSpec(
             framework="band",
-            roles=(RoleSpec(name=CONDUCTOR, replicas=len(roles), container="main"),),
-            handling=Handling(judge=CONDUCTOR, succeeds="All", elastic=False, hosts_files=False),
+            roles=(RoleSpec(name=LEAD, replicas=len(roles), container="main"),),
+            handling=Handling(judge=LEAD, succeeds="All", elastic=False, hosts_files=False),
             attach_mode="",
         )
         return tuple(problems) or parsed
@@ -151,12 +155,12 @@ def a_template(image: str = "singers") -> dict[str, Any]:
 
 
 def a_choir(name: str = "resnet", singers: int = 2) -> dict[str, Any]:
-    roles = {"conductor": {"template": a_template()}, "singer": {"replicas": singers, "template": a_template()}}
+    roles = {"lead": {"template": a_template()}, "singer": {"replicas": singers, "template": a_template()}}
     return _document(CHOIRS, name, {"roles": roles})
 
 
 def a_band(name: str = "resnet") -> dict[str, Any]:
-    return _document(BANDS, name, [{"role": "CONDUCTOR", "template": a_template()}])
+    return _document(BANDS, name, [{"role": "LEAD", "template": a_template()}])
 
 
 def _document(resource: Resource[Custom], name: str, spec: Any) -> dict[str, Any]:
