@@ -15,7 +15,8 @@ from shared.job.views import spans
 
 def owed(job: Job) -> list[Step]:
     """The release of those that nobody uses any more; nothing while they drain."""
-    if job.between_attempts:
+    if job.between_attempts or job.spec is None or not job.spec.handling.elastic:
+        # Where every worker is needed to the end, each works for as long as its node lets it.
         return []
     request = job.open_request
     # What a request brings or takes is its own to release.

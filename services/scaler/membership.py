@@ -18,6 +18,8 @@ from shared.job.views import PodView, ranges
 
 def owed(job: Job, policy: Policy) -> list[Step]:
     """A new list of members when they changed; the files written, and the launcher nudged to load them."""
+    if job.spec is None or not (job.spec.handling.elastic or job.spec.handling.hosts_files):
+        return []
     wanted = members(job)
     steps: list[Step] = []
     if wanted is not None and (wanted != job.members or not job.listed or _overtaken(job)):
@@ -66,7 +68,7 @@ def publish(job: Job, wanted: frozenset[int], request: Uid = Uid(""), *, drain: 
 
 def written(job: Job) -> list[Step]:
     """The files of the newest version, and a nudge once they are seen."""
-    if not job.hosts_version:
+    if not job.hosts_version or (job.spec is not None and not job.spec.handling.hosts_files):
         return []
     hosts, launcher = job.hosts, job.launcher
     if hosts is None or hosts.hosts < job.hosts_version:

@@ -60,6 +60,8 @@ def first(job: Job) -> Request | None:
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if _ownable(job, request):
         return _own(job, request)
+    if job.spec is not None and not job.spec.handling.elastic:
+        return [Record(ScaleRejected(request=request.uid, reason="NotElastic"))]
     if request.resize is not None:
         return [Record(_of_edit(job, request, request.resize, policy))]
     if request.problems or request.spec is None:
@@ -89,7 +91,7 @@ def _own(job: Job, request: Request) -> list[Step]:
 def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | str:
     """The acceptance, or the reason against it."""
     assert job.spec is not None
-    workers = job.spec.role(WORKER)
+    workers = job.spec.worker
     # Places that are about to be filled again count as filled.
     size = len(job.workers) + len(replacement.owed(job))
     if spec.kind == "ScaleOut":
@@ -119,7 +121,7 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
 def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
     """What an edit of the job's own number of workers comes to, by how many there are when its turn comes."""
     assert job.spec is not None
-    role, here = job.spec.role(WORKER), len(job.workers)
+    role, here = job.spec.worker, len(job.workers)
     if role.max_replicas is not None and size > role.max_replicas:
         return ScaleRejected(request=request.uid, reason="AboveMaximum")
     if size < role.min_replicas:

@@ -8,12 +8,12 @@ from services.scaler.decide import decide
 from services.scaler.effects import CheckDrain, DeleteHosts, NudgeLauncher, OwnRequest, RunScript, WriteHosts
 from services.scaler.hosts import hosts_config_map
 from services.scaler.policy import Policy
-from services.scaler.within import REQUESTS, Within
+from services.scaler.within import Within
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused
-from shared.frameworks.children import owner_reference
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.training import REQUESTS
 from shared.job.events import AnyEvent, Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_VERSION, JobKey, config_name
@@ -30,8 +30,9 @@ class Scaler:
 
     author: Author = "scaler"
 
-    def __init__(self, cluster: Cluster, policy: Policy) -> None:
+    def __init__(self, cluster: Cluster, policy: Policy, kinds: Kinds = BUILT_IN) -> None:
         self._cluster = cluster
+        self._kinds = kinds
         self._policy = policy
         self._within = Within(cluster)
 
@@ -39,7 +40,7 @@ class Scaler:
         return ()
 
     def decide(self, history: History) -> list[Step]:
-        return decide(history.job, self._policy)
+        return decide(history.job, self._policy) if self._kinds.knows(history.job) else []
 
     async def attend(self, machine: Machine) -> None:
         await asyncio.Event().wait()
@@ -67,7 +68,8 @@ class Scaler:
         assert job.spec is not None
         key, name = job.key, config_name(job.key.name)
         workers = [job.worker_name(index) for index in effect.members]
-        manifest = hosts_config_map(key, members=workers, slots=job.spec.slots_per_worker, version=effect.version)
+        framework = self._kinds.of(job)
+        manifest = hosts_config_map(framework, key, job.spec, members=workers, version=effect.version)
         held = await self._cluster.get(CONFIGMAPS, key.namespace, name) if job.hosts is not None else None
         if held is None:
             try:
@@ -125,7 +127,7 @@ class Scaler:
         patch = {
             "metadata": {
                 "resourceVersion": meta.resource_version,
-                "ownerReferences": [*kept, owner_reference(TRAININGJOBS, job.key)],
+                "ownerReferences": [*kept, self._kinds.of(job).owner_reference(job.key)],
             }
         }
         await self._cluster.patch(resource, namespace, effect.name, patch)
@@ -134,4 +136,4 @@ class Scaler:
 def build(parts: Parts) -> Scaler:
     """The service from what a process has."""
     seconds = int(parts.settings.drain.total_seconds())
-    return Scaler(parts.cluster, Policy(drain_seconds=seconds))
+    return Scaler(parts.cluster, Policy(drain_seconds=seconds), parts.kinds)

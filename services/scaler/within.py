@@ -8,17 +8,14 @@ import asyncio
 
 from services.scaler import drain, script
 from services.scaler.effects import CheckDrain, RunScript
-from shared.cluster import Cluster, Resource
+from shared.cluster import Cluster
 from shared.cluster.kinds import PODS
-from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient, Trouble
-from shared.frameworks.training import SCALEINS, SCALEOUTS, parse_scale
+from shared.frameworks.training import REQUESTS, parse_scale
 from shared.job.events import DrainChecked, ScriptFinished
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey
 from shared.job.state import TIMED_OUT
-
-REQUESTS: dict[str, Resource[Custom]] = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
 
 LOOKS_AT_ONCE = 8
 """Launchers that are looked into at the same time, by one process."""

@@ -5,11 +5,13 @@ from shared.job.steps import Effect
 
 
 class CreateService(Effect, frozen=True):
-    """The headless Service behind the workers' names."""
+    """A headless Service: the one behind all names, or that of one slot's pod."""
+
+    slot: Slot | None = None
 
     @property
     def target(self) -> str:
-        return "service"
+        return f"service/{self.slot.role}/{self.slot.index}" if self.slot is not None else "service"
 
 
 class CreateSecret(Effect, frozen=True):
@@ -43,14 +45,14 @@ class DeletePod(Effect, frozen=True):
 
 
 class DeleteService(Effect, frozen=True):
-    """What the garbage collector left."""
+    """What the garbage collector left, or whose pod is no more."""
 
     name: str
     uid: Uid
 
     @property
     def target(self) -> str:
-        return "service"
+        return f"service/{self.uid}"
 
 
 class DeleteSecret(Effect, frozen=True):

@@ -1,10 +1,12 @@
-"""Workers that ended or vanished by themselves: their places filled again.  Pure.
+"""Pods that ended or vanished by themselves: their places filled again.  Pure.
 
 Which places, how often and how soon is `shared.job.replacement`'s to say.
 """
 
+from services.scheduler.effects import DeletePod
 from shared.job import replacement
 from shared.job.events import SlotsAssigned
+from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
@@ -13,13 +15,28 @@ from shared.job.views import Slots, spans
 
 
 def owed(job: Job) -> list[Step]:
-    """New slots for every place whose back-off is over; each has an index that was never used in this attempt."""
+    """New slots for every place whose back-off is over."""
     due = [
         slot
         for slot, vacancy in replacement.owed(job).items()
         if not replacement.delay(job, slot, vacancy) or passed(job, vacancy.at.sequence, replacement.TIMER)
     ]
+    if job.spec is not None and job.spec.handling.in_place:
+        return _in_place(job, due)
     if not due:
         return []
+    # Each has an index that was never used in this attempt.
     new = Slots(job.attempt, WORKER, ((job.next_index, job.next_index + len(due) - 1),))
     return [Record(SlotsAssigned(slots=(new,), replaces=spans(due), reason="WorkersReplaced"))]
+
+
+def _in_place(job: Job, due: list[Slot]) -> list[Step]:
+    """The same slots once more: what is left of a pod goes first, because the next one has its name."""
+    left = {pod.slot: pod for pod in sorted(job.pods.values(), key=lambda pod: pod.deleting, reverse=True)}
+    free = [slot for slot in due if slot not in left]
+    going: list[Step] = [
+        DeletePod(pod.name, pod.uid) for slot in due if (pod := left.get(slot)) is not None and not pod.deleting
+    ]
+    if not free:
+        return going
+    return [Record(SlotsAssigned(slots=spans(free), replaces=spans(free), reason="PodsReplaced")), *going]

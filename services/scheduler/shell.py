@@ -1,6 +1,7 @@
 """The scheduler's shell: its effects, carried out in the cluster."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 
 from services.scheduler.decide import decide
@@ -14,16 +15,16 @@ from services.scheduler.effects import (
     DeleteService,
 )
 from services.scheduler.keypair import make_key_pair
-from services.scheduler.manifests import headless_service, launcher_pod, ssh_secret, worker_pod
 from shared.cluster import Cluster
 from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused, Transient
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.attaching import ssh_secret
+from shared.frameworks.framework import Place
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events import Author
 from shared.job.fold import History
-from shared.job.naming import ATTEMPT, JobKey, pod_name, secret_name, service_name
-from shared.job.spec import LAUNCHER
+from shared.job.naming import ATTEMPT, JobKey, Slot, secret_name
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.service.claims import settle
@@ -39,8 +40,9 @@ class Scheduler:
 
     author: Author = "scheduler"
 
-    def __init__(self, cluster: Cluster, *, cluster_domain: str = "cluster.local") -> None:
+    def __init__(self, cluster: Cluster, kinds: Kinds = BUILT_IN, *, cluster_domain: str = "cluster.local") -> None:
         self._cluster = cluster
+        self._kinds = kinds
         self._domain = cluster_domain
         self._resources: dict[tuple[JobKey, int], asyncio.Task[Custom]] = {}
 
@@ -48,7 +50,7 @@ class Scheduler:
         return ()
 
     def decide(self, history: History) -> list[Step]:
-        return decide(history.job)
+        return decide(history.job) if self._kinds.knows(history.job) else []
 
     async def attend(self, machine: Machine) -> None:
         await asyncio.Event().wait()
@@ -59,9 +61,9 @@ class Scheduler:
             case CreatePod():
                 await self._create_pod(standing.job, effect)
             case CreateService():
-                await self._create_service(standing.job)
+                await self._create_service(standing.job, effect.slot)
             case CreateSecret():
-                await self._create_secret(key)
+                await self._create_secret(standing.job)
             case DeletePod():
                 await self._cluster.delete(PODS, key.namespace, effect.name, uid=effect.uid)
             case DeleteService():
@@ -69,20 +71,16 @@ class Scheduler:
             case DeleteSecret():
                 await self._cluster.delete(SECRETS, key.namespace, effect.name, uid=effect.uid)
             case DeleteJob():
-                await self._cluster.delete(TRAININGJOBS, key.namespace, key.name, uid=key.uid)
+                resource = self._kinds.of(standing.job).resource
+                await self._cluster.delete(resource, key.namespace, key.name, uid=key.uid)
             case _:
                 raise AssertionError(f"not an effect of the scheduler: {effect}")
 
     async def _create_pod(self, job: Job, effect: CreatePod) -> None:
         resource = await self._resource(job)
         assert job.spec is not None
-        if effect.slot.role == LAUNCHER:
-            manifest = launcher_pod(resource, job.spec, job.key, effect.slot, cluster_domain=self._domain)
-        else:
-            manifest = worker_pod(
-                resource, job.spec, job.key, effect.slot, cluster_domain=self._domain, scaleout=effect.scaleout
-            )
-        name = pod_name(job.key.name, effect.slot)
+        place = self._place(job, effect.slot, effect.scaleout)
+        manifest, name = self._kinds.of(job).pod(resource, job.spec, place), place.name
         try:
             await self._cluster.create(PODS, job.key.namespace, manifest)
         except Refused as refusal:
@@ -93,20 +91,30 @@ class Scheduler:
             attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
             settle(meta, job.key, f"pod {name}", same=attempt == str(effect.slot.attempt))
 
-    async def _create_service(self, job: Job) -> None:
+    def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
+        sizes = Counter(known.role for known in job.slots | job.spent)
+        name = job.pod_name(slot)
+        return Place(key=job.key, slot=slot, name=name, sizes=sizes, cluster_domain=self._domain, scaleout=scaleout)
+
+    async def _create_service(self, job: Job, slot: Slot | None) -> None:
         resource = await self._resource(job)
+        assert job.spec is not None
+        place = self._place(job, slot) if slot is not None else None
+        manifest = self._kinds.of(job).service(resource, job.spec, job.key, place)
+        name = manifest["metadata"]["name"]
         try:
-            await self._cluster.create(SERVICES, job.key.namespace, headless_service(resource, job.key))
+            await self._cluster.create(SERVICES, job.key.namespace, manifest)
         except Refused as refusal:
             if refusal.reason != "AlreadyExists":
                 raise
-            service = await self._cluster.get(SERVICES, job.key.namespace, service_name(job.key.name))
-            settle(service.metadata if service is not None else None, job.key, f"service {job.key.name}")
+            service = await self._cluster.get(SERVICES, job.key.namespace, name)
+            settle(service.metadata if service is not None else None, job.key, f"service {name}")
 
-    async def _create_secret(self, key: JobKey) -> None:
+    async def _create_secret(self, job: Job) -> None:
+        key = job.key
         pair, name = make_key_pair(str(key)), secret_name(key.name)
         try:
-            manifest = ssh_secret(key, private=pair.private, public=pair.public)
+            manifest = ssh_secret(self._kinds.of(job), key, private=pair.private, public=pair.public)
             await self._cluster.create(SECRETS, key.namespace, manifest)
         except (Transient, Conflict) as trouble:
             raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
@@ -137,7 +145,7 @@ class Scheduler:
             raise
 
     async def _read(self, job: Job) -> Custom:
-        found = await self._cluster.get(TRAININGJOBS, job.key.namespace, job.key.name)
+        found = await self._cluster.get(self._kinds.of(job).resource, job.key.namespace, job.key.name)
         if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
             raise Transient(f"{job.key} is not what was decided on any more")
         return found
@@ -145,4 +153,4 @@ class Scheduler:
 
 def build(parts: Parts) -> Scheduler:
     """The service from what a process has."""
-    return Scheduler(parts.cluster, cluster_domain=parts.settings.cluster_domain)
+    return Scheduler(parts.cluster, parts.kinds, cluster_domain=parts.settings.cluster_domain)

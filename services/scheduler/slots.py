@@ -3,12 +3,14 @@
 When a scale-out or a scale-in changes them is the scaler's decision.
 """
 
+from collections.abc import Iterator
+
 from services.scheduler import keys
-from services.scheduler.effects import CreatePod, CreateService, DeletePod
+from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
 from shared.job import replacement
 from shared.job.events import SlotsAssigned
 from shared.job.naming import Slot, service_name
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, Request
 from shared.job.steps import Record, Step
 from shared.job.timing import UNSEEN, passed
@@ -16,11 +18,13 @@ from shared.job.views import Slots
 
 
 def assigned(job: Job) -> list[Step]:
-    """First the workers; the launcher once their names resolve and the hosts files with all of them are there."""
+    """First all pods but the launcher's; it follows once names resolve and the hosts files list all the others."""
     if not job.starting or job.spec is None or job.spec.suspend:
         return []
-    if not job.next_index:
-        return _first(job) if _alone(job) else []
+    if not job.begun:
+        return _first(job, job.spec) if _alone(job) else []
+    if not job.spec.has_launcher:
+        return []
     complete = job.members >= {slot.index for slot in job.workers} and not replacement.owed(job)
     if job.launched or not _served(job) or not complete:
         return []
@@ -37,20 +41,20 @@ def _alone(job: Job) -> bool:
     return all(pod.attempt >= job.attempt for pod in job.pods.values())
 
 
-def _first(job: Job) -> list[Step]:
-    replicas = job.size or (job.spec.role(WORKER).replicas if job.spec else 0)
-    workers = Slots(job.attempt, WORKER, ((0, replicas - 1),))
+def _first(job: Job, spec: JobSpec) -> list[Step]:
+    sizes = {role.name: role.replicas for role in spec.roles if role.name != LAUNCHER}
+    if job.size:
+        sizes[WORKER] = job.size
+    first = tuple(Slots(job.attempt, role, ((0, size - 1),)) for role, size in sizes.items() if size)
     reason = "JobRestarted" if job.attempt else "JobCreated"
-    return [Record(SlotsAssigned(slots=(workers,), reason=reason))]
+    return [Record(SlotsAssigned(slots=first, reason=reason))]
 
 
 def missing(job: Job) -> list[Step]:
-    """The Service and the pods that shall be there and were not seen."""
+    """The Services and the pods that shall be there and were not seen."""
     if not job.slots:
         return []
-    steps: list[Step] = []
-    if not _served(job) and job.may_try("CreateService"):
-        steps.append(CreateService())
+    steps = [*_services(job)] if job.may_try("CreateService") else []
     if job.problems or not keys.there(job) or not job.may_try("CreatePod"):
         # Of a resource that is invalid by now no pod can be made; the one that is corrected wakes us.
         return steps
@@ -65,13 +69,35 @@ def missing(job: Job) -> list[Step]:
 
 
 def surplus(job: Job) -> list[Step]:
-    """Pods whose slot was released, or that belong to an earlier attempt."""
+    """Pods whose slot was released, or that belong to an earlier attempt; Services of slots that were released."""
     kept = job.slots | job.spent
-    return [
+    pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
         if pod.slot not in kept and not pod.deleting
     ]
+    return [*pods, *_idle_services(job)]
+
+
+def _services(job: Job) -> Iterator[Step]:
+    """Those that are wanted and were not seen."""
+    if job.spec is None or job.spec.handling.services == "Job":
+        if not _served(job):
+            yield CreateService()
+        return
+    for slot in sorted(job.slots):
+        if ("Service", job.pod_name(slot)) not in job.children:
+            yield CreateService(slot)
+
+
+def _idle_services(job: Job) -> Iterator[Step]:
+    """Of pods that were released while the others go on; between attempts and after the end they stay."""
+    if job.spec is None or job.spec.handling.services == "Job" or not job.begun or job.over or job.between_attempts:
+        return
+    kept = {job.pod_name(slot) for slot in job.slots | job.spent}
+    for child in job.children.values():
+        if child.kind == "Service" and child.ours and child.name not in kept:
+            yield DeleteService(child.name, child.uid)
 
 
 def _served(job: Job) -> bool:

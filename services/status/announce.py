@@ -4,22 +4,23 @@ Each tells of one log event and is named after it, so none speaks of what did no
 """
 
 from services.status.effects import Announce
+from shared.frameworks.training import REQUESTS
 from shared.job.conditions import MILESTONES
 from shared.job.naming import Uid
 from shared.job.state import At, Condition, Failure, Job, Request
 from shared.job.steps import Step
 
-_OF_JOB = {
-    "WorkersCreated": "TrainingJobWorkerCreated",
-    "Running": "TrainingJobRunning",
-    "Restarting": "TrainingJobRestarting",
-    "Suspended": "TrainingJobSuspended",
-    "Succeeded": "TrainingJobSucceeded",
-    "Failed": "TrainingJobFailed",
-    "ScaleSucceeded": "",
-    "ScaleFailed": "",
-}
-"""Conditions of a job that are announced, and et-operator's reason where it differs from the condition's."""
+_OF_JOB = (
+    "WorkersCreated",
+    "Running",
+    "Restarting",
+    "Suspended",
+    "Succeeded",
+    "Failed",
+    "ScaleSucceeded",
+    "ScaleFailed",
+)
+"""Conditions of a job that are announced; the reasons are et-operator's, with the name of the job's kind."""
 
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
 
@@ -29,15 +30,27 @@ def owed(job: Job) -> list[Step]:
     steps: list[Step] = []
     for condition in job.conditions:
         if condition.status and condition.type in _OF_JOB:
-            reason = _OF_JOB[condition.type] or condition.reason
-            steps.append(_tell(job.kind, job.key.name, job.key.uid, condition, reason))
+            reason = _reason(job, condition)
+            steps.append(_tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, reason))
         elif not condition.status and condition.type in ("Created", *MILESTONES) and condition.message:
-            steps.append(_tell(job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True))
+            steps.append(
+                _tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True)
+            )
     steps += [
         _of_failures(job, at, [failure for failure in job.failures if failure.at == at])
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
     return [*steps, *(step for request in job.requests.values() if request.shown for step in _of_request(request))]
+
+
+def _reason(job: Job, condition: Condition) -> str:
+    match condition.type:
+        case "ScaleSucceeded" | "ScaleFailed":
+            return condition.reason
+        case "WorkersCreated":
+            return f"{job.kind}WorkerCreated"
+        case _:
+            return f"{job.kind}{condition.type}"
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:
@@ -46,12 +59,13 @@ def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
     message = f"{first.pod}: {first.reason}{how}{more}"
     return Announce(
+        job.api_version,
         job.kind,
         job.key.name,
         job.key.uid,
         at.sequence,
         at.time,
-        "TrainingJobWorkerFailed",
+        f"{job.kind}WorkerFailed",
         message,
         warning=True,
     )
@@ -59,15 +73,19 @@ def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:
 
 def _of_request(request: Request) -> list[Step]:
     return [
-        _tell(request.kind, request.name, request.uid, condition, condition.reason)
+        _tell(REQUESTS[request.kind].api_version, request.kind, request.name, request.uid, condition, condition.reason)
         for condition in request.conditions
         if condition.status and condition.type in _OF_REQUEST
     ]
 
 
-def _tell(kind: str, name: str, uid: Uid, condition: Condition, reason: str, *, warning: bool = False) -> Announce:
+def _tell(
+    api_version: str, kind: str, name: str, uid: Uid, condition: Condition, reason: str, *, warning: bool = False
+) -> Announce:
     failed = warning or condition.type in ("Failed", "ScaleFailed")
     why = condition.message or condition.reason
     # A condition may be updated without changing; what happened, happened when it changed.
     at = condition.updated if warning else condition.since
-    return Announce(kind, name, uid, at.sequence, at.time, reason, f"{condition.type}: {why}", warning=failed)
+    return Announce(
+        api_version, kind, name, uid, at.sequence, at.time, reason, f"{condition.type}: {why}", warning=failed
+    )

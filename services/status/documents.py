@@ -5,7 +5,10 @@ from typing import Any
 import msgspec
 
 from services.status.effects import PatchStatus
-from shared.frameworks.training_status import Document, job_status, request_status, whole_seconds
+from shared.frameworks.framework import Document
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.training import REQUESTS
+from shared.frameworks.training_status import request_status, whole_seconds
 from shared.job.chain import Head
 from shared.job.state import Job
 from shared.job.steps import Step
@@ -13,20 +16,27 @@ from shared.job.steps import Step
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def document_of(job: Job) -> bytes:
+def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
     """A job's status as canonical JSON, without head; null marks fields that shall be absent."""
-    return _encoder.encode(job_status(job))
+    return _encoder.encode(kinds.of(job).status(job))
 
 
-def of_job(job: Job) -> list[Step]:
-    return [PatchStatus(job.kind, job.key.name, job.key.uid, document_of(job), job.forged)]
+def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
+    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document_of(job, kinds), job.forged)]
 
 
 def of_requests(job: Job) -> list[Step]:
     # Of an accepted loss the requests show heads too, which may be further than this log will be for long.
     repair = job.forged if job.accepted_heads else 0
     return [
-        PatchStatus(request.kind, request.name, request.uid, _encoder.encode(request_status(job, request)), repair)
+        PatchStatus(
+            REQUESTS[request.kind].api_version,
+            request.kind,
+            request.name,
+            request.uid,
+            _encoder.encode(request_status(job, request)),
+            repair,
+        )
         for request in job.requests.values()
         if request.shown
     ]

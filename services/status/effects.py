@@ -16,6 +16,7 @@ class PatchStatus(Effect, frozen=True):
     """Nobody but us writes it, and the next document replaces it."""
     rests: ClassVar[bool] = True
 
+    api_version: str
     kind: str
     name: str
     uid: Uid
@@ -38,6 +39,7 @@ class Announce(Effect, frozen=True):
 
     settle: ClassVar[float] = inf
 
+    api_version: str
     kind: str
     name: str
     uid: Uid

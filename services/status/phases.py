@@ -14,6 +14,7 @@ from shared.job.events import (
     JobSuspended,
 )
 from shared.job.naming import RESTART_REQUESTED
+from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.verdict import Verdict, may_restart, verdict
 
@@ -26,17 +27,17 @@ def owed(job: Job) -> Phase | None:
         return None
     if job.phase == "":
         # An invalid spec waits for a corrected apply.
-        return None if job.problems else JobCreated(reason="TrainingJobCreated")
+        return None if job.problems else JobCreated(reason=f"{job.kind}Created")
     if job.phase == "Suspended":
-        return None if job.spec.suspend else JobCreated(reason="TrainingJobResumed")
-    if job.starting and _launcher_started(job):
-        return JobRunning(reason="TrainingJobRunning")
+        return None if job.spec.suspend else JobCreated(reason=f"{job.kind}Resumed")
+    if job.starting and _judge_started(job, job.spec):
+        return JobRunning(reason=f"{job.kind}Running")
     end = verdict(job)
     if end is not None and (end.success or not may_restart(job, end)):
         kind = JobSucceeded if end.success else JobFailed
         return kind(reason=end.reason, message=end.message)
     if job.spec.suspend:
-        return JobSuspended(reason="TrainingJobSuspended")
+        return JobSuspended(reason=f"{job.kind}Suspended")
     if end is not None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
@@ -44,7 +45,7 @@ def owed(job: Job) -> Phase | None:
     if job.phase == "Running" and job.scaling:
         return JobScaling(reason="ScalingStart")
     if job.phase == "Scaling" and not job.scaling:
-        return JobRunning(reason="TrainingJobRunning")
+        return JobRunning(reason=f"{job.kind}Running")
     return None
 
 
@@ -55,6 +56,13 @@ def _restarting(job: Job, end: Verdict) -> JobRestarting:
     )
 
 
-def _launcher_started(job: Job) -> bool:
-    launcher = job.seen_launcher
-    return launcher is not None and launcher.phase in ("Running", "Succeeded")
+def _judge_started(job: Job, spec: JobSpec) -> bool:
+    """The launcher runs or ran; of a job without one, the pod of its judge whose end counts, or any where all do."""
+    if spec.has_launcher:
+        launcher = job.seen_launcher
+        return launcher is not None and launcher.phase in ("Running", "Succeeded")
+    handling = spec.handling
+    places = [slot for slot in job.slots | job.spent if slot.role == handling.judge]
+    counting = {slot for slot in places if slot.index == 0 or handling.succeeds != "First"}
+    ended = any(slot in counting for slot in job.vacancies)
+    return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())

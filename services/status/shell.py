@@ -13,7 +13,7 @@ from shared.cluster.kinds import EVENTS
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
 from shared.eventlog import Bucket
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
@@ -30,8 +30,6 @@ LONGEST_NOTE = 1024
 LONGEST_STEM = 120
 """Characters of an object's name in that of its Event, which may have 253 with all that follows."""
 
-_RESOURCES: dict[str, Resource[Custom]] = {known.kind: known for known in (TRAININGJOBS, SCALEINS, SCALEOUTS)}
-
 
 class Status:
     """The service."""
@@ -43,6 +41,7 @@ class Status:
         cluster: Cluster,
         heads: Bucket,
         identity: str,
+        kinds: Kinds = BUILT_IN,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -50,6 +49,7 @@ class Status:
         self._cluster = cluster
         self._heads = heads
         self._identity = identity
+        self._kinds = kinds
         self._now = now
         self._written: set[Uid] = set()
         """Objects whose status this process wrote, so that no look before the write is needed."""
@@ -59,7 +59,7 @@ class Status:
         return ()
 
     def decide(self, history: History) -> list[Step]:
-        return decide(history.job)
+        return decide(history.job, self._kinds)
 
     async def attend(self, machine: Machine) -> None:
         await asyncio.Event().wait()
@@ -74,7 +74,8 @@ class Status:
                 raise AssertionError(f"not an effect of the status service: {effect}")
 
     async def _patch(self, effect: PatchStatus, standing: Standing) -> None:
-        resource, namespace = _RESOURCES[effect.kind], standing.job.key.namespace
+        resource = self._kinds.resource(effect.api_version, effect.kind)
+        namespace = standing.job.key.namespace
         if effect.uid not in self._written and not effect.repair:
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
@@ -82,7 +83,7 @@ class Status:
             if same(held.status, effect.document):
                 self._written.add(effect.uid)
                 return
-        if effect.kind == TRAININGJOBS.kind:
+        if effect.uid == standing.job.key.uid:
             head = f"{self._identity}/{standing.head}"
             await self._heads.put(effect.uid, head.encode())
         if effect.repair and (effect.uid, effect.repair) not in self._repaired:
@@ -134,7 +135,7 @@ class Status:
             "type": "Warning" if effect.warning else "Normal",
             "note": effect.message.encode()[:LONGEST_NOTE].decode(errors="ignore"),
             "regarding": {
-                "apiVersion": _RESOURCES[effect.kind].api_version,
+                "apiVersion": effect.api_version,
                 "kind": effect.kind,
                 "namespace": namespace,
                 "name": effect.name,
@@ -155,4 +156,4 @@ def event_name(effect: Announce) -> str:
 
 def build(parts: Parts) -> Status:
     """The service from what a process has."""
-    return Status(parts.cluster, parts.heads, parts.identity)
+    return Status(parts.cluster, parts.heads, parts.identity, parts.kinds)

@@ -11,11 +11,12 @@ from shared.job.naming import (
     ACCEPT_HISTORY,
     ATTEMPT,
     HOSTS_VERSION,
-    JOB_NAME,
+    INDEX,
     JOB_ROLE,
     JOB_UID,
     NO_UID,
     REPLICA_INDEX,
+    ROLE,
     JobKey,
     Uid,
 )
@@ -88,7 +89,8 @@ def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
     meta = pod.metadata
     labels = meta.labels or {}
     key = _key(meta)
-    attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(REPLICA_INDEX, "0"))
+    # A TrainingJob's pods say role and index in et-operator's labels.
+    attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(INDEX, labels.get(REPLICA_INDEX, "0")))
     if key is None or attempt is None or index is None:
         return None
     statuses = pod.status.container_statuses or ()
@@ -100,7 +102,7 @@ def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
         name=meta.name,
         version=meta.version,
         attempt=attempt,
-        role=labels.get(JOB_ROLE, ""),
+        role=labels.get(ROLE, labels.get(JOB_ROLE, "")),
         index=index,
         phase=_phase(pod),
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
@@ -145,12 +147,10 @@ def child_sight(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
 
 def _key(meta: Metadata) -> JobKey | None:
     # Labels can be copied by anybody; the controller owner is the API server's word.
-    labels = meta.labels or {}
-    name, uid = labels.get(JOB_NAME), labels.get(JOB_UID)
-    owner = meta.controller
-    if not name or not uid or owner is None or owner.uid != uid or uid == NO_UID:
+    uid, owner = (meta.labels or {}).get(JOB_UID), meta.controller
+    if not uid or owner is None or not owner.name or owner.uid != uid or uid == NO_UID:
         return None
-    return JobKey(meta.namespace, name, Uid(uid))
+    return JobKey(meta.namespace, owner.name, Uid(uid))
 
 
 def _head(status: object) -> tuple[str, Head | None]:

@@ -1,7 +1,7 @@
 """TrainingJob, ScaleIn and ScaleOut (`kai.alibabacloud.com/v1alpha1`): their resources, and their specs parsed.  Pure.
 
 Older CRDs let anything through, so any JSON value is answered: by a spec, or by all its problems.
-Status is in `training_status.py`, pods in the scheduler's `manifests.py`.
+Status is in `training_status.py`, pods and hosts files in `training_job.py`.
 """
 
 import re
@@ -31,6 +31,9 @@ FRAMEWORK = "training"
 TRAININGJOBS = Resource(GROUP, VERSION, "trainingjobs", "TrainingJob", Custom)
 SCALEINS = Resource(GROUP, VERSION, "scaleins", "ScaleIn", Custom)
 SCALEOUTS = Resource(GROUP, VERSION, "scaleouts", "ScaleOut", Custom)
+
+REQUESTS = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
+"""By kind."""
 
 MOST_WORKERS = 7_000
 """So that the hosts files of the longest names still fit into one ConfigMap (1 MiB)."""

@@ -72,17 +72,20 @@ def with_milestones(job: Job, at: At) -> Job:
     if not job.starting:
         return job
     conditions = job.conditions
-    workers = job.workers
+    # Those that start together, of a job with a launcher all but it.
+    together = job.spec is not None and not job.spec.has_launcher
+    workers = job.slots if together else job.workers
     if workers and not holds(conditions, "WorkersReady"):
         pods = job.by_slot()
         views = [pods.get(slot) for slot in workers]
+        message = f"{len(views)} {'pods' if together else 'workers'}"
         if all(alive(view) for view in views):
             conditions = with_condition(
-                conditions, "WorkersCreated", at, reason="TrainingJobWorkersCreated", message=f"{len(views)} workers"
+                conditions, "WorkersCreated", at, reason=f"{job.kind}WorkersCreated", message=message
             )
             if all(view is not None and view.ready for view in views):
                 conditions = with_condition(
-                    conditions, "WorkersReady", at, reason="TrainingJobWorkersReady", message=f"{len(views)} workers"
+                    conditions, "WorkersReady", at, reason=f"{job.kind}WorkersReady", message=message
                 )
         if not holds(conditions, "WorkersReady"):
             conditions = _with_trouble(job, conditions, at)
@@ -90,7 +93,7 @@ def with_milestones(job: Job, at: At) -> Job:
     if launcher is not None:
         waits = trouble(job) if holds(conditions, "WorkersReady") else None
         why = f"{waits.pod}: {waits.reason}" if waits else ""
-        conditions = with_condition(conditions, "LauncherCreated", at, reason="TrainingJobLauncherCreated", message=why)
+        conditions = with_condition(conditions, "LauncherCreated", at, reason=f"{job.kind}LauncherCreated", message=why)
     return replace(job, conditions=conditions) if conditions is not job.conditions else job
 
 

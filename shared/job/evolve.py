@@ -168,7 +168,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             job = replace(interrupted(job, event, at), restarting=at)
             return _phase(job, "Restarting", "Restarting", event, at)
         case JobSuspended():
-            job = replace(interrupted(job, event, at), active=None, paused=bool(job.next_index))
+            job = replace(interrupted(job, event, at), active=None, paused=job.begun)
             return _phase(job, "Suspended", "Suspended", event, at)
         case JobSucceeded():
             return _finished(job, "Succeeded", event, at)
@@ -217,7 +217,7 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
             conditions, "Created", at, status=bool(job.phase), reason=first.reason, message=_sentence(event)
         )
     elif job.problems and holds(conditions, "Created"):
-        conditions = with_condition(conditions, "Created", at, reason="TrainingJobCreated")
+        conditions = with_condition(conditions, "Created", at, reason=f"{job.kind}Created")
     before = job.spec
     job = replace(
         job,

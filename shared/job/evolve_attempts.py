@@ -1,6 +1,6 @@
 """What attempts change in a job: slots assigned, given up, begun again; pauses.  Pure; called by `evolve`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -33,14 +33,15 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     refilled = _refilled(job, slots, replaced, at)
     job = _for_request(job, slots, replaced & job.arriving)
     workers = sum(slot.role == WORKER for slot in slots)
-    first = bool(workers) and not job.next_index
-    wanted = job.size or (job.spec.role(WORKER).replicas if job.spec is not None else workers)
+    first = bool(slots) and not job.begun
+    wanted = job.size or (job.spec.worker.replicas if job.spec is not None else workers)
     if first and wanted != workers:
         # It was edited between the decision and this event; what came too late for it waits its turn.
         job = replace(with_edit(job, wanted, at), size=workers)
     return replace(
         job,
         slots=job.slots | slots,
+        spent=job.spent - slots,
         next_index=next_index(job, slots),
         assigned=at if first else job.assigned,
         unseen=frozenset() if first else job.unseen,
@@ -53,12 +54,19 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
 
 def _refilled(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot], at: At) -> Mapping[Slot, Refill]:
     kept = {slot: filled for slot, filled in job.refilled.items() if slot in job.slots}
-    # The lowest of the new ones are the open request's.
-    places = sorted(replaced & job.vacancies.keys(), key=lambda slot: (slot not in job.arriving, slot))
-    for slot, before in zip(sorted(slots), places, strict=False):
+    for slot, before in _places(job, slots, replaced):
         vacancy = job.vacancies[before]
         kept[slot] = Refill(at, vacancy.losses + vacancy.blameless)
     return kept
+
+
+def _places(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot]) -> Iterable[tuple[Slot, Slot]]:
+    """Each new slot with the one whose place it takes, which may be the same."""
+    if job.spec is not None and job.spec.handling.in_place:
+        return [(slot, slot) for slot in slots & replaced & job.vacancies.keys()]
+    # The lowest of the new ones are the open request's.
+    places = sorted(replaced & job.vacancies.keys(), key=lambda slot: (slot not in job.arriving, slot))
+    return zip(sorted(slots), places, strict=False)
 
 
 def _for_request(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot]) -> Job:
@@ -66,8 +74,9 @@ def _for_request(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot]) ->
     request = job.open_request
     if request is None or not replaced:
         return job
+    in_place = job.spec is not None and job.spec.handling.in_place
     # In the order of their indices: what the event says of `replaces`.
-    new = frozenset(sorted(slots)[: len(replaced)])
+    new = replaced if in_place else frozenset(sorted(slots)[: len(replaced)])
     added = request.added - replaced | new
     return with_request(job, request.uid, added=added, replaced=request.replaced + len(replaced))
 
@@ -138,6 +147,6 @@ def asked_to_restart(job: Job, before: JobSpec | None) -> Job:
     """Note that a person changed the word that asks for a restart, of a job that has something to restart."""
     if before is None or job.spec is None or not job.spec.restart or job.spec.restart == before.restart:
         return job
-    runs = job.phase in ("Running", "Scaling") or (job.starting and job.next_index > 0)
+    runs = job.phase in ("Running", "Scaling") or (job.starting and job.begun)
     # Between attempts it ends the wait for the next one.
     return replace(job, restart_wanted=runs or job.restarting is not None)

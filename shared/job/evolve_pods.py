@@ -10,7 +10,7 @@ from shared.job.events import DisruptionNoticed, PodsObserved
 from shared.job.evolve_requests import seen
 from shared.job.naming import Slot, Uid
 from shared.job.replacement import STEADY_SECONDS
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER
 from shared.job.state import (
     KEPT_FAILURES,
     At,
@@ -65,7 +65,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             slots, spent = slots - {pod.slot}, spent | {pod.slot}
             if not pod.deleting:
                 tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
-            if pod.role == WORKER:
+            if pod.role != LAUNCHER:
                 vacancies[pod.slot] = vacancy = _vacancy(job, pod, disrupted, at)
                 if not vacancy.succeeded:
                     failures = (*failures, _failure(job, pod, at))
@@ -137,7 +137,7 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
         if pod is not None and pod.slot in slots:
             # Nobody released this slot, so its pod was taken from us.
             slots, spent = slots - {pod.slot}, spent | {pod.slot}
-            if pod.role == WORKER:
+            if pod.role != LAUNCHER:
                 taken = replace(pod, deleting=True)
                 vacancies[pod.slot] = _vacancy(job, taken, disrupted, at)
                 failures = (*failures, _failure(job, taken, at))
@@ -158,7 +158,7 @@ def enough(job: Job, at: At) -> Job:
     """Note since when a running job has fewer workers that run than its minimum."""
     if job.spec is None or job.phase not in ("Running", "Scaling"):
         return job
-    short = running_workers(job) < job.spec.role(WORKER).min_replicas
+    short = running_workers(job) < job.spec.worker.min_replicas
     if short and not job.below_minimum:
         return replace(job, below_minimum=at.sequence)
     return job if short or not job.below_minimum else replace(job, below_minimum=0)

@@ -96,7 +96,7 @@ def _sized(job: Job, request: Request) -> int:
     if request.resize is not None:
         return request.resize
     wanted = max(job.size + len(request.added) - len(request.leaving), 1)
-    most = job.spec.role(WORKER).max_replicas if job.spec is not None else None
+    most = job.spec.worker.max_replicas if job.spec is not None else None
     # Of a worker that was lost and not replaced its place still counts in the size.
     return wanted if most is None else min(wanted, most)
 
@@ -109,12 +109,12 @@ def resized(job: Job, before: JobSpec | None, at: At) -> Job:
     """
     if before is None or job.spec is None or not job.phase or job.over:
         return job
-    replicas = job.spec.role(WORKER).replicas
-    if replicas == before.role(WORKER).replicas:
+    replicas = job.spec.worker.replicas
+    if replicas == before.worker.replicas:
         return job
     others = {uid: known for uid, known in job.requests.items() if known.resize is None or known.phase != "Pending"}
     job = replace(job, requests=others)
-    if job.between_attempts or not job.next_index:
+    if job.between_attempts or not job.begun:
         # No size yet: the first slots are as many as the spec says by then.
         return replace(job, size=replicas if job.size else 0)
     return with_edit(job, replicas, at)
@@ -211,6 +211,7 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
 _SENTENCES = {
     "AboveMaximum": "the job would have more workers than maxReplicas",
     "BelowMinimum": "the job would have fewer workers than minReplicas",
+    "NotElastic": "jobs of this kind keep the number of workers that they began with; suspend the job to change it",
     "NoSuchWorker": "podNames names a pod that is no worker of this job",
     "NoLauncher": "there is no launcher for the script to run in",
     "ScriptTimedOut": "the script did not end within the timeout",

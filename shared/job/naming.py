@@ -1,6 +1,7 @@
 """Every name that users, scripts and selectors see: pods, children, labels, annotations, subjects.
 
-The names are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them.
+The names are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; what other
+kinds call theirs is in `shared.frameworks`.
 """
 
 from typing import NewType
@@ -25,6 +26,9 @@ REPLICA_INDEX = "replica-index"
 SCALEOUT_NAME = "scaleout-name"
 JOB_UID = "muster.dev/job-uid"
 ATTEMPT = "muster.dev/attempt"
+ROLE = "muster.dev/role"
+INDEX = "muster.dev/index"
+"""What every pod of ours says of its slot; a TrainingJob's say role and index in et-operator's labels alone."""
 
 SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
 SSH_KEYS = "arena.kubeflow.org/ssh-secret"
@@ -77,12 +81,12 @@ class Slot(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 def pod_name(job: str, slot: Slot) -> WorkerName:
-    """`<job>-launcher`, `<job>-worker-<index>`."""
+    """`<job>-launcher`, `<job>-worker-<index>`: what a role's pods are called that has no stem of its own."""
     return WorkerName(f"{job}-{slot.role}" if slot.role == LAUNCHER else f"{job}-{slot.role}-{slot.index}")
 
 
 def service_name(job: str) -> str:
-    """The headless Service behind the workers' names."""
+    """The headless Service behind the names of all pods."""
     return job
 
 

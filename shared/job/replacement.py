@@ -1,10 +1,10 @@
-"""Which empty places of workers are filled again, and when: by the workers' restartPolicy, within backoffLimit.  Pure.
+"""Which empty places are filled again, and when: by their role's restartPolicy, within backoffLimit.  Pure.
 
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
 """
 
 from shared.job.naming import Slot
-from shared.job.spec import WORKER, RestartPolicy
+from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, Vacancy
 
 FIRST_BACK_OFF_SECONDS = 10
@@ -20,6 +20,9 @@ Spot nodes live longer: AWS alone tells two minutes before one goes.
 LEAST_RETRYABLE_CODE = 128
 """From here on an exit code means a signal: somebody ended the container (docs: contract, line 13)."""
 
+OUT_OF_MEMORY = "OOMKilled"
+"""Kubernetes' reason for the end of a container that used more memory than its limit."""
+
 TIMER = "Replacement"
 
 
@@ -33,26 +36,31 @@ def retryable(code: int | None) -> bool:
     return code is None or code >= LEAST_RETRYABLE_CODE
 
 
+def final(spec: JobSpec, code: int | None, reason: str) -> bool:
+    """Whether ExitCode lets this end be: it would come again."""
+    return not retryable(code) or (reason == OUT_OF_MEMORY and spec.handling.out_of_memory_is_final)
+
+
 def owed(job: Job) -> dict[Slot, Vacancy]:
-    """The places to fill again, by index; empty when the job has as many workers as it shall have."""
+    """The places to fill again, by index; empty when the job has all the pods that it shall have."""
     if not job.vacancies or job.spec is None:
         return {}
     arriving, leaving = job.arriving, job.departing
     # Those that a request takes are not missed, whether they live to be taken or not.
     missing = job.size - len(leaving) - len(job.workers - arriving - leaving)
-    policy, left = job.spec.role(WORKER).restart_policy, job.spec.backoff_limit - job.replaced
+    left = job.spec.backoff_limit - job.replaced
     found = _of_request(job)
-    missing += len(found)
     for slot, vacancy in sorted(job.vacancies.items()):
-        if len(found) >= missing:
-            break
-        if slot in arriving | leaving or not _wanted(policy, vacancy):
+        if slot.role == WORKER and missing <= 0:
+            continue
+        if slot in arriving | leaving or not allowed(job.spec, slot, vacancy):
             continue
         if not vacancy.blameless:
             if left <= 0:
                 continue
             left -= 1
         found[slot] = vacancy
+        missing -= slot.role == WORKER
     return found
 
 
@@ -74,11 +82,16 @@ def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
     return back_off(request.replaced if request is not None and slot in job.arriving else job.replaced)
 
 
-def _wanted(policy: RestartPolicy, vacancy: Vacancy) -> bool:
-    if vacancy.disrupted:
+def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
+    """Whether this place may be filled again, as long as backoffLimit is not reached."""
+    handling = spec.handling
+    if slot.role == handling.judge and (vacancy.succeeded or handling.restarts == "Job"):
+        # That was the job's own end, or that of its attempt.
+        return False
+    if vacancy.disrupted or (vacancy.taken and handling.strict):
         # Its node went: that the job may run on with fewer is no reason to leave it so.
         return True
-    match policy:
+    match spec.policy(slot.role):
         case "Never":
             return False
         case "Always":
@@ -86,4 +99,4 @@ def _wanted(policy: RestartPolicy, vacancy: Vacancy) -> bool:
         case "OnFailure":
             return not vacancy.succeeded
         case "ExitCode":
-            return vacancy.taken or (not vacancy.succeeded and retryable(vacancy.code))
+            return vacancy.taken or (not vacancy.succeeded and not final(spec, vacancy.code, vacancy.reason))

@@ -13,6 +13,10 @@ WORKER = "worker"
 RestartPolicy = Literal["Never", "Always", "OnFailure", "ExitCode"]
 CleanPodPolicy = Literal["None", "Running", "All"]
 ScaleKind = Literal["ScaleIn", "ScaleOut"]
+Succeeds = Literal["First", "Any", "All"]
+
+UNLIMITED = 2**31 - 1
+"""A backoffLimit that is never reached."""
 
 OWNED_BY_ANOTHER = "OwnedByAnother"
 """The problem of a request whose controller is no job: it cannot be owned before it is rejected."""
@@ -39,18 +43,48 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """None is no upper bound."""
     restart_policy: RestartPolicy = "Never"
     container: str = ""
-    """The training container, the first of the template: its exit judges the pod, not a sidecar's."""
+    """The training container: its exit judges the pod, not a sidecar's."""
+    stem: str = ""
+    """What the names of its pods have before the index; empty for et-operator's names."""
+
+
+class Handling(msgspec.Struct, frozen=True, kw_only=True):
+    """How jobs of a framework are handled, whatever their users write; the defaults are those of a TrainingJob."""
+
+    judge: str = LAUNCHER
+    """The role whose running is the job's, and whose end."""
+    succeeds: Succeeds = "First"
+    """Which of its pods have to succeed: that of index 0, any one, or all."""
+    restarts: Literal["Job", "Pod"] = "Job"
+    """What begins again when the judge failed and its policy allows it: all pods in a new attempt, or its own alone."""
+    strict: bool = False
+    """Every pod is needed: one that ended badly is replaced, or the job fails.
+
+    Otherwise a job goes on without its lost workers while there are enough.
+    """
+    in_place: bool = False
+    """A replacement gets the index, and the name, of what it replaces; otherwise an index that was never used."""
+    elastic: bool = True
+    """Workers may come and go while it trains."""
+    hosts_files: bool = True
+    """The launcher reads who the workers are from files."""
+    services: Literal["Job", "Pods"] = "Job"
+    """One headless Service behind all names, or one of its own for every pod, under the pod's name."""
+    out_of_memory_is_final: bool = False
+    """Whether ExitCode takes a container that was killed for its memory for one that would fail again."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What is wanted of a job.  All times are whole seconds; None switches a limit off."""
 
     framework: str
-    """The name of its file in `shared/frameworks/`."""
+    """The name of the framework, for people."""
     roles: tuple[RoleSpec, ...]
-    """The launcher, if there is one, before the workers."""
+    """The launcher, if there is one, before the workers; without one all roles start at the same time."""
+    handling: Handling = Handling()
     slots_per_worker: int = 1
     attach_mode: str = "ssh"
+    """How the launcher reaches the workers; empty when nobody has to."""
     clean_pod_policy: CleanPodPolicy = "Running"
     restart_policy: RestartPolicy = "Never"
     """Of the whole job."""
@@ -70,6 +104,23 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             if role.name == name:
                 return role
         raise KeyError(name)
+
+    def policy(self, name: str) -> RestartPolicy:
+        """The restartPolicy of a role; Never of one that the job no longer has."""
+        return next((role.restart_policy for role in self.roles if role.name == name), "Never")
+
+    @property
+    def has_launcher(self) -> bool:
+        """One pod starts when the others are ready, and drives them."""
+        return any(role.name == LAUNCHER for role in self.roles)
+
+    @property
+    def worker(self) -> RoleSpec:
+        """The role that grows and shrinks; one without pods where a job has no workers."""
+        return next((role for role in self.roles if role.name == WORKER), _NO_WORKERS)
+
+
+_NO_WORKERS = RoleSpec(name=WORKER, replicas=0, min_replicas=0)
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, kw_only=True):

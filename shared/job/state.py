@@ -49,7 +49,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A worker's place that is empty because its pod ended or vanished by itself."""
+    """A place that is empty because its pod, no launcher, ended or vanished by itself."""
 
     at: At
     reason: str
@@ -230,7 +230,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     active: At | None = None
     """Since when it is taken on without a pause; None before, and while it is Suspended."""
     assigned: At | None = None
-    """When the workers of this attempt got their slots."""
+    """When this attempt got its first slots."""
     restarting: At | None = None
     """When the attempt before was given up; None once the next one began."""
     paused: bool = False
@@ -252,11 +252,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     size: int = 0
     """How many workers it shall have: what a restart begins with.  Changed by requests, not by losses."""
     vacancies: Mapping[Slot, Vacancy] = {}
-    """Worker slots of this attempt that are spent and were neither replaced nor released."""
+    """Slots of this attempt, but the launcher's, that are spent and were neither replaced nor released."""
     refilled: Mapping[Slot, Refill] = {}
-    """Worker slots that took the place of others in this attempt; those of workers that are gone do no harm."""
+    """Slots that took the place of others in this attempt; those of pods that are gone do no harm."""
     replaced: int = 0
-    """How many workers of this attempt were replaced for a fault of their own."""
+    """How many pods of this attempt were replaced for a fault of their own."""
     disrupted: Mapping[Uid, str] = {}
     """Pods that are about to go with their node, or evicted, and why."""
     next_index: int = 0
@@ -304,6 +304,18 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def starting(self) -> bool:
         """Its attempt has begun, and its launcher has not run yet."""
         return self.phase in ("Created", "Restarting") and not self.between_attempts
+
+    @property
+    def begun(self) -> bool:
+        """Its attempt has got its first slots."""
+        return self.next_index > 0 or self.assigned is not None
+
+    @property
+    def under_way(self) -> bool:
+        """It has come so far that what cannot be made any more ends it no longer: its judge was there."""
+        if self.spec is None or self.spec.has_launcher:
+            return self.seen_launcher is not None
+        return self.phase in ("Running", "Scaling")
 
     @property
     def between_attempts(self) -> bool:
@@ -375,8 +387,13 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 found[pod.slot] = pod
         return found
 
+    def pod_name(self, slot: Slot) -> WorkerName:
+        """What the pod of a slot is called."""
+        stem = next((role.stem for role in self.spec.roles if role.name == slot.role), "") if self.spec else ""
+        return WorkerName(f"{stem}{slot.index}") if stem else pod_name(self.key.name, slot)
+
     def worker_name(self, index: int) -> WorkerName:
-        return pod_name(self.key.name, Slot(self.attempt, WORKER, index))
+        return self.pod_name(Slot(self.attempt, WORKER, index))
 
 
 KEPT_FAILURES = 16
@@ -390,7 +407,8 @@ def ended(pod: PodView) -> bool:
 
 def exit_of(job: Job, pod: PodView) -> Exit | None:
     """How the training container of a pod ended; None while it runs, or when nobody saw its end."""
-    container = job.spec.role(pod.role).container if job.spec else ""
+    roles = job.spec.roles if job.spec else ()
+    container = next((role.container for role in roles if role.name == pod.role), "")
     return next((end for end in pod.exits if end.container == container), None)
 
 
@@ -406,7 +424,12 @@ def running_workers(job: Job) -> int:
 
 
 def hosts_seen(job: Job, version: int) -> bool:
-    """The cluster holds hosts files of at least this version, and the launcher was nudged to load them."""
+    """The cluster holds hosts files of at least this version, and the launcher was nudged to load them.
+
+    Where nobody reads such files, whoever should know of the members knows.
+    """
+    if job.spec is not None and not job.spec.handling.hosts_files:
+        return True
     hosts, launcher = job.hosts, job.launcher
     if hosts is None or not hosts.ours or hosts.hosts < version:
         return False

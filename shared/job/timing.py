@@ -56,11 +56,11 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     """The timers that run for `job` now, in no particular order; none that already ran out."""
     if job.gone or job.halted:
         return ()
-    # What was refused for good may be mended: before there is a launcher it ends the job, later it is tried again.
+    # What was refused for good may be mended: before the job is under way it ends it, later it is tried again.
     timers = [
         Timer(refusal.at.sequence, f"BackOff:{effect}", back_off(refusal.count), since=refusal.at.time)
         for effect, refusal in job.refusals.items()
-        if not refusal.due and (not refusal.permanent or (job.seen_launcher is not None and not job.over))
+        if not refusal.due and (not refusal.permanent or (job.under_way and not job.over))
     ]
     request = job.open_request
     if request is not None:

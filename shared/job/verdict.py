@@ -8,8 +8,9 @@ import msgspec
 
 from shared.job import replacement
 from shared.job.conditions import trouble
-from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job, ended, exit_of, running_workers
+from shared.job.naming import Slot
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
+from shared.job.state import Job, Vacancy, ended, exit_of, running_workers
 from shared.job.timing import ACTIVE_DEADLINE, SCHEDULING, passed
 from shared.job.views import PodView
 
@@ -24,10 +25,12 @@ class Verdict(msgspec.Struct, frozen=True):
     """A new attempt would end the same way, or is not wanted any more."""
 
 
-SUCCEEDED = Verdict(True, "TrainingJobSucceeded")
+def succeeded(job: Job) -> Verdict:
+    return Verdict(True, f"{job.kind}Succeeded")
+
 
 _NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
-"""Effects without which no launcher comes; a status that cannot be written ends no job."""
+"""Effects without which no job gets under way; a status that cannot be written ends no job."""
 
 
 def verdict(job: Job) -> Verdict | None:
@@ -41,25 +44,79 @@ def may_restart(job: Job, end: Verdict) -> bool:
     """Whether a failed attempt is followed by another one."""
     if job.spec is None or end.success or end.permanent:
         return False
-    wanted = job.spec.restart_policy != "Never" or job.spec.role(LAUNCHER).restart_policy != "Never"
+    handling = job.spec.handling
+    of_judge = handling.restarts == "Job" and job.spec.policy(handling.judge) != "Never"
+    wanted = job.spec.restart_policy != "Never" or of_judge
     return wanted and job.restarts < job.spec.backoff_limit
 
 
 def _of_attempt(job: Job) -> Verdict | None:
-    if job.between_attempts:
+    if job.between_attempts or job.spec is None:
         return None
-    launcher = job.seen_launcher
-    if launcher is not None and launcher.slot in job.slots | job.spent:
-        end = _of_launcher(job, launcher)
-        if end is not None:
-            return end
+    end = _of_seen_launcher(job) if job.spec.has_launcher else _of_judge(job, job.spec)
+    if end is not None:
+        return end
     if job.launcher_lost:
         return Verdict(False, "LauncherLost", "the launcher vanished before its end was seen")
     if job.starting and job.assigned is not None and passed(job, job.assigned.sequence, SCHEDULING):
         slow = _too_slow(job)
         if slow is not None:
             return slow
-    return _of_refusal(job) or (_of_size(job) if job.launched else _of_start(job))
+    if job.spec.handling.strict and (lost := _of_losses(job, job.spec)) is not None:
+        return lost
+    running = job.launched if job.spec.has_launcher else job.under_way
+    return _of_refusal(job) or (_of_size(job) if running else _of_start(job))
+
+
+def _of_seen_launcher(job: Job) -> Verdict | None:
+    launcher = job.seen_launcher
+    return _of_launcher(job, launcher) if launcher is not None and launcher.slot in job.slots | job.spent else None
+
+
+def _of_judge(job: Job, spec: JobSpec) -> Verdict | None:
+    """Of a job without a launcher: enough pods of the role that judges it ended well, or the one that counts badly."""
+    handling = spec.handling
+    places = {slot: vacancy for slot, vacancy in job.vacancies.items() if slot.role == handling.judge}
+    done = {slot for slot, vacancy in places.items() if vacancy.succeeded}
+    match handling.succeeds:
+        case "First":
+            over = any(slot.index == 0 for slot in done)
+        case "Any":
+            over = bool(done)
+        case "All":
+            over = (
+                bool(done) and len(done) == len(places) and not any(slot.role == handling.judge for slot in job.slots)
+            )
+    if over:
+        return succeeded(job)
+    if handling.restarts == "Pod" or not (lost := places.keys() - done):
+        return None
+    first = min(lost)
+    vacancy = places[first]
+    final = not vacancy.blameless and replacement.final(spec, vacancy.code, vacancy.reason)
+    policy = spec.policy(handling.judge)
+    return _loss(job, first, vacancy, permanent=policy == "ExitCode" and final)
+
+
+def _of_losses(job: Job, spec: JobSpec) -> Verdict | None:
+    """A pod that every other one needs, and that is not replaced."""
+    owed = replacement.owed(job)
+    # Whom an open request brings or takes is its own business.
+    others = job.arriving | job.departing
+    for slot, vacancy in sorted(job.vacancies.items()):
+        if vacancy.succeeded or slot in owed or slot in others:
+            continue
+        if replacement.allowed(spec, slot, vacancy):
+            message = f"{job.pod_name(slot)} ended again after {job.replaced} replacements (backoffLimit)"
+            return Verdict(False, "BackoffLimitExceeded", message, permanent=True)
+        return _loss(job, slot, vacancy, permanent=True)
+    return None
+
+
+def _loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
+    how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
+    reason = vacancy.reason if vacancy.reason == replacement.OUT_OF_MEMORY else _failure_reason(job, "")
+    return Verdict(False, reason, f"{job.pod_name(slot)} {how}", permanent)
 
 
 def _of_deadline(job: Job) -> Verdict | None:
@@ -80,28 +137,27 @@ def _of_launcher(job: Job, launcher: PodView) -> Verdict | None:
     if end is None:
         # The pod ended and says nothing of its containers: evicted, or lost with its node.
         if launcher.phase == "Succeeded":
-            return SUCCEEDED
-        return Verdict(False, _failure_reason(launcher.reason), f"the launcher failed: {launcher.reason or 'Failed'}")
+            return succeeded(job)
+        return Verdict(
+            False, _failure_reason(job, launcher.reason), f"the launcher failed: {launcher.reason or 'Failed'}"
+        )
     if end.code == 0:
-        return SUCCEEDED
+        return succeeded(job)
     assert job.spec is not None
     policy = job.spec.role(LAUNCHER).restart_policy
     permanent = policy == "ExitCode" and not replacement.retryable(end.code)
-    reason = end.reason if end.reason == OUT_OF_MEMORY else _failure_reason(launcher.reason)
+    reason = end.reason if end.reason == replacement.OUT_OF_MEMORY else _failure_reason(job, launcher.reason)
     return Verdict(False, reason, f"the launcher exited with {end.code} ({end.reason or 'Error'})", permanent)
 
 
-OUT_OF_MEMORY = "OOMKilled"
-
-
-def _failure_reason(pod_reason: str) -> str:
+def _failure_reason(job: Job, pod_reason: str) -> str:
     if pod_reason == "Evicted":
-        return "TrainingJobEvicted"
-    return pod_reason or "TrainingJobFailed"
+        return f"{job.kind}Evicted"
+    return pod_reason or f"{job.kind}Failed"
 
 
 def _of_size(job: Job) -> Verdict | None:
-    minimum = job.spec.role(WORKER).min_replicas if job.spec else 0
+    minimum = job.spec.worker.min_replicas if job.spec else 0
     short = job.below_minimum and passed(job, job.below_minimum, "BelowMinimum")
     if short and running_workers(job) < minimum:
         return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {minimum} are needed")
@@ -109,8 +165,8 @@ def _of_size(job: Job) -> Verdict | None:
 
 
 def _of_refusal(job: Job) -> Verdict | None:
-    """Before the launcher's pod is there: something that can never be made."""
-    if job.seen_launcher is not None:
+    """Before the job is under way: something that can never be made."""
+    if job.under_way:
         return None
     for effect in _NEEDED_TO_START:
         refusal = job.refusals.get(effect)
@@ -121,16 +177,17 @@ def _of_refusal(job: Job) -> Verdict | None:
 
 
 def _of_start(job: Job) -> Verdict | None:
-    """Before the launcher's turn: too few workers to begin with."""
+    """Before the launcher's turn, or before any worker runs: too few workers to begin with."""
     assert job.spec is not None
-    minimum = job.spec.role(WORKER).min_replicas
+    minimum = job.spec.worker.min_replicas
     lost = [slot for slot in job.spent if slot.role == WORKER]
     if lost and len(job.workers) < minimum and not replacement.owed(job):
         newest = job.failures[-1] if job.failures else None
+        begin = "the launcher was made" if job.spec.has_launcher else "the job ran"
         if newest is None:
-            return Verdict(False, "WorkerExited", "a worker ended before the launcher was made")
+            return Verdict(False, "WorkerExited", f"a worker ended before {begin}")
         how = f" with {newest.code}" if newest.code is not None else ""
-        return Verdict(False, _failure_reason(newest.reason), f"{newest.pod} ended{how} before the launcher was made")
+        return Verdict(False, _failure_reason(job, newest.reason), f"{newest.pod} ended{how} before {begin}")
     return None
 
 

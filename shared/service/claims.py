@@ -5,7 +5,7 @@ Nothing foreign is ever adopted or touched; an older life is waited for, because
 
 from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
-from shared.job.naming import JOB_NAME, JOB_UID, JobKey
+from shared.job.naming import JOB_UID, JobKey
 
 QUICK_SECONDS = 0.3
 """The retry while an older life of the same job lets go of its names."""
@@ -40,4 +40,4 @@ def settle(meta: Metadata | None, key: JobKey, what: str, *, same: bool = True, 
 def _older_life(meta: Metadata, key: JobKey) -> bool:
     labels = meta.labels or {}
     owner = meta.controller
-    return owner is not None and labels.get(JOB_NAME) == key.name and labels.get(JOB_UID) == owner.uid != key.uid
+    return owner is not None and owner.name == key.name and labels.get(JOB_UID) == owner.uid != key.uid

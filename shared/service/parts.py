@@ -4,6 +4,7 @@ import msgspec
 
 from shared.cluster import Cluster
 from shared.eventlog import Bucket, EventLog
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.service.settings import Settings
 
 
@@ -17,3 +18,5 @@ class Parts(msgspec.Struct, frozen=True):
     """The checkpoint bucket: the newest head of each job."""
     identity: str
     """Of the log."""
+    kinds: Kinds = BUILT_IN
+    """The frameworks whose jobs are taken on."""

@@ -117,7 +117,7 @@ class Stage:
     async def write(self, phase: str, sequence: int, *, repair: int = 0) -> None:
         """As the status service does when its fold is at `sequence`."""
         document = b'{"phase":"%s","conditions":[],"replicaStatuses":{},"restartCount":0}' % phase.encode()
-        effect = PatchStatus(TRAININGJOBS.kind, self.key.name, self.key.uid, document, repair)
+        effect = PatchStatus(TRAININGJOBS.api_version, TRAININGJOBS.kind, self.key.name, self.key.uid, document, repair)
         standing = Standing(Job(key=self.key), Head(sequence, f"hash-{sequence}"), "2030-01-01T00:00:00.000Z")
         await self.status.act(effect, standing)
 

@@ -7,13 +7,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.manifests import headless_service, launcher_pod, worker_pod
 from shared.cluster.objects import Custom, Metadata
 from shared.frameworks.training import parse_job, parse_scale
-from shared.job.naming import JobKey, Slot, Uid
+from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleSpec
 from tests.frameworks.documents import Document, custom, training_job
 from tests.frameworks.strategies import FULL_JOB, JSON, REQUEST_SPECS, SECRET, spoilt
+from tests.kit.pods import pod_for, service_for
 
 
 def check_problems(answer: object) -> None:
@@ -36,14 +36,13 @@ def check_job(job: Custom) -> None:
     msgspec.json.encode(answer)
     workers = answer.role(WORKER)
     assert workers.min_replicas <= workers.replicas <= (workers.max_replicas or workers.replicas)
-    key = JobKey("team-a", "resnet", Uid("uid-1"))
     for pod in (
-        worker_pod(job, answer, key, Slot(0, WORKER, 1), cluster_domain="cluster.local", scaleout="more"),
-        launcher_pod(job, answer, key, Slot(0, LAUNCHER, 0), cluster_domain="cluster.local"),
+        pod_for(job, Slot(0, WORKER, 1), scaleout="more"),
+        pod_for(job, Slot(0, LAUNCHER, 0)),
     ):
         assert pod["spec"]["restartPolicy"] == "Never"
         assert pod["metadata"]["labels"]["muster.dev/job-uid"] == "uid-1"
-    headless_service(job, key)
+    service_for(job)
 
 
 @given(JSON)

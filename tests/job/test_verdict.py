@@ -15,12 +15,15 @@ from shared.job.events import (
 )
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
-from shared.job.verdict import SUCCEEDED, Verdict, verdict
+from shared.job.verdict import Verdict, verdict
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, scaling_out, worker, workers
 from tests.kit.stories import given
 
 replace = msgspec.structs.replace
+
+
+DONE = Verdict(True, "TrainingJobSucceeded")
 
 
 def judged(*events: AnyEvent) -> Verdict | None:
@@ -42,12 +45,10 @@ def test_nothing_is_over_before_it_began():
     ("view", "end"),
     [
         pytest.param(
-            launcher(version=30, phase="Succeeded", exits=exited(0)), SUCCEEDED, id="the training container ended well"
+            launcher(version=30, phase="Succeeded", exits=exited(0)), DONE, id="the training container ended well"
         ),
-        pytest.param(launcher(version=30, exits=exited(0)), SUCCEEDED, id="before the pod's phase says so"),
-        pytest.param(
-            launcher(version=30, phase="Succeeded"), SUCCEEDED, id="a pod that says nothing of its containers"
-        ),
+        pytest.param(launcher(version=30, exits=exited(0)), DONE, id="before the pod's phase says so"),
+        pytest.param(launcher(version=30, phase="Succeeded"), DONE, id="a pod that says nothing of its containers"),
         pytest.param(
             launcher(version=30, phase="Failed", exits=exited(3)),
             Verdict(False, "TrainingJobFailed", "the launcher exited with 3 (Error)"),
@@ -112,7 +113,7 @@ def test_too_few_workers_for_too_long_end_the_job():
 
 
 def test_success_comes_before_too_few_workers():
-    assert judged(*SHORT, TIME_OUT, pods(launcher(version=30, phase="Succeeded", exits=exited(0)))) == SUCCEEDED
+    assert judged(*SHORT, TIME_OUT, pods(launcher(version=30, phase="Succeeded", exits=exited(0)))) == DONE
 
 
 def test_new_workers_in_time_save_the_job():

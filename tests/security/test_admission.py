@@ -19,8 +19,8 @@ from shared.cluster.examination import Right
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
-from shared.frameworks.children import child_metadata, owner_reference
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events import Author
 from shared.job.naming import JobKey, Uid
 from tests.kit.clusters import define
@@ -65,7 +65,7 @@ async def install(plane: ControlPlane, admin: KubeCluster) -> None:
 
 def child(resource: Resource[Any], job: JobKey) -> dict[str, Any]:
     """What a service makes for a job."""
-    return {"metadata": child_metadata(TRAININGJOBS, job, "child"), **BODIES[resource.kind]}
+    return {"metadata": TRAININGJOB.metadata(job, "child"), **BODIES[resource.kind]}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_who_gives_a_request_an_owner_may_delete_it_and_hold_up_the_owner(
         request = a_request(resource.kind, "request", job.name, **wish)
         del request["metadata"]["namespace"]
         await admin.create(resource, own.namespace, request)
-        patch = {"metadata": {"ownerReferences": [owner_reference(TRAININGJOBS, job)]}}
+        patch = {"metadata": {"ownerReferences": [TRAININGJOB.owner_reference(job)]}}
         async with own.client("scaler", tmp_path) as cluster:
             await until(lambda: cluster.may(Right("patch", resource.group, resource.plural), own.namespace))
             with pytest.raises(Refused, match=r"cannot set an ownerRef|blockOwnerDeletion") as refusal:

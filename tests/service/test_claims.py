@@ -7,7 +7,7 @@ import pytest
 
 from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
-from shared.job.naming import JOB_NAME, JOB_UID
+from shared.job.naming import JOB_UID
 from shared.service.claims import QUICK_SECONDS, ours, settle
 from tests.kit.histories import KEY
 
@@ -15,13 +15,13 @@ GOING = "2030-01-01T00:00:00Z"
 
 
 def an_object(owner: str = "", *, name: str = "resnet", labelled: str | None = None, going: bool = False) -> Metadata:
-    """An object that `owner` controls and that says in its labels to be of the job `name` with uid `labelled`."""
-    owners = [{"kind": "TrainingJob", "uid": owner, "controller": True}] if owner else []
+    """An object that `owner` (a job called `name`) controls, and whose labels say `labelled`."""
+    owners = [{"kind": "TrainingJob", "name": name, "uid": owner, "controller": True}] if owner else []
     document: dict[str, Any] = {
         "name": "resnet-worker-0",
         "uid": "pod-0",
         "ownerReferences": owners,
-        "labels": {JOB_NAME: name, JOB_UID: owner if labelled is None else labelled},
+        "labels": {JOB_UID: owner if labelled is None else labelled},
     }
     return msgspec.convert(document | ({"deletionTimestamp": GOING} if going else {}), Metadata)
 

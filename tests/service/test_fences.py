@@ -32,6 +32,10 @@ from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 EARLIER = Uid("an-earlier-life")
 
 
+def a_patch(uid: Uid, document: bytes) -> PatchStatus:
+    return PatchStatus(TRAININGJOBS.api_version, TRAININGJOBS.kind, "resnet", uid, document)
+
+
 class Busy(MemoryCluster):
     """A cluster in which somebody else writes between our look and our write."""
 
@@ -147,11 +151,11 @@ async def test_a_late_status_spares_the_job_that_has_the_name_now():
     eventlog = MemoryEventLog(MemoryJournal(), user="status")
     status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
     before = stage.standing
-    effect = PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}')
+    effect = a_patch(stage.uid, b'{"phase":"Running"}')
     await status.act(effect, before)
     stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
     stage.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Succeeded"}'), before)
+    await status.act(a_patch(stage.uid, b'{"phase":"Succeeded"}'), before)
     assert not stage.held(TRAININGJOBS, "resnet").manifest.get("status")
 
 
@@ -162,7 +166,8 @@ async def test_the_checkpoint_knows_a_head_before_the_resource_shows_it():
     stage.cluster.trouble = Transient("the API server does not answer")
     with pytest.raises(Transient):
         await Status(stage.cluster, heads, "memory").act(
-            PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}'), stage.standing
+            a_patch(stage.uid, b'{"phase":"Running"}'),
+            stage.standing,
         )
     kept = await heads.get(stage.uid)
     assert kept is not None
@@ -175,13 +180,19 @@ async def test_a_status_that_finds_no_such_kind_is_not_taken_for_written():
     status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
     stage.cluster.trouble = Refused("404 page not found", reason="NotFound")
     with pytest.raises(Refused):
-        await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}'), stage.standing)
+        await status.act(
+            a_patch(stage.uid, b'{"phase":"Running"}'),
+            stage.standing,
+        )
 
 
 async def test_a_status_of_what_is_gone_is_let_go():
     stage = Stage()
     eventlog = MemoryEventLog(MemoryJournal(), user="status")
     status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
-    await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Running"}'), stage.standing)
+    await status.act(
+        a_patch(stage.uid, b'{"phase":"Running"}'),
+        stage.standing,
+    )
     stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
-    await status.act(PatchStatus("TrainingJob", "resnet", stage.uid, b'{"phase":"Failed"}'), stage.standing)
+    await status.act(a_patch(stage.uid, b'{"phase":"Failed"}'), stage.standing)

@@ -6,11 +6,10 @@ import msgspec
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
-from shared.job.naming import fact_subject
-from shared.job.spec import JobSpec
+from shared.job.events import AnyEvent, SlotsAssigned
 from shared.job.steps import Effect
 from shared.service.run import Machine, Standing
-from tests.kit.builders import a_spec, observed, pods, worker
+from tests.kit.builders import a_spec, exited, observed, pods, worker, workers
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_machine import ONE, TWO, Line, Small, Stage, restarting, wanting
 
@@ -43,27 +42,31 @@ def with_a_slow_log(stage: Stage, *, owns: bool = True) -> Slow:
 
 @in_virtual_time
 async def test_an_event_that_breaks_the_fold_holds_its_job_and_the_others_go_on():
-    # Such as no release writes: a job that has no workers, and pods of it.
-    roleless = msgspec.structs.replace(observed(a_spec()), spec=JobSpec(framework="training", roles=()))
-    body = msgspec.json.encode(roleless)
+    # Such as no release writes: events without a time, which is what the second loss of a place is judged by.
     stage = Stage(Small(lambda history: restarting(1)(history) if history.job.key == ONE else []))
-    observing = Entry(subject=fact_subject(TWO, "watcher", "JobObserved"), event_id="x", time="", body=body)
-    last = stage.journal.append(observing, expect=0)
-    async with stage.running():
-        running = b'{"type":"JobRunning","reason":"TrainingJobRunning"}'
-        stage.journal.append(
-            Entry(
-                subject=f"jobs.{TWO.namespace}.{TWO.name}.{TWO.uid}.status.JobRunning",
-                event_id="y",
-                time="",
-                body=running,
-                basis=stage.history(TWO).basis,
-            ),
-            expect=0,
+    lost = [pods(worker(index, phase="Failed", exits=exited(3))) for index in (0, 1)]
+    sequence = {"facts": 0, "jobs": 0}
+
+    async def say(family: str, author: str, event: AnyEvent) -> None:
+        tag = type(event).__name__
+        subject = f"{family}.{TWO.namespace}.{TWO.name}.{TWO.uid}.{author}.{tag}"
+        basis = stage.history(TWO).basis if family == "jobs" else ""
+        entry = Entry(
+            subject=subject,
+            event_id=f"{tag}-{sum(sequence.values())}",
+            time="",
+            body=msgspec.json.encode(event),
+            basis=basis,
         )
-        body = msgspec.json.encode(pods(worker(0)))
-        seen = Entry(subject=fact_subject(TWO, "watcher", "PodsObserved"), event_id="z", time="", body=body)
-        stage.journal.append(seen, expect=last)
+        sequence[family] = at = stage.journal.append(entry, expect=sequence[family])
+        await until(lambda: stage.machine.histories.position >= at, "the fold of it")
+
+    async with stage.running():
+        await say("facts", "watcher", observed(a_spec()))
+        await say("jobs", "scheduler", SlotsAssigned(slots=(workers(0),)))
+        await say("facts", "watcher", lost[0])
+        await say("jobs", "scheduler", SlotsAssigned(slots=(workers(1),), replaces=(workers(0),)))
+        await say("facts", "watcher", lost[1])
         stage.see(ONE)
         await until(lambda: stage.history(ONE).job.attempt == 1, "the other job's restart")
         assert list(stage.machine.held()) == ["team-a/bert"]

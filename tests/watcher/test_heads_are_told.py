@@ -15,8 +15,8 @@ from shared.errors import Conflict, Transient
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog
 from shared.eventlog.subjects import HEADS
-from shared.frameworks.children import child_metadata, slot_labels
 from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid
 from shared.job.spec import WORKER
 from shared.service.run import Machine
@@ -93,8 +93,8 @@ async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
     lost = {"log": "another", "sequence": 5, "hash": "0" * 64}
     cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
     key = JobKey(NAMESPACE, "resnet", Uid(held.metadata["uid"]))
-    metadata = child_metadata(TRAININGJOBS, key, "resnet-worker-7")
-    metadata["labels"] = slot_labels(TRAININGJOBS, key, Slot(0, WORKER, 7))
+    metadata = TRAININGJOB.metadata(key, "resnet-worker-7")
+    metadata["labels"] = TRAININGJOB.slot_labels(key, Slot(0, WORKER, 7))
     cluster.store.create(PODS, NAMESPACE, {"metadata": metadata, "spec": {}})
     async with cluster.watched():
         await until(lambda: "HistoryBroken" in cluster.kinds(), "the broken history")

@@ -5,15 +5,15 @@ import asyncio
 import msgspec
 import pytest
 
-from services.scheduler.manifests import worker_pod
 from services.watcher.pace import LONGEST_IN_A_CROWD_SECONDS, LONGEST_SECONDS, SHORTEST_SECONDS, pause
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog
-from shared.frameworks.training import TRAININGJOBS, parse_job
-from shared.job.naming import JobKey, Slot, Uid
-from shared.job.spec import WORKER, JobSpec
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.naming import Slot
+from shared.job.spec import WORKER
+from tests.kit.pods import pod_for
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.watcher.test_shell import Cluster
@@ -46,13 +46,10 @@ async def _come_one_by_one(cluster: Cluster, workers: int, *, pace: float = PACE
     manifest["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = workers
     held = cluster.store.create(TRAININGJOBS, NAMESPACE, manifest)
     job = msgspec.convert(held.manifest, Custom)
-    spec = parse_job(job)
-    assert isinstance(spec, JobSpec)
-    key = JobKey(NAMESPACE, job.metadata.name, Uid(job.metadata.uid))
     await cluster.quiet()
     for index in range(workers):
         slot = Slot(0, WORKER, index)
-        cluster.store.create(PODS, NAMESPACE, worker_pod(job, spec, key, slot, cluster_domain="cluster.local"))
+        cluster.store.create(PODS, NAMESPACE, pod_for(job, slot))
         await asyncio.sleep(pace)
     await cluster.quiet()
 

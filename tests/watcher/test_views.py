@@ -6,7 +6,7 @@ import pytest
 
 from services.watcher.views import MOST_PROBLEMS, child_sight, job_sight, pod_sight, request_sight
 from shared.job.chain import Head
-from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
+from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
 from shared.job.views import Exit, PodView
 from tests.frameworks.documents import changed, custom, training_job
 from tests.kit.histories import KEY
@@ -58,8 +58,6 @@ def test_copied_labels_make_nobody_a_member(owners: object):
         pytest.param({JOB_UID: None}, id="no uid"),
         pytest.param({JOB_UID: "uid-9"}, id="the uid of another job"),
         pytest.param({JOB_UID: ""}, id="an empty uid"),
-        pytest.param({JOB_NAME: None}, id="no name"),
-        pytest.param({JOB_NAME: ""}, id="an empty name"),
         pytest.param({ATTEMPT: None}, id="no attempt"),
         pytest.param({ATTEMPT: "-1"}, id="a negative attempt"),
         pytest.param({ATTEMPT: "1.5"}, id="half an attempt"),

@@ -10,9 +10,10 @@ import msgspec
 
 from muster.crds import manifests
 from services.scaler.hosts import hosts_config_map
-from services.scheduler.manifests import headless_service, launcher_pod, worker_pod
 from shared.cluster.objects import Custom
+from shared.frameworks.framework import Place
 from shared.frameworks.training import GROUP, TRAININGJOBS, VERSION, parse_job
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import JOB_UID, JobKey, Slot, Uid, config_name, pod_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from tests.bench.real.client import encode
@@ -95,17 +96,16 @@ class BareJob:
         self._spec = spec
         self._key = JobKey(namespace, name, Uid(_UID))
         self._uid = b""
-        launcher = Slot(0, LAUNCHER, 0)
         self._children = [
-            ("services", _bare(headless_service(self._job, self._key))),
+            ("services", _bare(TRAININGJOB.service(self._job, spec, self._key, None))),
             ("configmaps", _bare(self.hosts(workers))),
-            *(("pods", self._worker(index)) for index in range(workers)),
-            ("pods", _bare(launcher_pod(self._job, spec, self._key, launcher, cluster_domain="cluster.local"))),
+            *(("pods", self._pod(Slot(0, WORKER, index))) for index in range(workers)),
+            ("pods", self._pod(Slot(0, LAUNCHER, 0))),
         ]
 
     def hosts(self, workers: int, version: int = 1) -> Manifest:
         members = [pod_name(self.name, Slot(0, WORKER, index)) for index in range(workers)]
-        return hosts_config_map(self._key, members=members, slots=1, version=version)
+        return hosts_config_map(TRAININGJOB, self._key, self._spec, members=members, version=version)
 
     @property
     def config(self) -> str:
@@ -123,12 +123,12 @@ class BareJob:
     def workers(self, first: int, count: int) -> list[tuple[str, bytes]]:
         """Path and body of more workers."""
         path = collection("pods", self.namespace)
-        bodies = [self._worker(index) for index in range(first, first + count)]
+        bodies = [self._pod(Slot(0, WORKER, index)) for index in range(first, first + count)]
         return [(path, body.replace(_UID.encode(), self._uid)) for body in bodies]
 
-    def _worker(self, index: int) -> bytes:
-        slot = Slot(0, WORKER, index)
-        return _bare(worker_pod(self._job, self._spec, self._key, slot, cluster_domain="cluster.local"))
+    def _pod(self, slot: Slot) -> bytes:
+        place = Place(key=self._key, slot=slot, name=pod_name(self.name, slot), sizes={})
+        return _bare(TRAININGJOB.pod(self._job, self._spec, place))
 
 
 def _bare(manifest: Manifest) -> bytes:

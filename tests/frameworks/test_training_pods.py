@@ -3,24 +3,20 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.manifests import WORKER_COMMAND, headless_service, launcher_pod, ssh_secret, worker_pod
-from shared.frameworks.training import parse_job
+from shared.frameworks.attaching import WORKER_COMMAND, ssh_secret
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import HOSTS_VERSION, SSH_KEYS, JobKey, Slot, Uid
-from shared.job.spec import LAUNCHER, WORKER, JobSpec
+from shared.job.spec import LAUNCHER, WORKER
 from tests.frameworks.documents import Document, changed, custom, training_job
 from tests.golden.compare import assert_golden
+from tests.kit.pods import pod_for, service_for
 
 KEY = JobKey("team-a", "resnet", Uid("uid-1"))
 TEMPLATE = "spec.etReplicaSpecs.{role}.template"
 
 
 def pod(document: Document, slot: Slot, *, scaleout: str = "") -> Document:
-    job = custom(document)
-    spec = parse_job(job)
-    assert isinstance(spec, JobSpec), spec
-    if slot.role == LAUNCHER:
-        return launcher_pod(job, spec, KEY, slot, cluster_domain="cluster.local")
-    return worker_pod(job, spec, KEY, slot, cluster_domain="cluster.local", scaleout=scaleout)
+    return pod_for(custom(document), slot, scaleout=scaleout)
 
 
 def a_worker(document: Document | None = None, *, scaleout: str = "") -> Document:
@@ -75,11 +71,13 @@ def test_a_launcher_pod_as_a_whole() -> None:
 
 
 def test_the_service_as_a_whole() -> None:
-    assert_golden("headless_service", headless_service(custom(training_job()), KEY))
+    assert_golden("headless_service", service_for(custom(training_job())))
 
 
 def test_the_secret_as_a_whole() -> None:
-    assert_golden("ssh_secret", ssh_secret(KEY, private=b"the private half\n", public=b"the public half\n"))
+    assert_golden(
+        "ssh_secret", ssh_secret(TRAININGJOB, KEY, private=b"the private half\n", public=b"the public half\n")
+    )
 
 
 @pytest.mark.parametrize("role", [LAUNCHER, WORKER])
@@ -103,11 +101,9 @@ def test_fields_that_muster_does_not_need_are_kept(role: str) -> None:
 def test_rendering_leaves_the_resource_as_it_is(role: str) -> None:
     job = custom(changed(training_job(), TEMPLATE.format(role=role), RICH_TEMPLATE))
     before = copy.deepcopy(job.spec)
-    spec = parse_job(job)
-    assert isinstance(spec, JobSpec)
     for _ in range(2):
-        worker_pod(job, spec, KEY, Slot(0, WORKER, 0), cluster_domain="cluster.local", scaleout="more")
-        launcher_pod(job, spec, KEY, Slot(0, LAUNCHER, 0), cluster_domain="cluster.local")
+        pod_for(job, Slot(0, WORKER, 0), scaleout="more")
+        pod_for(job, Slot(0, LAUNCHER, 0))
     assert job.spec == before
 
 

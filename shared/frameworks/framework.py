@@ -1,0 +1,145 @@
+"""What a framework is: one kind of job, read from its resource into the canonical job, and shown in its own shape.
+
+Everything that is particular to a kind is here and in its file: names, fields, environment, status.  What happens to
+jobs is decided elsewhere, from the `JobSpec` alone.  Pure.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, JobKey, Slot, WorkerName, service_name
+from shared.job.spec import JobSpec, Problem
+from shared.job.state import Job
+
+Document = dict[str, Any]
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a pod stands: what rendering it needs besides its resource and its spec."""
+
+    key: JobKey
+    slot: Slot
+    name: WorkerName
+    sizes: Mapping[str, int]
+    """How many pods each role has in this attempt, whatever the resource says by now."""
+    cluster_domain: str = "cluster.local"
+    scaleout: str = ""
+    """The ScaleOut that asked for it; empty when none did."""
+
+
+class Scale(NamedTuple):
+    """Where `kubectl scale` and autoscalers find a job's size; paths within the resource."""
+
+    spec: str
+    status: str = ".status.replicas"
+    selector: str = ".status.selector"
+
+
+class Definition(NamedTuple):
+    """What the CustomResourceDefinition of a kind is made of, beside its names."""
+
+    description: str
+    spec: Document
+    """The OpenAPI schema of `spec`; pod templates in it keep unknown fields."""
+    short_names: tuple[str, ...] = ()
+    singular: str = ""
+    columns: tuple[Document, ...] = ()
+    """As in `additionalPrinterColumns`."""
+    rules: tuple[Document, ...] = ()
+    """As in `x-kubernetes-validations` of the whole resource."""
+    status: Document | None = None
+    """The OpenAPI schema of `status`; without one anything is kept."""
+    scale: Scale | None = None
+    versions: tuple[str, ...] = ()
+    """Other versions that are served with the same schema."""
+
+
+class Framework(ABC):
+    """One kind of job.  Implementations have no state and are shared between threads and jobs."""
+
+    resource: Resource[Custom]
+    """The version of it that is watched and written."""
+
+    @property
+    def name(self) -> str:
+        """Unlike any other framework's: three groups have an MXJob."""
+        return f"{self.resource.kind}.{self.resource.group}"
+
+    @property
+    @abstractmethod
+    def definition(self) -> Definition | None:
+        """The skeleton of its CustomResourceDefinition; None when that is written from models (`muster.crds`)."""
+
+    @abstractmethod
+    def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
+        """What the job asks for; or why it cannot be acted upon, all problems at once.  Raises nothing, whatever
+        stands in the resource: older definitions let anything through."""
+
+    @abstractmethod
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        """The pod of a slot, from a resource that `parse` accepted."""
+
+    @abstractmethod
+    def status(self, job: Job) -> Document:
+        """The status of the job's resource in the kind's own shape, without `history` and `lastReconcileTime`.
+
+        None marks a field that shall be absent.
+        """
+
+    def labels(self, key: JobKey) -> dict[str, str]:
+        """Of every object that is made for a job."""
+        return {JOB_UID: key.uid}
+
+    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+        """Of the pod in a slot, on top of what its template says."""
+        return self.labels(key) | {ROLE: slot.role, INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}
+
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
+        """The headless Service behind all pods' names, Ready or not; with a `place` the one of that pod alone."""
+        selector: dict[str, str] = {JOB_UID: key.uid}
+        if place is not None:
+            selector |= {ROLE: place.slot.role, INDEX: str(place.slot.index)}
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": self.metadata(key, service_name(key.name) if place is None else place.name),
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": selector,
+                "ports": self.ports(manifest, spec, place),
+            },
+        }
+
+    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+        """Of its Services; a headless one needs none."""
+        return []
+
+    def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
+        """The files by name that tell the launcher who the workers are, where the framework has such files."""
+        return {}
+
+    def metadata(self, key: JobKey, name: str) -> Document:
+        """Of an object named `name` that the job controls."""
+        return {
+            "name": name,
+            "namespace": key.namespace,
+            "labels": self.labels(key),
+            "ownerReferences": [self.owner_reference(key)],
+        }
+
+    def owner_reference(self, key: JobKey) -> Document:
+        """The job as controller: the garbage collector takes its children with it, nobody else adopts them."""
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "name": key.name,
+            "uid": key.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }

@@ -1,0 +1,101 @@
+"""TrainingJob (`kai.alibabacloud.com/v1alpha1`) as a framework: et-operator's elastic training with a launcher."""
+
+from collections.abc import Sequence
+
+from shared.cluster.objects import Custom
+from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
+from shared.frameworks.framework import Definition, Document, Framework, Place
+from shared.frameworks.pods import pod_of
+from shared.frameworks.training import TRAININGJOBS, parse_job
+from shared.frameworks.training_status import job_status
+from shared.job.naming import (
+    ATTEMPT,
+    DEEPSPEED_HOSTFILE,
+    DISCOVER_HOSTS,
+    EDL_FOLDER,
+    GROUP_NAME,
+    HOSTFILE,
+    JOB_FOLDER,
+    JOB_NAME,
+    JOB_ROLE,
+    JOB_UID,
+    MPI_FOLDER,
+    REPLICA_INDEX,
+    SCALEOUT_NAME,
+    JobKey,
+    Slot,
+    WorkerName,
+)
+from shared.job.spec import LAUNCHER, JobSpec, Problem
+from shared.job.state import Job
+
+# Built-ins of any shell only: an image may lack `cat`.
+DISCOVER_SCRIPT = f"""\
+#!/bin/sh
+while read -r host; do
+  echo "$host"
+done < {EDL_FOLDER}/{HOSTFILE}
+"""
+
+_HOSTS_FOLDERS = {
+    "muster-hosts-edl": (EDL_FOLDER, {HOSTFILE: HOSTFILE, DISCOVER_HOSTS: DISCOVER_HOSTS}),
+    "muster-hosts-job": (JOB_FOLDER, {HOSTFILE: DEEPSPEED_HOSTFILE}),
+    "muster-hosts-mpi": (
+        MPI_FOLDER,
+        {HOSTFILE: HOSTFILE, DISCOVER_HOSTS: DISCOVER_HOSTS, DEEPSPEED_HOSTFILE: DEEPSPEED_HOSTFILE},
+    ),
+}
+"""Volume → folder in the launcher, and its files with the ConfigMap key of each."""
+
+
+class TrainingJob(Framework):
+    """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
+
+    resource = TRAININGJOBS
+
+    @property
+    def definition(self) -> Definition | None:
+        return None
+
+    def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
+        return parse_job(manifest)
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        template = manifest.spec["etReplicaSpecs"][place.slot.role]["template"]
+        pod = pod_of(self, template, place, search=True)
+        if place.scaleout:
+            pod["metadata"]["labels"][SCALEOUT_NAME] = place.scaleout
+        if place.slot.role == LAUNCHER:
+            mount_hosts(pod["spec"], place.key, _HOSTS_FOLDERS)
+        else:
+            first, *others = pod["spec"]["containers"]
+            if not first.get("command") and not first.get("args"):
+                first = first | {"command": [*WORKER_COMMAND]}
+            pod["spec"]["containers"] = [first, *others]
+        if spec.attach_mode == "ssh":
+            mount_keys(pod["spec"], place.key, spec.ssh_secret)
+        return pod
+
+    def status(self, job: Job) -> Document:
+        return job_status(job)
+
+    def labels(self, key: JobKey) -> dict[str, str]:
+        return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
+
+    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+        """The launcher has an index too: without one, a template's own label of that name would be believed."""
+        return self.labels(key) | {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}
+
+    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+        return [{"name": "ssh-port", "port": 22}, {"name": "kubeai-service-port", "port": 9009}]
+
+    def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
+        slots = spec.slots_per_worker
+        return {
+            HOSTFILE: "".join(f"{member}:{slots}\n" for member in members),
+            DEEPSPEED_HOSTFILE: "".join(f"{member} slots={slots}\n" for member in members),
+            DISCOVER_HOSTS: DISCOVER_SCRIPT,
+        }
+
+
+TRAININGJOB = TrainingJob()
