@@ -122,6 +122,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 restarts=event.restarts,
                 slots=slots,
                 spent=frozenset(),
+                assigned=at if slots else None,
                 next_index=event.next_index,
                 size=sum(slot.role == WORKER for slot in slots),
             )
