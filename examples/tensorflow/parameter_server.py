@@ -29,7 +29,7 @@ def train(cluster: tf.distribute.cluster_resolver.TFConfigClusterResolver) -> fl
         model = tf.keras.Sequential(
             [tf.keras.Input((2,)), tf.keras.layers.Dense(24, "tanh"), tf.keras.layers.Dense(1, "sigmoid")]
         )
-        optimizer = tf.keras.optimizers.legacy.SGD(0.3, momentum=0.9)
+        optimizer = tf.keras.optimizers.legacy.SGD(0.1, momentum=0.9)
 
     @tf.function
     def on_worker(examples: tf.data.Iterator) -> tf.Tensor:
