@@ -27,7 +27,7 @@ def main() -> int:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     said = tf.keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: print(f"epoch={epoch + 1} loss={logs['loss']:.4f} workers={workers}", flush=True)
+        on_epoch_end=lambda epoch, logs: print(f"epoch={epoch + 1} loss={logs['loss']:.4f} {workers=}", flush=True)
     )
     learnt = model.fit(
         examples.with_options(options), epochs=EPOCHS, steps_per_epoch=STEPS, verbose=0, callbacks=[said]

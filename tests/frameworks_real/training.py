@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from tests.frameworks_real.environments import EXAMPLES
