@@ -141,7 +141,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobRestarted():
             return restarted(job, event)
         case HostsPublished():
-            return hosts_published(departed(job, event), event)
+            return hosts_published(departed(job, event), event, at)
         case ScaleAccepted():
             return accepted(job, event, at)
         case ScaleRejected():
