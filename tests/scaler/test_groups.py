@@ -187,9 +187,7 @@ def test_beyond_the_bounds_nothing_is_touched():
     given(*a_running_group(3, most=4), sized(5, most=4)).then(
         scaler, Record(ScaleRejected(request=E2, reason="AboveMaximum"))
     )
-    given(*a_running_group(3), sized(1, least=2)).then(
-        scaler, Record(ScaleRejected(request=E2, reason="BelowMinimum"))
-    )
+    given(*a_running_group(3), sized(1, least=2)).then(scaler, Record(ScaleRejected(request=E2, reason="BelowMinimum")))
 
 
 def test_a_worker_whose_node_is_about_to_go_is_replaced_before_that():
