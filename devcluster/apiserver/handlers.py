@@ -226,7 +226,7 @@ class Handlers:
                 return scale.write(paths, document, wanted)
 
             entry = self._objects.patch(resource, call.place, set_replicas, how)
-        return await self._answer(scale.read(paths, entry.object()), 200, how.warnings)
+        return await self._answer(scale.read(paths, self._objects.served(resource, entry)), 200, how.warnings)
 
 
 def read_write(call: Call, *, replaces: bool = False) -> Write:

@@ -80,17 +80,16 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
     )
 
 
-def hosts_published(job: Job, event: HostsPublished, at: At) -> Job:
+def hosts_published(job: Job, event: HostsPublished) -> Job:
     members = indices(event.members)
     job = replace(job, members=members, hosts_version=event.version, listed=True)
     request = job.requests.get(event.request)
-    if request is not None:
-        if not request.published:
-            job = replace(job, size=_sized(job, request))
-        job = with_request(job, event.request, published=event.version)
-        job = replace(job, leaving=job.leaving | {member.index for member in request.leaving})
-    # Where there are no files to wait for, everybody knows at once.
-    return seen(job, at)
+    if request is None:
+        return job
+    if not request.published:
+        job = replace(job, size=_sized(job, request))
+    job = with_request(job, event.request, published=event.version)
+    return replace(job, leaving=job.leaving | {member.index for member in request.leaving})
 
 
 def _sized(job: Job, request: Request) -> int:

@@ -11,10 +11,10 @@ from shared.cluster.kinds import PODS
 from shared.frameworks.training import REQUESTS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from tests.kit.histories import KEY
-from tests.kit.swarm import SWARMJOB, SWARMJOBS, WITH_SWARMS, a_swarm_job
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.swarm import SWARMJOBS, WITH_SWARMS, a_swarm_job
+from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
-from tests.watcher.sightings import Watching, a_request, a_sight
+from tests.watcher.sightings import a_request, a_sight
 from tests.watcher.test_shell import Cluster
 
 AT = (KEY.namespace, KEY.name)
