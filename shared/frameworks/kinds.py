@@ -1,10 +1,12 @@
 """The frameworks that a process knows, by kind.  Pure; packages of users are found in `shared.service.plugins`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
+from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_job import TRAININGJOB
@@ -24,6 +26,13 @@ class Kinds:
 
     def __iter__(self) -> Iterator[Framework]:
         return iter(self._frameworks.values())
+
+    def served(self, served: Collection[Resource[Any]]) -> "Kinds":
+        """The same kinds, each in the first of its versions that is `served`; where none is, as it was.
+
+        A watch of another one is refused, and the garbage collector follows no owner reference that names one.
+        """
+        return Kinds(next((each for each in (kind, *kind.others) if each.resource in served), kind) for kind in self)
 
     def find(self, api_version: str, kind: str) -> Framework | None:
         """The framework of a kind, in whatever version; None when this process does not know it."""
@@ -45,5 +54,5 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB, TFJOB))
+BUILT_IN = Kinds((TRAININGJOB, TFJOB, MPIJOB))
 """Those that Muster brings along."""

@@ -132,6 +132,10 @@ class Replicated(Framework):
             if specs.has(kind.name):
                 yield kind, specs.part(kind.name)
 
+    def container(self, spec: Fields, kind: ReplicaType) -> str:
+        """What the training container of a type is called; empty is the first one, whatever its name."""
+        return self.container_properties.name
+
     def template(self, manifest: Custom, role: str) -> Document:
         """The pod template of a role, in a resource that `parse` accepted."""
         specs = manifest.spec[self.replica_specs]
@@ -153,7 +157,7 @@ class Replicated(Framework):
         problems: list[Problem] = []
         spec = Fields(manifest.spec, "spec", problems)
         found = [*self.replicas(spec)]
-        roles = tuple(self._role(manifest, kind, fields) for kind, fields in found)
+        roles = tuple(self._role(manifest, kind, fields, self.container(spec, kind)) for kind, fields in found)
         self._check_names(manifest, roles, problems)
         for kind in self.replica_types:
             if kind.least and kind.role not in {role.name for role in roles}:
@@ -192,9 +196,9 @@ class Replicated(Framework):
                         return int(port["containerPort"])
         return properties.port
 
-    def _role(self, manifest: Custom, kind: ReplicaType, fields: Fields) -> RoleSpec:
+    def _role(self, manifest: Custom, kind: ReplicaType, fields: Fields, called: str) -> RoleSpec:
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
-        container = training_container(fields, self.container_properties.name)
+        container = training_container(fields, called)
         if container is not None:
             container.parts("ports")
             for variable in container.parts("env"):

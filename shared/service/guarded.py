@@ -34,7 +34,12 @@ class Guarded(Framework):
         self._inner = inner
         self.resource = inner.resource
         self._definition = inner.definition
+        self._others = tuple(Guarded(other) for other in inner.others)
         self._told: set[str] = set()
+
+    @property
+    def others(self) -> tuple[Framework, ...]:
+        return self._others
 
     @property
     def definition(self) -> Definition | None:
