@@ -33,6 +33,7 @@ class Guarded(Framework):
         """Raises whatever the other one's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
+        self.suspend_path = inner.suspend_path
         self._definition = inner.definition
         self._told: set[str] = set()
 
