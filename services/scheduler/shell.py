@@ -89,7 +89,7 @@ class Scheduler:
             pod = await self._cluster.get(PODS, job.key.namespace, name)
             meta = pod.metadata if pod is not None else None
             attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
-            settle(meta, job.key, f"pod {name}", same=attempt == str(effect.slot.attempt))
+            settle(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
 
     def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
         sizes = Counter(known.role for known in job.slots | job.spent)
@@ -108,7 +108,7 @@ class Scheduler:
             if refusal.reason != "AlreadyExists":
                 raise
             service = await self._cluster.get(SERVICES, job.key.namespace, name)
-            settle(service.metadata if service is not None else None, job.key, f"service {name}")
+            settle(service.metadata if service is not None else None, job, f"service {name}")
 
     async def _create_secret(self, job: Job) -> None:
         key = job.key
@@ -124,7 +124,7 @@ class Scheduler:
                 what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
                 raise Refused(what, reason=refusal.reason, field=refusal.field) from None
             secret = await self._cluster.get(SECRETS, key.namespace, name)
-            settle(secret.metadata if secret is not None else None, key, f"secret {name}")
+            settle(secret.metadata if secret is not None else None, job, f"secret {name}")
 
     async def _resource(self, job: Job) -> Custom:
         """The resource with its pod templates, read once per generation.

@@ -12,8 +12,23 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place, Scale
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
 from shared.frameworks.reading import Fields
-from shared.frameworks.replicated import Replicated, ReplicaType
-from shared.frameworks.schemas import ANYTHING, REPLICAS, RESTART_POLICY, TEMPLATE
+from shared.frameworks.replicated import LONGEST_POD_NAME, Replicated, ReplicaType
+from shared.frameworks.schemas import (
+    AGE,
+    ANYTHING,
+    BOOLEAN,
+    BY_CONDITIONS,
+    MOST_MEMBERS,
+    REPLICAS,
+    STATUS_WITH_CONDITIONS,
+    TEMPLATE,
+    TEXT,
+    choice,
+    each_fixed,
+    name_rule,
+    number,
+)
+from shared.frameworks.training import JOB_NAME_PATTERN, RESTART_POLICIES
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, CleanPodPolicy, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
@@ -29,17 +44,14 @@ THEIR_CONTROLLERS = ("", "kubeflow.org/training-operator")
 
 CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
 
-_SECONDS: Document = {"type": "integer", "format": "int64", "minimum": 0}
-
 RUN_POLICY: Document = {
-    "cleanPodPolicy": {"type": "string", "enum": ["", *CLEAN_POD_POLICIES]},
-    "ttlSecondsAfterFinished": _SECONDS,
-    "activeDeadlineSeconds": _SECONDS | {"minimum": 1},
-    "backoffLimit": {"type": "integer", "format": "int32", "minimum": 0},
+    "cleanPodPolicy": choice("", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."),
+    "ttlSecondsAfterFinished": number(description="The job is deleted so long after its end."),
+    "activeDeadlineSeconds": number(1, description="The job fails when it takes longer; a pause does not count."),
+    "backoffLimit": number(description="The job fails when so many pods were replaced; no limit when absent."),
 }
 """What stands in `runPolicy`; before training-operator 1.3 it stood in `spec` itself."""
 
-AGE: Document = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}
 
 
@@ -48,6 +60,7 @@ class KubeflowJob(Replicated):
 
     group = GROUP
     version = "v1"
+    suspend_path = ".spec.runPolicy.suspend"
     clean_pod_policy: ClassVar[CleanPodPolicy] = "None"
     """When the job does not say."""
     fields: ClassVar[Document] = {}
@@ -60,13 +73,15 @@ class KubeflowJob(Replicated):
     def definition(self) -> Definition | None:
         replica: Document = {
             "type": "object",
-            "properties": {"replicas": REPLICAS, "restartPolicy": RESTART_POLICY, "template": TEMPLATE},
+            "properties": {
+                "replicas": REPLICAS,
+                "restartPolicy": choice("", *RESTART_POLICIES),
+                "template": TEMPLATE,
+            },
         }
-        policy: Document = {
-            "suspend": {"type": "boolean"},
-            "schedulingPolicy": ANYTHING,
-            "managedBy": {"type": "string"},
-        }
+        policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": ANYTHING, "managedBy": TEXT}
+        # Whether the longer names fit, too, depends on the job's own types.
+        longest = LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
             description=self.description,
             spec={
@@ -75,13 +90,34 @@ class KubeflowJob(Replicated):
                 "properties": {
                     "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
                     # By any name: upstream takes the types in upper and lower case.
-                    self.replica_specs: {"type": "object", "additionalProperties": replica},
+                    self.replica_specs: {
+                        "type": "object",
+                        "maxProperties": MOST_MEMBERS,
+                        "additionalProperties": replica,
+                    },
                 }
                 | RUN_POLICY
                 | self.fields,
             },
             short_names=self.short_names,
             columns=(STATE, AGE),
+            rules=(
+                name_rule(
+                    JOB_NAME_PATTERN,
+                    longest,
+                    f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
+                    "letter and not ending with a hyphen: its pods are named after it",
+                ),
+                each_fixed(
+                    f"spec.{self.replica_specs}",
+                    ("template",) if self.scale else ("template", "replicas"),
+                    f"pod templates{'' if self.scale else ' and replicas'} cannot be changed unless the job is "
+                    "suspended: its pods would differ; set spec.runPolicy.suspend to true first, or create the job "
+                    "again",
+                    free=BY_CONDITIONS,
+                ),
+            ),
+            status=STATUS_WITH_CONDITIONS,
             scale=self.scale,
         )
 

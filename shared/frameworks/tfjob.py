@@ -58,7 +58,12 @@ class TFJob(KubeflowJob):
         first = judge == WORKER and not all_workers
         dynamic = spec.boolean("enableDynamicWorker")
         return msgspec.structs.replace(
-            self.handling, judge=judge, succeeds="First" if first else "All", elastic=dynamic
+            self.handling,
+            judge=judge,
+            succeeds="First" if first else "All",
+            elastic=dynamic,
+            # Upstream goes on without those that are lost for good.
+            spares=(WORKER,) if dynamic else (),
         )
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:

@@ -197,7 +197,7 @@ class TestStatus:
         assert (last["type"], last["reason"]) == ("Failed", "TFJobFailed")
         assert last["message"] == "DeadlineExceeded: it was active for 5 s (activeDeadlineSeconds)"
 
-    def test_a_pod_that_begins_again_is_restarting_until_its_place_is_filled(self):
+    def test_a_pod_that_begins_again_is_restarting_until_it_runs(self):
         spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
         lost = [*running(spec), ended("worker", 1, 1, container="tensorflow")]
         document = status(*lost)
@@ -206,7 +206,9 @@ class TestStatus:
         again = all_slots(spec)[1:]
         place = type(again[0])(0, "worker", ((1, 1),))
         filled = SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced")
-        kinds = shown(status(*lost, PodsGone(uids=(Uid("worker-1-0"),)), filled))
+        refilled = [*lost, PodsGone(uids=(Uid("worker-1-0"),)), filled]
+        assert shown(status(*refilled))[-1] == ("Restarting", "True", "TFJobRestarting")
+        kinds = shown(status(*refilled, PodsObserved(pods=(replica("worker", 1, life=1),))))
         assert kinds[-1] == ("Running", "True", "TFJobRunning")
         assert ("Restarting", "False", "TFJobRunning") in kinds
 
