@@ -74,6 +74,9 @@ class Definition(NamedTuple):
     """Others that are served."""
 
 
+_WEIGHTIEST_FIRST = ("Failed", "Succeeded", "Suspended", "Restarting", "Scaling", "Running", "Created")
+
+
 class Framework(ABC):
     """One kind of job.  Implementations have no state and are shared between threads and jobs."""
 
@@ -111,6 +114,19 @@ class Framework(ABC):
 
         None marks a field that shall be absent.
         """
+
+    def phase(self, status: Document) -> str:
+        """The phase of a job that shows this status, in the words of `shared.job.state.Phase`; empty before the first.
+
+        This one reads the conditions, which most kinds have; it raises nothing, whatever stands there.
+        """
+        conditions = status.get("conditions")
+        true = [
+            known.get("type")
+            for known in (conditions if isinstance(conditions, list) else ())
+            if isinstance(known, dict) and known.get("status") == "True"
+        ]
+        return next((phase for phase in _WEIGHTIEST_FIRST if phase in true), "")
 
     def labels(self, key: JobKey) -> dict[str, str]:
         """Of every object that is made for a job."""
