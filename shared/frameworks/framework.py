@@ -100,6 +100,10 @@ class Framework(ABC):
         """What the job asks for; or why it cannot be acted upon, all problems at once.  Raises nothing, whatever
         stands in the resource: older definitions let anything through."""
 
+    def ours(self, manifest: Custom) -> bool:
+        """Whether it is for us to act on this job; one that is not is neither noted nor written to."""
+        return True
+
     @abstractmethod
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         """The pod of a slot, from a resource that `parse` accepted."""
