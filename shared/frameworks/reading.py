@@ -30,6 +30,10 @@ class Fields:
     def has(self, name: str) -> bool:
         return self._members.get(name) is not None
 
+    def names(self) -> list[str]:
+        """Of all fields that are there, known or not; a null is absent."""
+        return [name for name, value in self._members.items() if value is not None]
+
     def raw(self, name: str) -> object:
         return self._members.get(name)
 

@@ -16,8 +16,11 @@ _LABEL = re.compile(DNS_LABEL)
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
-def training_container(role: Fields) -> Fields | None:
-    """Check the `template` of a role; its first container, whose exit judges the pod, when there is one."""
+def training_container(role: Fields, name: str = "") -> Fields | None:
+    """Check the `template` of a role; the container whose exit judges the pod, when there is one.
+
+    It is the one of that `name`, or without a name the first.
+    """
     if not role.has("template"):
         role.refuse("NoTemplate", "add a pod template with at least one container", "template")
         return None
@@ -30,13 +33,18 @@ def training_container(role: Fields) -> Fields | None:
     spec.part("dnsConfig").texts("searches")
     containers = spec.parts("containers")
     if not containers:
-        spec.refuse("NoContainers", "add at least one container; the first one trains", "containers")
+        which = f"the one called {name}" if name else "the first one"
+        spec.refuse("NoContainers", f"add at least one container; {which} trains", "containers")
         return None
     names: set[str] = set()
     for container in containers:
         _check_container(container, names)
-    containers[0].parts("volumeMounts")
-    return containers[0]
+    training = next((known for known in containers if name in ("", known.raw("name"))), None)
+    if training is None:
+        spec.refuse("NoTrainingContainer", f"call the container that trains {name}", "containers")
+        return None
+    training.parts("volumeMounts")
+    return training
 
 
 def gpus(container: Fields, *, most: int) -> int | None:

@@ -36,6 +36,7 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
         another=False,
         members=members,
         listed=bool(members),
+        assigned=At(at.sequence, event.start_time or at.time) if slots or lost else None,
         conditions=_conditions(event.conditions, at) if event.conditions else job.conditions,
     )
     if event.source != ANOTHER_OPERATOR:
@@ -44,7 +45,6 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     job = replace(
         job,
         inherited=frozenset(job.pods),
-        assigned=began if slots or lost else None,
         active=began if event.start_time else None,
         start_time=event.start_time,
     )

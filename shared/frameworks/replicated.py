@@ -1,0 +1,239 @@
+"""Jobs made of replicas: some pods of each type that start together and find each other by their environment.  Pure.
+
+The general shape of most frameworks.  One of them says its kind (`job_type`), its types (`replica_types`), how its
+container is called and where it listens (`container_properties`), and the environment of each pod (`environment`).
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Document, Framework, Place
+from shared.frameworks.pods import pod_of
+from shared.frameworks.reading import Fields
+from shared.frameworks.templates import training_container
+from shared.frameworks.training import JOB_NAME_PATTERN, LONGEST_RESTART, MOST_WORKERS, RESTART_POLICIES
+from shared.job.naming import RESTART
+from shared.job.spec import UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
+
+LONGEST_POD_NAME = 63
+"""Characters: it is the name of a Service and of a host too."""
+
+_JOB_NAME = re.compile(JOB_NAME_PATTERN)
+
+
+class ReplicaType(NamedTuple):
+    """One type of replicas of a framework."""
+
+    name: str
+    """As users write it; in lower case it is the role."""
+    least: int = 0
+    """How many of them a job must have."""
+    most: int = MOST_WORKERS
+    replicas: int = 1
+    """How many there are when the job does not say."""
+    restart_policy: RestartPolicy = "Never"
+    """When the job does not say."""
+
+    @property
+    def role(self) -> str:
+        return self.name.lower()
+
+
+class ContainerProperties(NamedTuple):
+    """What every training container of a framework has."""
+
+    name: str = ""
+    """Empty is the first one, whatever its name."""
+    port_name: str = ""
+    port: int = 0
+    """Where it listens unless a port of that name says otherwise; 0 is nowhere."""
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod of a job, and what it may know of the others."""
+
+    job: Custom
+    spec: JobSpec
+    place: Place
+    ports: Mapping[str, int]
+    """Where each role listens."""
+
+    @property
+    def role(self) -> str:
+        return self.place.slot.role
+
+    @property
+    def index(self) -> int:
+        return self.place.slot.index
+
+    def size(self, role: str) -> int:
+        """How many pods that role has in this attempt; 0 when there is no such role."""
+        return self.place.sizes.get(role, 0)
+
+    def host(self, role: str, index: int = 0) -> str:
+        """The name under which every pod of the job finds that one."""
+        return next(f"{known.stem}{index}" for known in self.spec.roles if known.name == role)
+
+    def hosts(self, role: str) -> list[str]:
+        """All of a role, `name:port` each, by index."""
+        return [f"{self.host(role, index)}:{self.ports[role]}" for index in range(self.size(role))]
+
+
+class Replicated(Framework):
+    """A framework of replicas."""
+
+    job_type: ClassVar[str]
+    """The kind."""
+    group: ClassVar[str]
+    version: ClassVar[str]
+    plural: ClassVar[str] = ""
+    """Empty is the kind in lower case with an s."""
+    replica_types: ClassVar[tuple[ReplicaType, ...]]
+    replica_specs: ClassVar[str] = "replicaSpecs"
+    """The field of `spec` that has the replicas by type."""
+    container_properties: ClassVar[ContainerProperties] = ContainerProperties()
+    handling: ClassVar[Handling] = Handling(
+        judge="worker", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
+    )
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    """Variables of the environment that a user must not set: the pods would not find each other.
+
+    Of all others the user's own value wins.
+    """
+
+    @property
+    def resource(self) -> Resource[Custom]:  # type: ignore[override]
+        return Resource(self.group, self.version, self.plural or f"{self.job_type.lower()}s", self.job_type, Custom)
+
+    @abstractmethod
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        """The variables by which a pod finds its place and the others."""
+
+    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
+        """What the names of the pods of a type have before their index."""
+        return f"{manifest.metadata.name}-{kind.role}-"
+
+    def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
+        """The types that a job has, each once, with their fields."""
+        specs = spec.part(self.replica_specs)
+        if not spec.has(self.replica_specs):
+            spec.refuse("NoReplicas", f"say which replicas the job has: {self._choices()}", self.replica_specs)
+        known = {kind.name: kind for kind in self.replica_types}
+        for name in specs.names():
+            if name not in known:
+                specs.refuse("UnknownReplicaType", f"the types of this kind are {self._choices()}", "")
+        for kind in self.replica_types:
+            if specs.has(kind.name):
+                yield kind, specs.part(kind.name)
+
+    def template(self, manifest: Custom, role: str) -> Document:
+        """The pod template of a role, in a resource that `parse` accepted."""
+        specs = manifest.spec[self.replica_specs]
+        found: Document = next(specs[kind.name]["template"] for kind in self.replica_types if kind.role == role)
+        return found
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        """The canonical job with these roles; what is wrong is noted in `spec`."""
+        return JobSpec(
+            framework=self.name,
+            roles=roles,
+            handling=self.handling,
+            attach_mode="",
+            backoff_limit=UNLIMITED,
+            restart=(manifest.metadata.annotations or {}).get(RESTART, "")[:LONGEST_RESTART],
+        )
+
+    def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
+        problems: list[Problem] = []
+        spec = Fields(manifest.spec, "spec", problems)
+        found = [*self.replicas(spec)]
+        roles = tuple(self._role(manifest, kind, fields) for kind, fields in found)
+        self._check_names(manifest, roles, problems)
+        for kind in self.replica_types:
+            if kind.least and kind.role not in {role.name for role in roles}:
+                spec.refuse("NoReplicas", f"add {kind.least} {kind.name}", self.replica_specs)
+        if found and not any(role.replicas for role in roles):
+            spec.refuse("NoReplicas", "ask for at least one pod", self.replica_specs)
+        parsed = self.spec_of(manifest, spec, roles)
+        return tuple(problems) or parsed
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        pod = pod_of(self, self.template(manifest, place.slot.role), place, search=False)
+        ports = {role.name: self.port(manifest, role.name) for role in spec.roles}
+        wanted = self.environment(Replica(job=manifest, spec=spec, place=place, ports=ports))
+        name = self.container_properties.name or pod["spec"]["containers"][0]["name"]
+        pod["spec"]["containers"] = [
+            self._with_environment(container, wanted, ports[place.slot.role])
+            if container["name"] == name
+            else container
+            for container in pod["spec"]["containers"]
+        ]
+        return pod
+
+    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+        properties = self.container_properties
+        if place is None or not properties.port:
+            return []
+        return [{"name": properties.port_name, "port": self.port(manifest, place.slot.role)}]
+
+    def port(self, manifest: Custom, role: str) -> int:
+        """Where the pods of a role listen; 0 is nowhere."""
+        properties = self.container_properties
+        for container in self.template(manifest, role)["spec"]["containers"]:
+            if properties.name in ("", container["name"]):
+                for port in container.get("ports") or ():
+                    if port.get("name") == properties.port_name and isinstance(port.get("containerPort"), int):
+                        return int(port["containerPort"])
+        return properties.port
+
+    def _role(self, manifest: Custom, kind: ReplicaType, fields: Fields) -> RoleSpec:
+        replicas = fields.integer("replicas", least=kind.least, most=kind.most)
+        container = training_container(fields, self.container_properties.name)
+        if container is not None:
+            container.parts("ports")
+            for variable in container.parts("env"):
+                if variable.raw("name") in self.reserved:
+                    message = "leave it out: every pod gets its own value, by which the pods find each other"
+                    variable.refuse("ReservedVariable", message, "name")
+        name = container.raw("name") if container is not None else ""
+        return RoleSpec(
+            name=kind.role,
+            replicas=kind.replicas if replicas is None else replicas,
+            min_replicas=0,
+            restart_policy=fields.choice(
+                "restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy"
+            ),
+            container=name if isinstance(name, str) else "",
+            stem=self.stem(manifest, kind),
+        )
+
+    def _check_names(self, manifest: Custom, roles: tuple[RoleSpec, ...], problems: list[Problem]) -> None:
+        longest = max((len(role.stem) + len(str(max(role.replicas - 1, 0))) for role in roles), default=0)
+        excess = longest - LONGEST_POD_NAME
+        if excess > 0 or not _JOB_NAME.fullmatch(manifest.metadata.name):
+            most = len(manifest.metadata.name) - max(excess, 0)
+            message = (
+                f"create the job again under a name of at most {most} lower-case letters, digits and hyphens that "
+                "begins with a letter and does not end with a hyphen: its pods are named after it"
+            )
+            problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
+
+    def _choices(self) -> str:
+        return ", ".join(kind.name for kind in self.replica_types)
+
+    def _with_environment(self, container: Document, wanted: Mapping[str, str], port: int) -> Document:
+        theirs = container.get("env") or []
+        named = {variable.get("name") for variable in theirs}
+        # Ours first: the user's own may refer to them.
+        ours = [{"name": name, "value": value} for name, value in wanted.items() if name not in named]
+        properties = self.container_properties
+        ports: list[Any] = container.get("ports") or []
+        if port and not any(known.get("name") == properties.port_name for known in ports):
+            ports = [*ports, {"name": properties.port_name, "containerPort": port}]
+        return container | {"env": [*ours, *theirs]} | ({"ports": ports} if ports else {})

@@ -1,0 +1,233 @@
+"""Jobs without a launcher: all pods begin together, one's end is the job's, and a lost one comes back in its place."""
+
+import msgspec
+import pytest
+
+from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
+from shared.job import replacement
+from shared.job.events import (
+    AnyEvent,
+    DisruptionNoticed,
+    JobAdopted,
+    JobCreated,
+    JobFailed,
+    JobRestarted,
+    JobRestarting,
+    JobRunning,
+    JobSucceeded,
+    PodsGone,
+    PodsObserved,
+    ScaleRejected,
+    SlotsAssigned,
+    SlotsReleased,
+    TimePassed,
+)
+from shared.job.naming import Slot, Uid
+from shared.job.spec import JobSpec
+from shared.job.steps import Record
+from shared.job.views import Slots, spans
+from tests.kit.replicas import (
+    CHIEF,
+    TOGETHER,
+    WORKERS,
+    a_created_replicated_job,
+    a_replicated_spec,
+    a_running_replicated_job,
+    all_slots,
+    ended,
+    judged_by_workers,
+    observed,
+    replica,
+    services,
+)
+from tests.kit.stories import given, scaler, scheduler, status
+
+SPEC = a_replicated_spec()
+OVER = Record(JobSucceeded(reason="TrainingJobSucceeded"))
+
+
+def one(slot: Slot) -> tuple[Slots, ...]:
+    return spans([slot])
+
+
+class TestBeginning:
+    def test_all_pods_get_their_slots_at_once(self):
+        given(observed(SPEC), JobCreated(reason="TrainingJobCreated")).then(
+            scheduler, Record(SlotsAssigned(slots=all_slots(SPEC), reason="JobCreated"))
+        )
+
+    def test_every_pod_gets_a_service_of_its_own_and_nobody_waits_for_hosts_files_or_keys(self):
+        slots = (CHIEF, *WORKERS)
+        story = given(observed(SPEC), JobCreated(reason="TrainingJobCreated"), SlotsAssigned(slots=all_slots(SPEC)))
+        story.then(scheduler, *map(CreateService, slots), *map(CreatePod, slots))
+        story.then_nothing(scaler)
+
+    def test_it_does_not_begin_twice(self):
+        alone = a_replicated_spec(workers=0)
+        story = given(*a_created_replicated_job(alone), PodsObserved(pods=(replica("chief", 0),)))
+        story.then_nothing(scheduler)
+
+    def test_one_that_was_taken_on_in_the_middle_does_not_begin_again(self):
+        alone = a_replicated_spec(workers=0)
+        chief = (Slots(2, "chief", ((0, 0),)),)
+        taken_on = [observed(alone), JobAdopted(source="AcceptedLoss", attempt=2, slots=chief)]
+        given(*taken_on, services(alone), JobCreated(reason="TrainingJobCreated")).then(
+            scheduler, CreatePod(Slot(2, "chief", 0))
+        )
+
+    def test_it_runs_when_the_pod_runs_that_is_judged(self):
+        waiting = [*a_created_replicated_job(SPEC), PodsObserved(pods=(replica("worker", 0),))]
+        assert Record(JobRunning(reason="TrainingJobRunning")) not in given(*waiting).steps(status)
+        running = [*waiting, PodsObserved(pods=(replica("chief", 0),))]
+        given(*running).then_among_others(status, Record(JobRunning(reason="TrainingJobRunning")))
+
+    def test_one_that_ran_and_ended_unseen_ran_all_the_same(self):
+        story = given(*a_created_replicated_job(SPEC), ended("chief", 0, 0))
+        story.then_among_others(status, Record(JobRunning(reason="TrainingJobRunning")))
+
+
+@pytest.mark.parametrize(
+    ("spec", "ends", "over"),
+    [
+        pytest.param(SPEC, [("chief", 0, 0)], True, id="the chief ended well"),
+        pytest.param(SPEC, [("worker", 0, 0), ("worker", 1, 0)], False, id="only the workers did"),
+        pytest.param(judged_by_workers("First"), [("worker", 1, 0)], False, id="not the first worker"),
+        pytest.param(judged_by_workers("First"), [("worker", 0, 0)], True, id="the first worker"),
+        pytest.param(judged_by_workers("Any"), [("worker", 1, 0)], True, id="any worker"),
+        pytest.param(judged_by_workers("All"), [("worker", 1, 0)], False, id="not all workers"),
+        pytest.param(judged_by_workers("All"), [("worker", 1, 0), ("worker", 0, 0)], True, id="all workers"),
+    ],
+)
+def test_success(spec: JobSpec, ends: list[tuple[str, int, int]], over: bool):
+    story = given(*a_running_replicated_job(spec), *(ended(*end) for end in ends))
+    assert (OVER in story.steps(status)) is over
+
+
+class TestLosses:
+    def test_without_a_policy_a_worker_that_failed_fails_the_job(self):
+        given(*a_running_replicated_job(SPEC), ended("worker", 1, 3)).then_among_others(
+            status, Record(JobFailed(reason="TrainingJobFailed", message="resnet-worker-1 exited with 3 (Error)"))
+        )
+
+    def test_a_worker_that_ended_well_is_no_loss(self):
+        story = given(*a_running_replicated_job(a_replicated_spec("OnFailure")), ended("worker", 1, 0))
+        story.then_nothing(scheduler)
+        assert not any(isinstance(step, Record) for step in story.steps(status))
+
+    def test_what_is_left_of_it_goes_before_its_place_is_filled_again(self):
+        spec = a_replicated_spec("OnFailure")
+        failed = [*a_running_replicated_job(spec), ended("worker", 1, 3)]
+        given(*failed).then(scheduler, DeletePod("resnet-worker-1", Uid("worker-1-0")))
+        gone = [*failed, PodsGone(uids=(Uid("worker-1-0"),))]
+        again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
+        given(*gone).then(scheduler, Record(again))
+        given(*gone, again).then(scheduler, CreatePod(WORKERS[1]))
+        back = PodsObserved(pods=(replica("worker", 1, life=1),))
+        given(*gone, again, back).then_nothing(scheduler)
+
+    def test_the_second_time_it_waits(self):
+        spec = a_replicated_spec("OnFailure")
+        again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
+        twice = [
+            *a_running_replicated_job(spec),
+            ended("worker", 1, 3),
+            PodsGone(uids=(Uid("worker-1-0"),)),
+            again,
+            PodsObserved(pods=(replica("worker", 1, life=1),)),
+            ended("worker", 1, 3, life=1),
+            PodsGone(uids=(Uid("worker-1-1"),)),
+        ]
+        story = given(*twice)
+        story.then_nothing(scheduler)
+        (vacancy,) = story.job.vacancies.values()
+        given(*twice, TimePassed(anchor=vacancy.at.sequence, timer=replacement.TIMER)).then(scheduler, Record(again))
+
+    def test_beyond_the_limit_the_job_fails(self):
+        story = given(*a_running_replicated_job(a_replicated_spec("OnFailure", limit=0)), ended("worker", 1, 3))
+        story.then_nothing(scheduler)
+        (step, *_) = story.steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobFailed)
+        assert step.event.reason == "BackoffLimitExceeded"
+
+    @pytest.mark.parametrize("policy", ["Never", "ExitCode", "OnFailure", "Always"])
+    def test_one_that_somebody_deleted_comes_back_whatever_the_policy(self, policy):
+        deleted = [*a_running_replicated_job(a_replicated_spec(policy)), PodsGone(uids=(Uid("worker-0-0"),))]
+        again = SlotsAssigned(slots=one(WORKERS[0]), replaces=one(WORKERS[0]), reason="PodsReplaced")
+        given(*deleted).then(scheduler, Record(again))
+        assert not any(isinstance(step, Record) for step in given(*deleted).steps(status))
+
+    def test_the_chief_comes_back_too_unless_it_ended_well(self):
+        deleted = [*a_running_replicated_job(SPEC), PodsGone(uids=(Uid("chief-0-0"),))]
+        again = SlotsAssigned(slots=one(CHIEF), replaces=one(CHIEF), reason="PodsReplaced")
+        given(*deleted).then(scheduler, Record(again))
+        given(*a_running_replicated_job(a_replicated_spec("Always")), ended("chief", 0, 0)).then_nothing(scheduler)
+
+    def test_nobody_leaves_before_its_node_does(self):
+        story = given(
+            *a_running_replicated_job(SPEC), DisruptionNoticed(node="n", uids=(Uid("worker-0-0"),), reason="Spot")
+        )
+        story.then_nothing(scaler)
+        story.then_nothing(scheduler)
+
+
+class TestWhatTheJudgeRestarts:
+    """A scheduler whose end is that of the attempt: by its policy all pods begin again."""
+
+    SPEC = a_replicated_spec("ExitCode", handling=msgspec.structs.replace(TOGETHER, restarts="Job"))
+
+    def events(self, code: int, reason: str = "", spec: JobSpec = SPEC) -> list[AnyEvent]:
+        return [*a_running_replicated_job(spec), ended("chief", 0, code, reason=reason)]
+
+    def test_a_retryable_end_begins_another_attempt(self):
+        (step, *_) = given(*self.events(137)).steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobRestarting)
+        given(*self.events(137)).then_nothing(scheduler)
+
+    def test_a_permanent_one_fails_the_job(self):
+        (step, *_) = given(*self.events(3)).steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobFailed)
+
+    def test_out_of_memory_is_final_only_where_the_framework_says_so(self):
+        (step, *_) = given(*self.events(137, "OOMKilled")).steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobRestarting)
+        handling = msgspec.structs.replace(TOGETHER, restarts="Job", out_of_memory_is_final=True)
+        final = a_replicated_spec("ExitCode", handling=handling)
+        (step, *_) = given(*self.events(137, "OOMKilled", final)).steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobFailed)
+
+    def test_the_next_attempt_has_all_pods_again(self):
+        restarted = [
+            *self.events(137),
+            JobRestarting(reason="TrainingJobFailed"),
+            SlotsReleased(slots=all_slots(self.SPEC), reason="JobRestarting"),
+            PodsGone(uids=tuple(Uid(f"{role}-0") for role in ("chief-0", "worker-0", "worker-1"))),
+            JobRestarted(attempt=1, reason="TrainingJobFailed"),
+        ]
+        slots = tuple(Slots(1, known.role, known.ranges) for known in all_slots(self.SPEC))
+        given(*restarted).then(scheduler, Record(SlotsAssigned(slots=slots, reason="JobRestarted")))
+
+
+def test_the_services_of_pods_stay_between_attempts_and_go_with_a_place_that_is_given_up():
+    events = a_running_replicated_job(SPEC)
+    released = SlotsReleased(slots=one(WORKERS[1]), reason="Test")
+    given(*events, released).then_among_others(scheduler, DeleteService("resnet-worker-1", Uid("resnet-worker-1")))
+    restarting = [*events, JobRestarting(reason="RestartRequested"), SlotsReleased(slots=all_slots(SPEC))]
+    assert not any(isinstance(step, DeleteService) for step in given(*restarting).steps(scheduler))
+
+
+def test_an_edit_of_a_job_that_cannot_grow_is_rejected():
+    larger = msgspec.structs.replace(observed(a_replicated_spec(workers=3)), generation=2, version=2)
+    given(*a_running_replicated_job(SPEC), larger).then(
+        scaler, Record(ScaleRejected(request=Uid("replicas-2"), reason="NotElastic"))
+    )
+
+
+def test_a_worker_that_is_done_is_not_missed_for_ever():
+    story = given(*a_running_replicated_job(SPEC), ended("worker", 0, 0), ended("worker", 1, 0))
+    assert story.job.below_minimum == 0
+    assert services(SPEC).children
