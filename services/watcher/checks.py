@@ -17,7 +17,7 @@ from services.watcher.world import World
 from shared.cluster import Cluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.kinds import Kinds
 from shared.job.chain import Head
 from shared.job.events import HeadForged, HistoryBroken
 from shared.job.fold import History
@@ -38,6 +38,7 @@ class Checks:
         cluster: Cluster,
         eventlog: EventLog,
         heads: Bucket,
+        kinds: Kinds,
         world: World,
         tasks: asyncio.TaskGroup,
         wake_later: Callable[[JobKey, float], None],
@@ -45,6 +46,7 @@ class Checks:
         self._cluster = cluster
         self._log = eventlog
         self._heads = heads
+        self._kinds = kinds
         self._world = world
         self._tasks = tasks
         self._wake_later = wake_later
@@ -67,8 +69,12 @@ class Checks:
         return None if wrong is None or told(job, wrong, found) else wrong
 
     def confirm(self, history: History) -> None:
-        """Ask for this very job: only its own GET says that it is gone, or that a launcher was lost without it."""
-        self._ask(history.job.key, self._confirm(history))
+        """Ask for this very job: only its own GET says that it is gone, or that a launcher was lost without it.
+
+        Nobody is asked for a job of a kind that this process does not know.
+        """
+        if self._kinds.knows(history.job):
+            self._ask(history.job.key, self._confirm(history))
 
     def _ask(self, key: JobKey, work: Coroutine[Any, Any, None]) -> None:
         if key in self._asking:
@@ -82,7 +88,7 @@ class Checks:
         key = history.job.key
         bereft, epoch = bereft_of(history.job, self._world), self._world.epoch
         try:
-            found = await self._cluster.get(TRAININGJOBS, key.namespace, key.name)
+            found = await self._cluster.get(self._kinds.of(history.job).resource, key.namespace, key.name)
         except (Transient, Refused) as trouble:
             log.info("cannot confirm that a job is gone", job=str(key), why=str(trouble))
             self._wake_later(key, ASK_AGAIN_SECONDS)

@@ -5,10 +5,14 @@ for: one that is older, or shows an older version of something, is not of the st
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
+from shared.cluster import Resource
+from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
+from shared.frameworks.training import REQUESTS
 from shared.job.naming import Uid
 from shared.job.state import Job
 
@@ -23,12 +27,12 @@ class Known(msgspec.Struct, frozen=True):
     """Of each object, by uid, as the log has it."""
 
 
-def known(epoch: int, reached: int, jobs: Iterable[Job], kind: str) -> Known:
-    """What `jobs` say of the resource `kind`, and the watch that reached `reached`."""
+def known(epoch: int, reached: int, jobs: Iterable[Job], resource: Resource[Any]) -> Known:
+    """What `jobs` say of a resource, and the watch that reached `reached`."""
     versions: dict[Uid, int] = {}
     for job in jobs:
         if job.epoch == epoch:
-            versions.update(_of_kind(job, kind))
+            versions.update(_of(job, resource))
     return Known(epoch, max([reached, *versions.values()]), versions)
 
 
@@ -39,13 +43,13 @@ def went_back(before: Known, version: int, objects: Iterable[Object]) -> bool:
     )
 
 
-def _of_kind(job: Job, kind: str) -> Iterable[tuple[Uid, int]]:
-    match kind:
-        case "Pod":
-            return [(pod.uid, pod.version) for pod in job.pods.values()]
-        case "TrainingJob":
-            return [(job.key.uid, job.version)]
-        case "ScaleIn" | "ScaleOut":
-            return [(request.uid, request.version) for request in job.requests.values() if request.kind == kind]
-        case _:
-            return [(child.uid, child.version) for child in job.children.values() if child.kind == kind]
+def _of(job: Job, resource: Resource[Any]) -> Iterable[tuple[Uid, int]]:
+    kind = resource.kind
+    if resource == PODS:
+        return [(pod.uid, pod.version) for pod in job.pods.values()]
+    if resource in REQUESTS.values():
+        return [(request.uid, request.version) for request in job.requests.values() if request.kind == kind]
+    if not resource.group:
+        return [(child.uid, child.version) for child in job.children.values() if child.kind == kind]
+    same = (job.api_version.partition("/")[0], job.kind) == (resource.group, kind)
+    return [(job.key.uid, job.version)] if same else []

@@ -64,16 +64,18 @@ def observe(
         # In another store the job itself comes first: what it says of its end decides what its pods' end means.
         return []
     views = _pods(job, world) if pods else ()
-    return [*_disruptions(job, world), *views, *_children(job, world), *_requests(job, world, folded, begun)]
+    # Whatever owner a request names: it is about a TrainingJob, or nobody's.
+    scaled = _requests(job, world, folded, begun) if world.level_of(job) is world.scalable else ()
+    return [*_disruptions(job, world), *views, *_children(job, world), *scaled]
 
 
 def _resource(job: Job, world: World) -> Iterator[Fact]:
-    if world.jobs.outdated:
+    level, sight = world.level_of(job), world.job(job.key)
+    if level is None or level.outdated:
         return
-    sight = world.job(job.key)
     if sight is None:
         if job.generation and not job.gone and job.key in world.confirmed_gone:
-            yield JobGone(version=world.jobs.version)
+            yield JobGone(version=level.version)
         return
     seen = sight.observed
     if world.epoch == job.epoch and seen.version < job.version:
@@ -197,7 +199,7 @@ def _requests(
     folded: Callable[[JobKey], Job | None],
     begun: Callable[[JobKey], Collection[Uid]],
 ) -> Iterator[Fact]:
-    if not (world.jobs.listed and all(level.listed for level in world.requests.values())):
+    if not (world.scalable.listed and all(level.listed for level in world.requests.values())):
         return
     now = world.requests_of(job.key)
     waiting = folded(waiting_room(job.key))

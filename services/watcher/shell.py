@@ -1,11 +1,12 @@
 """The watcher's shell: watches into the world, timers measured; what it asks besides is in `checks.py`."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import structlog
 
@@ -16,14 +17,16 @@ from services.watcher.epochs import Known, known, went_back
 from services.watcher.heads import accepted
 from services.watcher.observe import bereft_of, observe, waiting_room
 from services.watcher.pace import pause
-from services.watcher.vanished import may_be_gone, too_many
+from services.watcher.vanished import counts, may_be_gone, missing, too_many
 from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
 from services.watcher.world import Level, World
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Object
 from shared.eventlog import Bucket, EventLog
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.training import REQUESTS, TRAININGJOBS
 from shared.job.events import Author, Fact, PodsGone, PodsObserved, TimePassed
 from shared.job.fold import History
 from shared.job.naming import JOB_UID, JobKey, Uid
@@ -46,6 +49,11 @@ LISTS_THAT_WENT_BACK = 3
 LIST_AGAIN_SECONDS = 1.0
 """Between two of them."""
 
+SCALE_KINDS: tuple[ScaleKind, ...] = get_args(ScaleKind)
+
+NOT_SERVED = "NotFound"
+"""The API server's word for a list of a kind whose definition is not installed."""
+
 log = structlog.get_logger()
 
 
@@ -59,6 +67,7 @@ class Watcher:
         cluster: Cluster,
         eventlog: EventLog,
         heads: Bucket,
+        kinds: Kinds = BUILT_IN,
         *,
         namespace: str = "",
         believes_vanished: bool = False,
@@ -72,8 +81,12 @@ class Watcher:
         self._cluster = cluster
         self._namespace = namespace
         self._now = now
-        self._world = World()
-        self._clock = Clock()
+        self._kinds = kinds
+        self._world = World(kinds)
+        self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in self._world.jobs}
+        """One for each kind of job: of one kind the watch may be broken while the others go on."""
+        self._promises = Clock()
+        """For histories of no kind, such as waiting rooms: in them is nothing to judge."""
         self._believes_vanished = believes_vanished
         self._disruption_taints = disruption_taints
         self._held_back = False
@@ -83,7 +96,7 @@ class Watcher:
         self._paused: set[JobKey] = set()
         """Jobs whose pods were told of a moment ago."""
         self._tasks = asyncio.TaskGroup()
-        self._checks = Checks(cluster, eventlog, heads, self._world, self._tasks, self._wake_later)
+        self._checks = Checks(cluster, eventlog, heads, kinds, self._world, self._tasks, self._wake_later)
         self._streams: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._following: Sequence[asyncio.Task[None] | None] = []
 
@@ -157,16 +170,10 @@ class Watcher:
         # A LIST is compared with what the log knew before it was asked for.
         await machine.folded.wait()
         world, selector = self._world, JOB_UID
+        requests = SCALE_KINDS if TRAININGJOBS in world.jobs else ()
         self._streams = [
-            lambda: self._follow(
-                TRAININGJOBS,
-                world.jobs,
-                lambda at, manifest: world.set_job(
-                    at, job_sight(TRAININGJOBS.kind, TRAININGJOBS.api_version, manifest) if manifest else None
-                ),
-            ),
-            lambda: self._follow_requests(SCALEINS, "ScaleIn"),
-            lambda: self._follow_requests(SCALEOUTS, "ScaleOut"),
+            *(partial(self._follow_jobs, framework) for framework in self._kinds),
+            *(partial(self._follow_requests, kind) for kind in requests),
             lambda: self._follow(
                 PODS,
                 world.pods,
@@ -202,9 +209,17 @@ class Watcher:
             if self._following:
                 self._begin(but)
 
-    async def _follow_requests(self, resource: Resource[Custom], kind: ScaleKind) -> None:
+    async def _follow_jobs(self, framework: Framework) -> None:
+        kind = framework.resource
         await self._follow(
-            resource,
+            kind,
+            self._world.jobs[kind],
+            lambda at, seen: self._world.set_job(kind, at, job_sight(framework, seen) if seen else None),
+        )
+
+    async def _follow_requests(self, kind: ScaleKind) -> None:
+        await self._follow(
+            REQUESTS[kind],
             self._world.requests[kind],
             lambda at, seen: self._world.set_request(kind, at, request_sight(kind, seen) if seen else None),
         )
@@ -270,7 +285,11 @@ class Watcher:
                 for at, thing in now.items():
                     put(at, thing)
                 level.version, level.blind, level.outdated = version, False, False
-                self._hold_if_too_many(resource)
+                if level.absent:
+                    level.absent = False
+                    log.info("kind is served", kind=_name(resource))
+                if resource in self._world.jobs:
+                    self._hold_if_too_many()
                 self._wake_all()
             case Applied(object=thing):
                 concerned = put(_at(thing), thing)
@@ -280,6 +299,11 @@ class Watcher:
                 level.version = max(level.version, thing.metadata.version)
             case Alive():
                 level.blind = False
+            case Blind(reason=reason) if reason == NOT_SERVED and not level.version:
+                # Nobody installed it, or not yet: the watch goes on asking, and nobody misses anything meanwhile.
+                if not level.absent:
+                    log.info("kind is not served", kind=_name(resource))
+                level.absent = True
             case Blind(reason=reason):
                 log.info("watch broken", resource=resource.plural, why=reason)
                 if resource is NODES and not level.listed:
@@ -297,7 +321,7 @@ class Watcher:
         """What any LIST that is asked for from now on must show, at least."""
         jobs = [history.job for history in self._machine.histories]
         self._enter(max((job.epoch for job in jobs), default=0), asyncio.current_task())
-        return known(self._world.epoch, 0 if level.outdated else level.version, jobs, resource.kind)
+        return known(self._world.epoch, 0 if level.outdated else level.version, jobs, resource)
 
     def _enter_another_store(self, before: Known, version: int) -> None:
         self._enter(before.epoch + 1, asyncio.current_task())
@@ -308,7 +332,8 @@ class Watcher:
             self._machine.wake(key)
 
     def _life(self) -> None:
-        if self._clock.life(sees=self._world.sees()):
+        changed = [clock.life(sees=self._world.sees(kind)) for kind, clock in self._clocks.items()]
+        if any(changed):
             self._wake_all()
 
     async def _notice_stalls(self) -> None:
@@ -321,31 +346,37 @@ class Watcher:
         stood, self._beat = loop.time() - self._beat, loop.time()
         if stood > STALL_SECONDS:
             log.warning("stood still", seconds=round(stood))
-            self._clock.life(sees=False)
-            self._clock.life(sees=self._world.sees())
+            for kind, clock in self._clocks.items():
+                clock.life(sees=False)
+                clock.life(sees=self._world.sees(kind))
             loop.call_soon(self._wake_all)
 
     def _timers(self, history: History) -> list[TimePassed]:
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
         key, monotonic = history.job.key, asyncio.get_running_loop().time()
-        out, following = self._clock.measure(key, next_due(history.job), monotonic, self._now())
+        framework = self._kinds.find(history.job.api_version, history.job.kind)
+        clock = self._clocks[framework.resource] if framework is not None else self._promises
+        out, following = clock.measure(key, next_due(history.job), monotonic, self._now())
         if following is not None:
             self._machine.wake_later(key, following + 0.001)
         return [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in out]
 
-    def _hold_if_too_many(self, resource: Resource[T]) -> None:
-        if resource.kind != TRAININGJOBS.kind:
-            return
-        alive = [h.job for h in self._machine.histories if h.job.generation and not h.job.gone]
-        missing = sum(self._world.job(job.key) is None for job in alive)
-        self._held_back = too_many(missing, len(alive)) and not self._believes_vanished
+    def _hold_if_too_many(self) -> None:
+        """Of all kinds together: whatever lost the jobs of one lost those of the others too, and is listed later."""
+        alive = [history.job for history in self._machine.histories if counts(history.job, self._world)]
+        lost = sum(missing(job, self._world) for job in alive)
+        self._held_back = too_many(lost, len(alive)) and not self._believes_vanished
         if self._held_back:
             log.error(
                 "too many jobs vanished at once; none is believed gone until MUSTER_BELIEVE_VANISHED=true says so",
-                missing=missing,
+                missing=lost,
                 of=len(alive),
             )
+
+
+def _name(resource: Resource[Any]) -> str:
+    return f"{resource.plural}.{resource.group}".rstrip(".")
 
 
 def _at(thing: Object) -> At:
@@ -358,6 +389,7 @@ def build(parts: Parts) -> Watcher:
         parts.cluster,
         parts.eventlog,
         parts.heads,
+        parts.kinds,
         namespace=parts.settings.namespace,
         believes_vanished=parts.settings.believe_vanished,
         disruption_taints=parts.settings.disruption_taints,

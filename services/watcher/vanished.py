@@ -9,13 +9,18 @@ VANISHED_AT_ONCE = 10
 
 def may_be_gone(job: Job, world: World) -> bool:
     """The log knows it and the watch does not; its own GET has not said so yet."""
-    return (
-        bool(job.generation)
-        and not job.gone
-        and world.jobs.listed
-        and world.job(job.key) is None
-        and job.key not in world.confirmed_gone
-    )
+    return missing(job, world) and job.key not in world.confirmed_gone
+
+
+def missing(job: Job, world: World) -> bool:
+    """The log takes it for alive, and the complete list of its kind lacks it."""
+    return counts(job, world) and world.job(job.key) is None
+
+
+def counts(job: Job, world: World) -> bool:
+    """The log takes it for alive, and its kind was listed."""
+    level = world.level_of(job)
+    return bool(job.generation) and not job.gone and level is not None and level.listed
 
 
 def too_many(missing: int, known: int) -> bool:

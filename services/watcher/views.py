@@ -4,7 +4,8 @@ import re
 
 from services.watcher.sights import JobSight, RequestSight
 from shared.cluster.objects import Custom, Metadata, Object, Pod
-from shared.frameworks.training import TRAININGJOBS, parse_job, parse_scale
+from shared.frameworks.framework import Framework
+from shared.frameworks.training import GROUP, TRAININGJOBS, parse_scale
 from shared.job.chain import Head
 from shared.job.events import JobObserved
 from shared.job.naming import (
@@ -35,17 +36,17 @@ _ANOTHERS = Problem(
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-def job_sight(kind: str, api_version: str, manifest: Custom) -> JobSight:
+def job_sight(framework: Framework, manifest: Custom) -> JobSight:
     """What the log should know of a job's resource."""
     meta = manifest.metadata
-    answer = parse_job(manifest)
+    answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
     log, head = _head(manifest.status)
     return JobSight(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
         observed=JobObserved(
-            kind=kind,
-            api_version=api_version,
+            kind=framework.resource.kind,
+            api_version=framework.resource.api_version,
             generation=meta.generation,
             version=meta.version,
             spec=spec,
@@ -64,7 +65,7 @@ def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
     owner = meta.controller
-    if owner is not None and owner.kind != TRAININGJOBS.kind:
+    if owner is not None and (owner.api_version.partition("/")[0], owner.kind) != (GROUP, TRAININGJOBS.kind):
         # It stays with the job that it names: under its owner's uid nobody would ever answer it.
         owner, answer = None, (_ANOTHERS,)
     named = _at(manifest.spec, "selector", "name")

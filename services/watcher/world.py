@@ -3,13 +3,17 @@
 Absence means something only for what was listed completely, and for a job only once its own GET confirmed it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from services.watcher.disruption import GONE, leaves
 from services.watcher.sights import JobSight, NodeSight, RequestSight
-from shared.cluster.objects import Toleration
+from shared.cluster import Resource
+from shared.cluster.objects import Custom, Toleration
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.state import Job
 from shared.job.views import ChildView, PodView
 
 T = TypeVar("T")
@@ -28,6 +32,8 @@ class Level(dict[tuple[str, str], T]):
         self.outdated = False
         """It is what a store showed that has gone since: it means nothing until it was listed again."""
         self.blind = True
+        self.absent = False
+        """Its kind is not served, and was not since we began: there is nothing that we could miss."""
 
     @property
     def listed(self) -> bool:
@@ -37,10 +43,12 @@ class Level(dict[tuple[str, str], T]):
 class World:
     """The levels of all resources, and what was worked out about them."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Kinds = BUILT_IN) -> None:
+        self._kinds = kinds
         self.epoch = 0
         """Raised when versions went back: an etcd restored from a backup counts again."""
-        self.jobs: Level[JobSight] = Level()
+        self.jobs: Mapping[Resource[Custom], Level[JobSight]] = {each.resource: Level() for each in kinds}
+        """By the resource of their kind."""
         self.requests: dict[str, Level[RequestSight]] = {"ScaleIn": Level(), "ScaleOut": Level()}
         self.pods: Level[tuple[JobKey, PodView]] = Level()
         self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {kind: Level() for kind in CHILDREN}
@@ -51,6 +59,7 @@ class World:
         """Jobs whose own GET said NotFound, or another uid."""
         self.vouched: set[Uid] = set()
         """Launchers that vanished while their job stayed: its own GET, asked afterwards, said so."""
+        self._sights: dict[JobKey, JobSight] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
         """The pods on each node, and whose they are."""
@@ -61,15 +70,32 @@ class World:
         """Requests by place; None when a job or a request changed since."""
 
     def levels(self) -> Iterator[Level[Any]]:
-        yield self.jobs
+        yield from self.jobs.values()
         yield from self.requests.values()
         yield self.pods
         yield from self.children.values()
         yield self.nodes
 
-    def sees(self) -> bool:
-        """Every watch works, on the store that there is; that of nodes is a help, and may be forbidden to us."""
-        return not any(level.blind or level.outdated for level in self.levels() if level is not self.nodes)
+    def sees(self, kind: Resource[Custom]) -> bool:
+        """Every watch that tells of the jobs of a kind works, on the store that there is.
+
+        That of nodes is a help, and may be forbidden to us.  Those of other kinds, served or not, tell nothing of it.
+        """
+        requests = self.requests.values() if kind == TRAININGJOBS else ()
+        watched = (self.jobs[kind], *requests, self.pods, *self.children.values())
+        return not any(level.blind or level.outdated for level in watched)
+
+    def level_of(self, job: Job) -> Level[JobSight] | None:
+        """What was seen of the jobs of this one's kind; None for a kind that this process does not know."""
+        sight = self._sights.get(job.key)
+        shown = sight.observed if sight is not None else job
+        framework = self._kinds.find(shown.api_version, shown.kind)
+        return self.jobs[framework.resource] if framework is not None else None
+
+    @property
+    def scalable(self) -> Level[JobSight]:
+        """The jobs that requests are about; an empty level where this process does not know their kind."""
+        return self.jobs.get(TRAININGJOBS, Level())
 
     def enter(self, epoch: int) -> None:
         """The store is another one from now on: what the watches showed so far says nothing of it."""
@@ -83,7 +109,7 @@ class World:
     def keys(self) -> set[JobKey]:
         """Every job there is a trace of."""
         return {
-            *(sight.key for sight in self.jobs.values()),
+            *self._sights,
             *self._pods_of,
             *self._children_of,
             *(self.place(request) for request in self.all_requests()),
@@ -91,8 +117,7 @@ class World:
 
     def job(self, key: JobKey) -> JobSight | None:
         """The resource of this very uid."""
-        sight = self.jobs.get((key.namespace, key.name))
-        return sight if sight is not None and sight.key == key else None
+        return self._sights.get(key)
 
     def pods_of(self, key: JobKey) -> dict[Uid, PodView]:
         return self._pods_of.get(key, {})
@@ -118,21 +143,23 @@ class World:
         """The history a request belongs to: its owner's, else that of the job it names, else the waiting room."""
         if request.owner:
             return JobKey(request.namespace, request.job, request.owner)
-        sight = self.jobs.get((request.namespace, request.job))
+        sight = self.scalable.get((request.namespace, request.job))
         return sight.key if sight is not None else JobKey(request.namespace, request.job, NO_UID)
 
-    def set_job(self, at: tuple[str, str], seen: JobSight | None) -> set[JobKey]:
-        """The resource at (namespace, name) is now so, or is no more; return whom that concerns."""
-        before = self.jobs.pop(at, None)
+    def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: JobSight | None) -> set[JobKey]:
+        """The job of this kind at (namespace, name) is now so, or is no more; return whom that concerns."""
+        before = self.jobs[kind].pop(at, None)
+        if before is not None:
+            del self._sights[before.key]
         if seen is not None:
-            self.jobs[at] = seen
+            self.jobs[kind][at] = self._sights[seen.key] = seen
             self.confirmed_gone.discard(seen.key)
-            if before is not None and before.key == seen.key:
-                # The same life: no request changes its place, however often this job changes.
-                return {seen.key}
+        concerned = {sight.key for sight in (before, seen) if sight is not None}
+        if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
+            # The same life: no request changes its place, however often this job changes.  Of others there is none.
+            return concerned
         self._placed = None
-        waiting = JobKey(at[0], at[1], NO_UID)
-        return {waiting, *(sight.key for sight in (before, seen) if sight is not None)}
+        return {JobKey(at[0], at[1], NO_UID), *concerned}
 
     def set_request(self, kind: str, at: tuple[str, str], seen: RequestSight | None) -> set[JobKey]:
         """The request at (namespace, name) is now so, or is no more; return whom that concerns."""

@@ -9,7 +9,7 @@ and a `Weather` for one client, which may delay, fail before or fail after each 
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -79,12 +79,16 @@ class MemoryCluster:
         position = -1
         cuts, bookmarks, blind = outage.cuts, outage.bookmarks, False
         while not self._closed:
-            if outage.reason or cuts != outage.cuts:
+            served = self._store.serves(resource)
+            if outage.reason or cuts != outage.cuts or not served:
                 cuts = outage.cuts
                 if not blind:
-                    yield Blind(outage.reason or "ConnectionLost")
+                    yield Blind(outage.reason or ("ConnectionLost" if served else "NotFound"))
                 blind = True
-                if outage.reason:
+                if not served:
+                    # What comes under this name later is another kind's history.
+                    position = -1
+                if outage.reason or not served:
                     await kind.news()
                     continue
             try:
@@ -114,7 +118,7 @@ class MemoryCluster:
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
         held = await self._call(
-            Call("get", resource.plural, namespace, name), lambda: self._store.get(resource, namespace, name)
+            Call("get", resource.plural, namespace, name), lambda: self._of(resource).get(resource, namespace, name)
         )
         return held.read(resource) if held is not None else None
 
@@ -122,7 +126,7 @@ class MemoryCluster:
         name = (manifest.get("metadata") or {}).get("name", "")
         held = await self._call(
             Call("create", resource.plural, namespace, name),
-            lambda: self._store.create(resource, namespace, manifest),
+            lambda: self._of(resource).create(resource, namespace, manifest),
         )
         return held.read(resource)
 
@@ -131,14 +135,14 @@ class MemoryCluster:
     ) -> T:
         held = await self._call(
             Call("patch", resource.plural, namespace, name, subresource),
-            lambda: self._store.patch(resource, namespace, name, manifest, subresource=subresource),
+            lambda: self._of(resource).patch(resource, namespace, name, manifest, subresource=subresource),
         )
         return held.read(resource)
 
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
         await self._call(
             Call("delete", resource.plural, namespace, name),
-            lambda: self._store.delete(resource, namespace, name, uid=uid),
+            lambda: self._of(resource).delete(resource, namespace, name, uid=uid),
         )
 
     async def execute(
@@ -165,6 +169,12 @@ class MemoryCluster:
     async def close(self) -> None:
         self._closed = True
         self._store.wake()
+
+    def _of(self, resource: Resource[Any]) -> MemoryStore:
+        """The store, for a kind that it serves."""
+        if not self._store.serves(resource):
+            raise Refused(f"{resource.plural}.{resource.group}: the kind is not served", reason="NotFound")
+        return self._store
 
     async def _call(self, call: Call, work: Callable[[], R]) -> R:
         fault = await self._before(call)

@@ -54,12 +54,30 @@ class MemoryStore:
         """What runs when a command is executed in a pod; without it nothing can be."""
         self.faults = Faults()
         self.outage = Outage(self.wake)
+        self._withdrawn: set[tuple[str, str]] = set()
+        """Kinds, by group and plural, whose definition is not installed."""
         self._now = now
         self._uids = 0
         self._kinds: dict[tuple[str, str], Kind] = {}
 
     def kind(self, resource: Resource[T]) -> Kind:
         return self._kinds.setdefault((resource.group, resource.plural), Kind())
+
+    def serves(self, resource: Resource[Any]) -> bool:
+        """Whether the kind's definition is installed; every one is until it is withdrawn."""
+        return (resource.group, resource.plural) not in self._withdrawn
+
+    def withdraw(self, resource: Resource[Any]) -> None:
+        """Take the kind's definition away, and all its objects with it."""
+        for held in self.find(resource):
+            self._drop(resource, held, held.manifest)
+        self._withdrawn.add((resource.group, resource.plural))
+        self.kind(resource).wake()
+
+    def install(self, resource: Resource[Any]) -> None:
+        """Serve a kind that was withdrawn."""
+        self._withdrawn.discard((resource.group, resource.plural))
+        self.kind(resource).wake()
 
     def wake(self) -> None:
         """Let every watch look around."""

@@ -20,6 +20,7 @@ from services.watcher.observe import observe
 from services.watcher.sights import JobSight, NodeSight, RequestSight
 from services.watcher.world import World
 from shared.cluster.objects import Taint
+from shared.frameworks.training import TRAININGJOBS
 from shared.job import replacement
 from shared.job.events import AnyEvent, DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, TimePassed
 from shared.job.fold import History
@@ -163,7 +164,7 @@ class Loop:
         """Each watch catches up by itself."""
         world = self.world
         at = (KEY.namespace, KEY.name)
-        if world.jobs.get(at) != self.resource or not world.jobs.listed:
+        if world.scalable.get(at) != self.resource or not world.scalable.listed:
             yield self._sync_job
         if {k: v for level in world.requests.values() for k, v in level.items()} != {
             (KEY.namespace, request.name): request for request in self.requests.values()
@@ -175,8 +176,8 @@ class Loop:
             yield self._sync_children
 
     def _sync_job(self) -> None:
-        self.world.set_job((KEY.namespace, KEY.name), self.resource)
-        self.world.jobs.version = self.version
+        self.world.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), self.resource)
+        self.world.scalable.version = self.version
         if self.resource is None:
             self.world.confirmed_gone.add(KEY)
 

@@ -22,7 +22,7 @@ from shared.cluster.calls import path_of
 from shared.cluster.decoding import decoder
 from shared.cluster.objects import Object, Pod
 from shared.eventlog import Stored
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events import (
     AnyEvent,
     ChildGone,
@@ -178,7 +178,7 @@ class Witness:
         match event:
             case JobObserved():
                 sights = self._seen("TrainingJob", key.uid, event.version)
-                shown = [job_sight(TRAININGJOBS.kind, TRAININGJOBS.api_version, sight).observed for sight in sights]
+                shown = [job_sight(TRAININGJOB, sight).observed for sight in sights]
                 return self._compare(msgspec.structs.replace(event, epoch=0), shown)
             case JobDeleting():
                 sights = self._seen("TrainingJob", key.uid, event.version)

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shared.cluster.objects import Custom, Object, Pod
+from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX
 from tests.kit.histories import KEY
 
@@ -17,7 +18,8 @@ def read(document: Document, kind: type[T]) -> T:
 
 
 def owned_by(uid: str, *, controller: bool = True) -> list[Document]:
-    return [{"apiVersion": "v1", "kind": "TrainingJob", "name": "resnet", "uid": uid, "controller": controller}]
+    job = {"apiVersion": TRAININGJOBS.api_version, "kind": "TrainingJob", "name": "resnet", "uid": uid}
+    return [job | {"controller": controller}]
 
 
 def metadata(name: str, **more: Any) -> Document:

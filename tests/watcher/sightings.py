@@ -8,6 +8,7 @@ import msgspec
 from services.watcher.observe import observe
 from services.watcher.sights import JobSight, RequestSight
 from services.watcher.world import World
+from shared.frameworks.training import TRAININGJOBS
 from shared.job.events import AnyEvent, Fact
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid
@@ -93,7 +94,7 @@ class Watching:
         assert not history.held, history.held
 
     def show(self, sight: JobSight | None) -> None:
-        self.world.set_job((KEY.namespace, KEY.name), sight)
+        self.world.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), sight)
 
     def show_pods(self, *views: PodView, key: JobKey = KEY) -> None:
         for view in views:

@@ -167,10 +167,10 @@ def test_a_node_that_registered_again_stays():
 
 def test_timers_run_where_nodes_may_not_be_seen():
     watching = Watching()
-    assert watching.world.sees()
+    assert watching.world.sees(TRAININGJOBS)
     watching.world.nodes.blind = True
     watching.world.nodes.version = 0
-    assert watching.world.sees()
+    assert watching.world.sees(TRAININGJOBS)
 
 
 def a_watched_job(*pods_on: PodView) -> Watching:

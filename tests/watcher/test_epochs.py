@@ -16,12 +16,14 @@ from services.watcher.epochs import Known, known, went_back
 from services.watcher.shell import LISTS_THAT_WENT_BACK, Watcher
 from services.watcher.views import job_sight
 from shared.cluster.decoding import decoder
+from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events import JobObserved
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, fact_subject
@@ -61,10 +63,10 @@ def test_a_list_that_cannot_come_after_what_was_known(version: int, objects: lis
 
 
 def test_only_what_was_seen_in_this_store_counts():
-    job = Job(key=KEY, epoch=1, version=70)
-    assert known(1, 5, [job], "TrainingJob") == Known(epoch=1, reached=70, versions={UID: 70})
-    assert known(2, 5, [job], "TrainingJob") == Known(epoch=2, reached=5, versions={})
-    assert known(1, 5, [job], "Pod") == Known(epoch=1, reached=5, versions={})
+    job = Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version, epoch=1, version=70)
+    assert known(1, 5, [job], TRAININGJOBS) == Known(epoch=1, reached=70, versions={UID: 70})
+    assert known(2, 5, [job], TRAININGJOBS) == Known(epoch=2, reached=5, versions={})
+    assert known(1, 5, [job], PODS) == Known(epoch=1, reached=5, versions={})
 
 
 class TestInAnotherStore:
@@ -74,7 +76,7 @@ class TestInAnotherStore:
         watching.show_pods(worker(0, version=900, ready=False))
         watching.world.enter(1)
         assert watching.seen() == []
-        assert not watching.world.sees()
+        assert not watching.world.sees(TRAININGJOBS)
 
     def test_a_job_is_said_before_its_pods(self):
         watching = Watching(*a_running_job(workers=2))
@@ -83,7 +85,7 @@ class TestInAnotherStore:
         watching.world.enter(1)
         watching.world.pods.outdated = False
         assert watching.seen() == []
-        watching.world.jobs.outdated = False
+        watching.world.scalable.outdated = False
         assert [type(fact).__name__ for fact in watching.seen()] == ["JobObserved"]
 
 
@@ -151,7 +153,7 @@ async def a_scene(folder: Path, replies: Replies) -> AsyncIterator[Scene]:
     journal = MemoryJournal()
     # As the API server gives it back, so that nothing but its version can be news.
     known_job = decoder(Custom).decode(msgspec.json.encode(a_job(90)))
-    append(journal, job_sight(TRAININGJOBS.kind, TRAININGJOBS.api_version, known_job).observed)
+    append(journal, job_sight(TRAININGJOB, known_job).observed)
     async with ScriptedApiServer() as server:
         server.every_list = replies.list
         cluster = await KubeCluster.connect(server.kubeconfig(folder))

@@ -408,7 +408,7 @@ class TestRequests:
         for level in range(3):
             watching = Watching()
             watching.show_requests(a_request("out"))
-            [watching.world.jobs, *watching.world.requests.values()][level].version = 0
+            [watching.world.scalable, *watching.world.requests.values()][level].version = 0
             assert watching.seen(WAITING) == []
 
     def test_they_are_said_in_the_order_in_which_they_were_made(self):

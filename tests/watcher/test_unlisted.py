@@ -12,7 +12,7 @@ def just_started(*, epoch: int = 0) -> Watching:
     """A new watcher that listed the jobs and nothing else yet; the log knows pods, children and a request."""
     watching = Watching(*a_running_job(workers=2), *scaling_out(2))
     watching.listed(0)
-    watching.world.jobs.version = 1_000
+    watching.world.scalable.version = 1_000
     watching.world.epoch = epoch
     watching.show(a_sight(version=1))
     return watching
@@ -21,7 +21,7 @@ def just_started(*, epoch: int = 0) -> Watching:
 @pytest.mark.parametrize("level", [0, 1, 2, 3, 4, 5])
 def test_of_what_was_not_listed_nothing_is_gone(level: int):
     watching = just_started()
-    others = [known for known in watching.world.levels() if known is not watching.world.jobs]
+    others = [known for known in watching.world.levels() if known is not watching.world.scalable]
     for known in others:
         known.version = 1_000
     others[level].version = 0

@@ -37,5 +37,5 @@ def test_one_that_its_own_get_did_not_find_is_not_asked_for_again():
 
 def test_before_the_first_list_nothing_is_missing():
     watching = Watching(*a_running_job(workers=2))
-    watching.world.jobs.version = 0
+    watching.world.scalable.version = 0
     assert not may_be_gone(watching.job(), watching.world)

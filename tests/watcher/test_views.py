@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from services.watcher.views import MOST_PROBLEMS, child_sight, job_sight, pod_sight, request_sight
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.chain import Head
 from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
 from shared.job.views import Exit, PodView
@@ -241,7 +242,7 @@ def a_job(path: str = "", value: object = None, **status: Any) -> Any:
 
 
 def sight_of(manifest: Any) -> Any:
-    return job_sight("TrainingJob", "kai.alibabacloud.com/v1alpha1", manifest)
+    return job_sight(TRAININGJOB, manifest)
 
 
 def test_a_job_is_what_it_asks_for():
