@@ -1,4 +1,7 @@
-"""A history that begins in the middle: what another operator, or a lost log, left of a job.  Pure; called by `evolve`."""
+"""A history that begins in the middle: what another operator, or a lost log, left of a job.  Pure.
+
+Called by `evolve`.
+"""
 
 from collections.abc import Iterable
 
@@ -44,6 +47,7 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     began = At(at.sequence, event.start_time or at.time)
     job = replace(
         job,
+        adopted=True,
         inherited=frozenset(job.pods),
         active=began if event.start_time else None,
         start_time=event.start_time,

@@ -221,6 +221,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     accepted_heads: frozenset[str] = frozenset()
     another: bool = False
     """Another operator began it and may still be running; nobody acts on it."""
+    adopted: bool = False
+    """It was taken over from another operator."""
     inherited: frozenset[Uid] = frozenset()
     """The pods that another operator made, of a job that was taken over from it."""
     forged: int = 0
@@ -330,11 +332,6 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def halted(self) -> bool:
         """Nothing may be decided or done: the history cannot be trusted, or the job is another operator's."""
         return bool(self.broken) or self.another
-
-    @property
-    def taken_over(self) -> bool:
-        """Pods of this attempt were made by another operator, which had its own ways with names and files."""
-        return bool(self.inherited)
 
     @property
     def served_apart(self) -> bool:
