@@ -22,7 +22,7 @@ async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
         if job.key.uid == NO_UID or (namespace and job.key.namespace != namespace) or (job.gone and not gone):
             continue
         shown += 1
-        note = history.held or (f"history broken: {job.broken}" if job.broken else "gone" if job.gone else "")
+        note = history.held or _note(job)
         table.add_row(
             job.key.namespace,
             job.key.name,
@@ -37,6 +37,12 @@ async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
         console.print(table)
     else:
         console.print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
+
+
+def _note(job: Job) -> str:
+    if job.broken:
+        return f"history broken: {job.broken}"
+    return "gone" if job.gone else "of another operator" if job.another else ""
 
 
 def _requests(job: Job) -> str:

@@ -116,6 +116,8 @@ def _warnings(causes: Causes) -> list[str]:
             "broken: the log does not lead to the head in the resource; nobody acts on the job until "
             f"`muster history accept trainingjob/{job.key.name}`"
         )
+    if job.another:
+        warnings.append("another operator began it; nobody acts on the job until MUSTER_TAKE_OVER=true says it is gone")
     return warnings
 
 

@@ -79,6 +79,7 @@ class World:
         logs: Mapping[str, EventLog] | None = None,
         namespace: str = "",
         weather: Callable[[str], Weather | None] = lambda _: None,
+        takes_over: bool = False,
     ) -> None:
         """`sharing` brings the log and the cluster of another world: a second replica of every service.
 
@@ -91,6 +92,8 @@ class World:
         self._logs = logs
         self._namespace = namespace
         self._weather = weather
+        self.takes_over = takes_over
+        """What the next watcher is told: the operators before us are gone."""
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
@@ -124,7 +127,9 @@ class World:
         cluster = MemoryCluster(self.store, weather=self._weather(author))
         heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
         services: dict[str, Callable[[], Service]] = {
-            "watcher": lambda: Watcher(cluster, eventlog, heads, namespace=self._namespace, now=wall_clock),
+            "watcher": lambda: Watcher(
+                cluster, eventlog, heads, namespace=self._namespace, takes_over=self.takes_over, now=wall_clock
+            ),
             "scheduler": lambda: Scheduler(cluster),
             "scaler": lambda: Scaler(cluster, self._policy),
             "status": lambda: Status(cluster, heads, identity, now=wall_clock),
