@@ -47,12 +47,14 @@ async def test_a_running_job_goes_on_with_its_pods():
         for resource, names in ((PODS, ALL), (SERVICES, [*BOTH, "resnet"]), (SECRETS, ["resnet"])):
             for name in names:
                 held = stage.store.get(resource, NAMESPACE, name)
-                assert held is not None and held.metadata["labels"]["muster.dev/job-uid"] == uid, (resource, name)
+                assert held is not None
+                assert held.metadata["labels"]["muster.dev/job-uid"] == uid, (resource, name)
         assert (stage.count("JobOfAnother"), stage.count("JobAdopted"), stage.count("SlotsAssigned")) == (1, 1, 0)
         assert stage.count("EffectRefused") == 0
         # What is not ours in the files stays: the old launcher's volume names it.
         held = stage.store.get(CONFIGMAPS, NAMESPACE, "resnet-config")
-        assert held is not None and "kubexec.sh" in held.manifest["data"]
+        assert held is not None
+        assert "kubexec.sh" in held.manifest["data"]
         # et-operator's own request is over, and is not looked at again.
         assert stage.status(SCALEOUTS, "grow")["phase"] == "ScaleSucceeded"
         assert "history" not in stage.status(SCALEOUTS, "grow")
