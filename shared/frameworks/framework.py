@@ -41,8 +41,23 @@ class Scale(NamedTuple):
     selector: str = ".status.selector"
 
 
+class Version(NamedTuple):
+    """Another version of a kind; None is as in the version that is watched.
+
+    Nobody converts: what is stored is read through every version's schema, and what a schema does not declare is
+    dropped then.  So the schema of the version that is watched declares the fields of all others too.
+    """
+
+    name: str
+    spec: Document | None = None
+    columns: tuple[Document, ...] | None = None
+    rules: tuple[Document, ...] | None = None
+    status: Document | None = None
+    scale: Scale | None = None
+
+
 class Definition(NamedTuple):
-    """What the CustomResourceDefinition of a kind is made of, beside its names."""
+    """What the CustomResourceDefinition of a kind is made of, beside its names; `schemas.py` has the pieces."""
 
     description: str
     spec: Document
@@ -54,10 +69,10 @@ class Definition(NamedTuple):
     rules: tuple[Document, ...] = ()
     """As in `x-kubernetes-validations` of the whole resource."""
     status: Document | None = None
-    """The OpenAPI schema of `status`; without one anything is kept."""
+    """The OpenAPI schema of `status`, but for `lastReconcileTime` and `history`; without one anything is kept."""
     scale: Scale | None = None
-    versions: tuple[str, ...] = ()
-    """Other versions that are served with the same schema."""
+    versions: tuple[Version, ...] = ()
+    """Others that are served."""
 
 
 class Framework(ABC):
@@ -65,6 +80,8 @@ class Framework(ABC):
 
     resource: Resource[Custom]
     """The version of it that is watched and written."""
+    suspend_path: str = ""
+    """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
     inherits: str = ""
     """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never

@@ -59,6 +59,7 @@ class TrainingJob(Framework):
 
     resource = TRAININGJOBS
     inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
+    suspend_path = ".spec.suspend"
 
     @property
     def definition(self) -> Definition | None:
