@@ -190,8 +190,11 @@ def rbac(
 ) -> None:
     """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
     from muster.permissions import render
+    from shared.service.plugins import installed
 
-    typer.echo("---\n".join(render(namespace).values()), nl=False)
+    for why in installed().left_out:
+        typer.echo(why, err=True)
+    typer.echo("---\n".join(render(namespace, installed().kinds).values()), nl=False)
 
 
 @app.command()

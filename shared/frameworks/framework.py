@@ -163,6 +163,11 @@ class Framework(ABC):
         """The files by name that tell the launcher who the workers are, where the framework has such files."""
         return {}
 
+    @property
+    def has_hosts_files(self) -> bool:
+        """Whether it has such files at all: the scaler, which writes them, needs rights for it."""
+        return type(self).hosts_files is not Framework.hosts_files
+
     def metadata(self, key: JobKey, name: str) -> Document:
         """Of an object named `name` that the job controls."""
         return {
