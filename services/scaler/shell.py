@@ -83,7 +83,7 @@ class Scaler:
             else:
                 return
         meta = held.metadata if held is not None else None
-        settle(meta, key, f"config map {name}", labelled=False)
+        settle(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
         inside = (meta.annotations or {}).get(HOSTS_VERSION, "0")
         if inside.isdigit() and int(inside) >= effect.version:

@@ -93,7 +93,7 @@ class Scheduler:
             pod = await self._cluster.get(PODS, job.key.namespace, name)
             meta = pod.metadata if pod is not None else None
             attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
-            settle(meta, job.key, f"pod {name}", same=attempt == str(effect.slot.attempt))
+            settle(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
 
     async def _claim_pod(self, job: Job, effect: ClaimPod) -> None:
         pod = await self._cluster.get(PODS, job.key.namespace, effect.name)
@@ -124,7 +124,7 @@ class Scheduler:
         if job.adopted and meta is not None and unlabelled and ours(meta, job.key):
             await self._claim(resource, job, meta, self._kinds.of(job).labels(job.key))
             return
-        settle(meta, job.key, what)
+        settle(meta, job, what)
 
     def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
         sizes = Counter(known.role for known in job.slots | job.spent)

@@ -235,11 +235,12 @@ class Watcher:
 
     async def _follow_jobs(self, framework: Framework) -> None:
         kind = framework.resource
-        await self._follow(
-            kind,
-            self._world.jobs[kind],
-            lambda at, seen: self._world.set_job(kind, at, job_sight(framework, seen) if seen else None),
-        )
+
+        def seen(at: At, manifest: Custom | None) -> set[JobKey]:
+            ours = manifest is not None and framework.ours(manifest)
+            return self._world.set_job(kind, at, job_sight(framework, manifest) if manifest and ours else None)
+
+        await self._follow(kind, self._world.jobs[kind], seen)
 
     async def _follow_inherited(self, selector: str) -> None:
         await self._follow(

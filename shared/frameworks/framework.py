@@ -75,6 +75,9 @@ class Definition(NamedTuple):
     """Others that are served."""
 
 
+_WEIGHTIEST_FIRST = ("Failed", "Succeeded", "Suspended", "Restarting", "Scaling", "Running", "Created")
+
+
 class Framework(ABC):
     """One kind of job.  Implementations have no state and are shared between threads and jobs."""
 
@@ -102,6 +105,10 @@ class Framework(ABC):
         """What the job asks for; or why it cannot be acted upon, all problems at once.  Raises nothing, whatever
         stands in the resource: older definitions let anything through."""
 
+    def ours(self, manifest: Custom) -> bool:
+        """Whether it is for us to act on this job; one that is not is neither noted nor written to."""
+        return True
+
     @abstractmethod
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         """The pod of a slot, from a resource that `parse` accepted."""
@@ -127,6 +134,19 @@ class Framework(ABC):
         They become links; none where the launcher reads no such files.
         """
         return {}
+
+    def phase(self, status: Document) -> str:
+        """The phase of a job that shows this status, in the words of `shared.job.state.Phase`; empty before the first.
+
+        This one reads the conditions, which most kinds have; it raises nothing, whatever stands there.
+        """
+        conditions = status.get("conditions")
+        true = [
+            known.get("type")
+            for known in (conditions if isinstance(conditions, list) else ())
+            if isinstance(known, dict) and known.get("status") == "True"
+        ]
+        return next((phase for phase in _WEIGHTIEST_FIRST if phase in true), "")
 
     def labels(self, key: JobKey) -> dict[str, str]:
         """Of every object that is made for a job."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
+from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.state import Job
@@ -44,5 +45,5 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB,))
+BUILT_IN = Kinds((TRAININGJOB, TFJOB))
 """Those that Muster brings along."""

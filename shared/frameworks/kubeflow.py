@@ -3,7 +3,8 @@
 Theirs are the `runPolicy`, labels, names and Services; their status is in `kubeflow_status.py`.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, get_args
 
 import msgspec
@@ -12,8 +13,19 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place, Scale
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
 from shared.frameworks.reading import Fields
-from shared.frameworks.replicated import Replicated, ReplicaType
-from shared.frameworks.schemas import ANYTHING, REPLICAS, RESTART_POLICY, TEMPLATE
+from shared.frameworks.replicated import LONGEST_POD_NAME, Replicated, ReplicaType
+from shared.frameworks.schemas import (
+    AGE,
+    ANYTHING,
+    BOOLEAN,
+    REPLICAS,
+    TEMPLATE,
+    TEXT,
+    choice,
+    name_rule,
+    number,
+)
+from shared.frameworks.training import JOB_NAME_PATTERN, RESTART_POLICIES
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, CleanPodPolicy, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
@@ -24,22 +36,22 @@ REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
 """On the pod that leads the others: `master`."""
 
+_INDEX = re.compile(r"[0-9]{1,5}")
+"""Of a pod, in a label."""
+
 THEIR_CONTROLLERS = ("", "kubeflow.org/training-operator")
 """The values of `managedBy` under which a job is the operator's own."""
 
 CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
 
-_SECONDS: Document = {"type": "integer", "format": "int64", "minimum": 0}
-
 RUN_POLICY: Document = {
-    "cleanPodPolicy": {"type": "string", "enum": ["", *CLEAN_POD_POLICIES]},
-    "ttlSecondsAfterFinished": _SECONDS,
-    "activeDeadlineSeconds": _SECONDS | {"minimum": 1},
-    "backoffLimit": {"type": "integer", "format": "int32", "minimum": 0},
+    "cleanPodPolicy": choice("", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."),
+    "ttlSecondsAfterFinished": number(description="The job is deleted so long after its end."),
+    "activeDeadlineSeconds": number(1, description="The job fails when it takes longer; a pause does not count."),
+    "backoffLimit": number(description="The job fails when so many pods were replaced; no limit when absent."),
 }
 """What stands in `runPolicy`; before training-operator 1.3 it stood in `spec` itself."""
 
-AGE: Document = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}
 
 
@@ -48,6 +60,7 @@ class KubeflowJob(Replicated):
 
     group = GROUP
     version = "v1"
+    suspend_path = ".spec.runPolicy.suspend"
     clean_pod_policy: ClassVar[CleanPodPolicy] = "None"
     """When the job does not say."""
     fields: ClassVar[Document] = {}
@@ -60,13 +73,15 @@ class KubeflowJob(Replicated):
     def definition(self) -> Definition | None:
         replica: Document = {
             "type": "object",
-            "properties": {"replicas": REPLICAS, "restartPolicy": RESTART_POLICY, "template": TEMPLATE},
+            "properties": {
+                "replicas": REPLICAS,
+                "restartPolicy": choice("", *RESTART_POLICIES),
+                "template": TEMPLATE,
+            },
         }
-        policy: Document = {
-            "suspend": {"type": "boolean"},
-            "schedulingPolicy": ANYTHING,
-            "managedBy": {"type": "string"},
-        }
+        policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": ANYTHING, "managedBy": TEXT}
+        # Whether the longer names fit, too, depends on the job's own types.
+        longest = LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
             description=self.description,
             spec={
@@ -82,8 +97,22 @@ class KubeflowJob(Replicated):
             },
             short_names=self.short_names,
             columns=(STATE, AGE),
+            rules=(
+                name_rule(
+                    JOB_NAME_PATTERN,
+                    longest,
+                    f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
+                    "letter and not ending with a hyphen: its pods are named after it",
+                ),
+            ),
             scale=self.scale,
         )
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """training-operator's own labels, since 1.3."""
+        role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
+        known = any(kind.role == role for kind in self.replica_types)
+        return (role, int(index)) if known and _INDEX.fullmatch(index) else None
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         """How this job is handled, whose end is the job's; what is wrong is noted in `spec`."""
@@ -135,11 +164,28 @@ class KubeflowJob(Replicated):
             suspend=policy.boolean("suspend"),
         )
 
+    def ours(self, manifest: Custom) -> bool:
+        """Not where `managedBy` names another controller; a job that was begun here stays here."""
+        manager = _at(_at(manifest.spec, "runPolicy"), "managedBy")
+        another = isinstance(manager, str) and manager not in THEIR_CONTROLLERS
+        return not another or _at(manifest.status, "history") is not None
+
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         pod = super().pod(manifest, spec, place)
         if self.leads(spec, place.slot):
             pod["metadata"]["labels"][JOB_ROLE] = "master"
         return pod
+
+    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+        """All ports of the training container that have a name: what a pod's own Service is asked for."""
+        found = {port["name"]: port["port"] for port in super().ports(manifest, spec, place)}
+        containers = self.template(manifest, place.slot.role)["spec"]["containers"] if place is not None else []
+        for container in containers:
+            if container["name"] == self.container_properties.name:
+                for port in container.get("ports") or ():
+                    if isinstance(port.get("name"), str) and isinstance(port.get("containerPort"), int):
+                        found.setdefault(port["name"], port["containerPort"])
+        return [{"name": name, "port": port} for name, port in found.items()]
 
     def labels(self, key: JobKey) -> dict[str, str]:
         operator = f"{self.job_type.lower()}-controller"
@@ -156,3 +202,7 @@ def _where(spec: Fields, name: str) -> Fields:
     """The object that has this field of the run policy: `runPolicy`, or the spec itself as in older manifests."""
     policy = spec.part("runPolicy")
     return spec if spec.has(name) and not policy.has(name) else policy
+
+
+def _at(value: object, field: str) -> object:
+    return value.get(field) if isinstance(value, dict) else None

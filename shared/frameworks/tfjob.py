@@ -8,6 +8,7 @@ import msgspec
 
 from shared.frameworks.framework import Document, Scale
 from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.job.naming import Slot
@@ -26,6 +27,7 @@ class TFJob(KubeflowJob):
 
     job_type = "TFJob"
     short_names = ("tfj",)
+    inherits = OPERATOR_NAME
     description = "A TensorFlow job: chief, parameter servers, workers and evaluator find each other by TF_CONFIG."
     replica_specs = "tfReplicaSpecs"
     replica_types = (
@@ -58,7 +60,12 @@ class TFJob(KubeflowJob):
         first = judge == WORKER and not all_workers
         dynamic = spec.boolean("enableDynamicWorker")
         return msgspec.structs.replace(
-            self.handling, judge=judge, succeeds="First" if first else "All", elastic=dynamic
+            self.handling,
+            judge=judge,
+            succeeds="First" if first else "All",
+            elastic=dynamic,
+            # Upstream goes on without those that are lost for good.
+            spares=(WORKER,) if dynamic else (),
         )
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:

@@ -87,6 +87,10 @@ class TrainingJob(Framework):
     def status(self, job: Job) -> Document:
         return job_status(job)
 
+    def phase(self, status: Document) -> str:
+        phase = status.get("phase")
+        return phase if isinstance(phase, str) else ""
+
     def labels(self, key: JobKey) -> dict[str, str]:
         return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
 

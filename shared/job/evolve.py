@@ -135,7 +135,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobRestarted():
             return restarted(job, event)
         case HostsPublished():
-            return hosts_published(departed(job, event), event)
+            # Where nobody reads such files, they are in place at once.
+            return seen(hosts_published(departed(job, event), event), at)
         case ScaleAccepted():
             return accepted(job, event, at)
         case ScaleRejected():

@@ -82,7 +82,7 @@ class Stage(World):
         """Every status that was written, by (kind, namespace, name)."""
         self.hosts_files: defaultdict[At, list[Document]] = defaultdict(list)
         """Every content of a ConfigMap that was written."""
-        for resource in (TRAININGJOBS, SCALEINS, SCALEOUTS):
+        for resource in (*(kind.resource for kind in kinds), SCALEINS, SCALEOUTS):
             self.store.admit(resource, self._admit_status)
         self.store.admit(CONFIGMAPS, self._note_hosts)
 
