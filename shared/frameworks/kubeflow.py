@@ -3,7 +3,8 @@
 Theirs are the `runPolicy`, labels, names and Services; their status is in `kubeflow_status.py`.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, get_args
 
 import msgspec
@@ -38,6 +39,9 @@ GROUP = "kubeflow.org"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
 """On the pod that leads the others: `master`."""
+
+_INDEX = re.compile(r"[0-9]{1,5}")
+"""Of a pod, in a label."""
 
 THEIR_CONTROLLERS = ("", "kubeflow.org/training-operator")
 """The values of `managedBy` under which a job is the operator's own."""
@@ -120,6 +124,12 @@ class KubeflowJob(Replicated):
             status=STATUS_WITH_CONDITIONS,
             scale=self.scale,
         )
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """training-operator's own labels, since 1.3."""
+        role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
+        known = any(kind.role == role for kind in self.replica_types)
+        return (role, int(index)) if known and _INDEX.fullmatch(index) else None
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         """How this job is handled, whose end is the job's; what is wrong is noted in `spec`."""
