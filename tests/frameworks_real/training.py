@@ -63,7 +63,8 @@ class Training:
         while not lines:
             # Until its container runs there is no log; and when it ends in the middle, what came before is enough.
             with suppress(Transient):
-                lines.extend([line async for line in self.operator.stack.logs("default", pod, follow=True)])
+                async for line in self.operator.stack.logs("default", pod, follow=True):
+                    lines.append(line)
             await asyncio.sleep(0.1)
         return lines
 
