@@ -67,8 +67,8 @@ class TestVersions:
         assert old.policy(WORKER) == new.policy(WORKER) == "Never"
 
     def test_what_is_written_holds_in_both(self):
-        for job in both():
-            job = changed(changed(job, f"{LAUNCHERS}.restartPolicy", "ExitCode"), "spec.runPolicy", {"backoffLimit": 2})
+        for document in both():
+            job = changed(changed(document, f"{LAUNCHERS}.restartPolicy", "ExitCode"), "spec.runPolicy", {"backoffLimit": 2})
             assert (parsed(job).policy(LAUNCHER), parsed(job).backoff_limit) == ("ExitCode", 2)
 
     @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ class TestEnvironment:
 
     @pytest.mark.parametrize("gpu", ["nvidia.com/gpu", "amd.com/gpu"])
     def test_a_launcher_that_takes_gpus_sees_them(self, gpu: str):
-        for job in both():
-            job = changed(job, f"{CONTAINER}.resources", {"limits": {gpu: 1}})
+        for document in both():
+            job = changed(document, f"{CONTAINER}.resources", {"limits": {gpu: 1}})
             assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
 
     def test_what_the_user_sets_stays(self):
