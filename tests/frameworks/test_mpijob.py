@@ -68,7 +68,8 @@ class TestVersions:
 
     def test_what_is_written_holds_in_both(self):
         for document in both():
-            job = changed(changed(document, f"{LAUNCHERS}.restartPolicy", "ExitCode"), "spec.runPolicy", {"backoffLimit": 2})
+            job = changed(document, f"{LAUNCHERS}.restartPolicy", "ExitCode")
+            job = changed(job, "spec.runPolicy", {"backoffLimit": 2})
             assert (parsed(job).policy(LAUNCHER), parsed(job).backoff_limit) == ("ExitCode", 2)
 
     @pytest.mark.parametrize(
