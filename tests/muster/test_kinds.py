@@ -155,6 +155,14 @@ async def test_what_was_refused_has_nothing_to_restart(site: Site, said: Said):
     assert "choir/resnet has not been taken up yet" in complaint
 
 
+async def test_what_was_refused_is_not_waited_for(site: Site, said: Said):
+    failed = {"type": "Failed", "status": "True", "reason": "ChoirFailedValidation", "message": "NoReplicas: add some"}
+    status = {"status": {"conditions": [failed], "observedGeneration": 9}}
+    await site.cluster.patch(CHOIRS, "default", NAME, status, subresource="status")
+    complaint = await refused(suspend(site.cluster, CHOIR, "default", wait=True, timeout=10), said)
+    assert complaint.endswith("is not carried out as it is written now: ChoirFailedValidation: NoReplicas: add some\n")
+
+
 async def test_a_size_is_asked_for_where_kubectl_scale_finds_it(site: Site, said: Said):
     await shows(site, runs(), replicas=2)
     work = to(site.cluster, CHOIR, "default", 5, wait=True, timeout=10)
