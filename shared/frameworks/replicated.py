@@ -17,12 +17,20 @@ from shared.frameworks.framework import Document, Framework, Place
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.templates import training_container
-from shared.frameworks.training import JOB_NAME_PATTERN, LONGEST_RESTART, MOST_WORKERS, RESTART_POLICIES
+from shared.frameworks.training import (
+    JOB_NAME_PATTERN,
+    LONGEST_RESTART,
+    MOST_WORKERS,
+    NAME_OF_VARIABLE,
+    RESTART_POLICIES,
+)
 from shared.job.naming import RESTART
 from shared.job.spec import UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 LONGEST_POD_NAME = 63
 """Characters: it is the name of a Service and of a host too."""
+
+GREATEST_PORT = 65_535
 
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
 
@@ -196,9 +204,15 @@ class Replicated(Framework):
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
         container = training_container(fields, self.container_properties.name)
         if container is not None:
-            container.parts("ports")
+            for port in container.parts("ports"):
+                port.integer("containerPort", least=1, most=GREATEST_PORT)
+                if not port.has("containerPort"):
+                    port.refuse("NoPort", "say which port it is", "containerPort")
             for variable in container.parts("env"):
-                if variable.raw("name") in self.reserved:
+                named = variable.text("name")
+                if not named:
+                    variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
+                if named in self.reserved:
                     message = "leave it out: every pod gets its own value, by which the pods find each other"
                     variable.refuse("ReservedVariable", message, "name")
         name = container.raw("name") if container is not None else ""
