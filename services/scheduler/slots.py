@@ -59,7 +59,8 @@ def missing(job: Job) -> list[Step]:
         # Of a resource that is invalid by now no pod can be made; the one that is corrected wakes us.
         return steps
     filled = {pod.slot for pod in job.pods.values()}
-    wanted = sorted(job.slots - filled)
+    spec = job.spec
+    wanted = sorted(slot for slot in job.slots - filled if spec is not None and spec.has(slot.role))
     refusal = job.refusals.get("CreatePod")
     if refusal is not None:
         # Probe with a few: what refused one pod would refuse a thousand, a thousand times.
@@ -86,7 +87,7 @@ def _services(job: Job) -> Iterator[Step]:
             yield CreateService()
         return
     for slot in sorted(job.slots):
-        if ("Service", job.pod_name(slot)) not in job.children:
+        if job.spec.has(slot.role) and ("Service", job.pod_name(slot)) not in job.children:
             yield CreateService(slot)
 
 
