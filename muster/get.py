@@ -23,6 +23,12 @@ async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
         console.print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
 
 
+def _note(job: Job) -> str:
+    if job.broken:
+        return f"history broken: {job.broken}"
+    return "gone" if job.gone else "of another operator" if job.another else ""
+
+
 def table_of(histories: Histories, namespace: str, *, gone: bool) -> Table:
     """Jobs by namespace, name and kind."""
     kinds = known_kinds()
@@ -33,7 +39,7 @@ def table_of(histories: Histories, namespace: str, *, gone: bool) -> Table:
         job = history.job
         if job.key.uid == NO_UID or (namespace and job.key.namespace != namespace) or (job.gone and not gone):
             continue
-        note = history.held or (f"history broken: {job.broken}" if job.broken else "gone" if job.gone else "")
+        note = history.held or _note(job)
         table.add_row(
             job.key.namespace,
             word_of(job, kinds),

@@ -126,6 +126,8 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
             "broken: the log does not lead to the head in the resource; nobody acts on the job until "
             f"`muster history accept {target.label}`"
         )
+    if job.another:
+        warnings.append("another operator began it; nobody acts on the job until MUSTER_TAKE_OVER=true says it is gone")
     return warnings
 
 
