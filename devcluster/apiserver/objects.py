@@ -199,11 +199,18 @@ class Objects:
         return self._replace(resource, old, new, how, subresource)
 
     def patch(
-        self, resource: Resource, place: Place, change: Callable[[Json], object], how: Write, subresource: str = ""
+        self,
+        resource: Resource,
+        place: Place,
+        change: Callable[[Json], object],
+        how: Write,
+        subresource: str = "",
+        *,
+        defaults: bool = True,
     ) -> Entry:
         """Replace the object by what `change` makes of it; versions and uids that it brings in are preconditions."""
         old = self.find(resource, place)
-        new = _read(resource, change(self.served(resource, old)), how, patched=True)
+        new = _read(resource, change(self.served(resource, old)), how, patched=True, defaults=defaults)
         name = new["metadata"].get("name")
         if name != place.name:
             raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({place.name})")
@@ -268,7 +275,7 @@ class Objects:
         return obj
 
 
-def _read(resource: Resource, obj: object, how: Write, *, patched: bool = False) -> Json:
+def _read(resource: Resource, obj: object, how: Write, *, patched: bool = False, defaults: bool = True) -> Json:
     """What was sent as an object of this kind, or a patch made of one: with defaults, and without unknown fields."""
     new = check_type(resource, obj, patched=patched)
     dropped = read_metadata(resource, new)
@@ -277,7 +284,8 @@ def _read(resource: Resource, obj: object, how: Write, *, patched: bool = False)
     check_shape(_rules(resource).shape, new, f'{resource.kind} in version "{resource.version}"')
     if resource.schema is not None:
         dropped += prune(resource.schema, new)
-        apply_defaults(resource.schema, new)
+        if defaults:
+            apply_defaults(resource.schema, new)
     _tell_of_dropped_fields(resource, dropped, how)
     return new
 

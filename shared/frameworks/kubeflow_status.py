@@ -61,7 +61,9 @@ def conditions(job: Job) -> list[Condition]:
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]
         found.append(again)
-    newest = max((known for known in found if known.status), key=lambda known: known.since.sequence, default=None)
+    # Of those that came with one event, when the job was taken over, the last one.
+    true = [known for known in reversed(found) if known.status]
+    newest = max(true, key=lambda known: known.since.sequence, default=None)
     return [known for known in found if known is not newest] + ([newest] if newest else [])
 
 

@@ -17,12 +17,20 @@ from shared.frameworks.framework import Document, Framework, Place
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.templates import training_container
-from shared.frameworks.training import JOB_NAME_PATTERN, LONGEST_RESTART, MOST_WORKERS, RESTART_POLICIES
+from shared.frameworks.training import (
+    JOB_NAME_PATTERN,
+    LONGEST_RESTART,
+    MOST_WORKERS,
+    NAME_OF_VARIABLE,
+    RESTART_POLICIES,
+)
 from shared.job.naming import RESTART
 from shared.job.spec import UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 LONGEST_POD_NAME = 63
 """Characters: it is the name of a Service and of a host too."""
+
+GREATEST_PORT = 65_535
 
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
 
@@ -205,14 +213,15 @@ class Replicated(Framework):
         container = training_container(fields, self.container_properties.name)
         if container is not None:
             for port in container.parts("ports"):
-                if not port.names():
-                    port.refuse("InvalidValue", "write an object here")
+                port.integer("containerPort", least=1, most=GREATEST_PORT)
+                if not port.has("containerPort"):
+                    port.refuse("NoPort", "say which port it is", "containerPort")
             told = fields.part("template").part("spec").parts("containers") if self.in_every_container else [container]
             for variable in (variable for other in told for variable in other.parts("env")):
                 if not variable.text("name"):
-                    variable.refuse("InvalidEnvironment", "give the variable a name", "name")
+                    variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
             for variable in container.parts("env"):
-                if variable.text("name") in reserved:
+                if variable.raw("name") in [*reserved]:
                     message = "leave it out: every pod gets its own value, by which the pods find each other"
                     variable.refuse("ReservedVariable", message, "name")
         name = container.raw("name") if container is not None else ""

@@ -127,6 +127,7 @@ def restarted(job: Job, event: JobRestarted) -> Job:
         next_index=0,
         launcher_lost=False,
         launcher_gone=None,
+        inherited=frozenset(),
         tallies={},
         members=frozenset(),
         listed=False,

@@ -241,7 +241,11 @@ async def test_each_version_scales_what_it_says(api: Api) -> None:
     assert replicas == {"v1": 2, "v2beta1": 7}
     answer = await api.client.merge(path(api, NEW_GIZMOS, "g") + "/scale", {"spec": {"replicas": 8}})
     assert answer.body["spec"] == {"replicas": 8}
-    assert (await shown(api, GIZMOS))["spec"]["replicas"] == 8
+    # Scaling fills in nothing: there is no colour.
+    assert (await shown(api, GIZMOS))["spec"] == {"size": 3, "replicas": 8, "slots": 1}
+    none = await api.client.merge(path(api, NEW_GIZMOS, "g") + "/scale", {"spec": {"replicas": 0}})
+    assert (none.code, none.body["spec"]) == (200, {})
+    assert (await shown(api, GIZMOS))["spec"]["replicas"] == 0
 
 
 async def test_each_version_has_its_columns(api: Api) -> None:

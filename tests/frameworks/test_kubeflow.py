@@ -124,6 +124,12 @@ class TestNames:
         assert service["spec"]["clusterIP"] == "None"
         assert service["spec"]["ports"] == [{"name": "tfjob-port", "port": 2222}]
 
+    def test_it_has_all_ports_of_the_container_that_have_a_name(self):
+        ports = [{"name": "board", "containerPort": 6006}, {"containerPort": 80}]
+        job = changed(tf_job(), f"{WORKER}.template.spec.containers[0].ports", ports)
+        service = service_for(custom(job), Slot(0, "worker", 0), TFJOB)
+        assert service["spec"]["ports"] == [{"name": "tfjob-port", "port": 2222}, {"name": "board", "port": 6006}]
+
 
 ANSWER = TFJOB.parse(custom(tf_job(PS=1, Worker=2)))
 assert isinstance(ANSWER, JobSpec)

@@ -61,8 +61,9 @@ class Stage(World):
         of: "Stage | None" = None,
         log: str = "memory",
         journal: ToldJournal | None = None,
+        takes_over: bool = False,
     ) -> None:
-        super().__init__(drain_seconds=drain_seconds, kinds=kinds)
+        super().__init__(drain_seconds=drain_seconds, kinds=kinds, takes_over=takes_over)
         self.journal: ToldJournal = journal or ToldJournal(identity=log)
         if of is not None:
             self.store = of.store

@@ -305,3 +305,20 @@ async def test_a_pod_that_somebody_deletes_comes_back_under_its_name():
         await stage.until(lambda: "mnist-ps-0" in stage.pods() and stage.uid("mnist-ps-0") != first)
         await stage.until(lambda: stage.counts("PS") == (1, 0, 0))
         assert stage.state() == "Running"
+
+
+@in_virtual_time
+async def test_a_job_that_another_controller_manages_is_not_ours_to_touch():
+    async with Theatre() as stage:
+        stage.apply(TFJOBS, a_tf_job("theirs", policy={"managedBy": "kueue.x-k8s.io/multikueue"}))
+        stage.apply(TFJOBS, a_tf_job(policy={"managedBy": "kubeflow.org/training-operator"}, Worker=1))
+        await stage.comes_to("Running")
+        await stage.quiet()
+        assert [*stage.pods()] == ["mnist-worker-0"]
+        assert stage.status(TFJOBS, "theirs") == {}
+        assert not any(".theirs." in stored.subject for stored in stage.journal.events)
+        # Handed over while it runs: it is said that this cannot be, and the job goes on.
+        stage.edit({"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}})
+        await stage.until(lambda: "ManagedByAnother" in str(stage.status(TFJOBS, "mnist")["conditions"]))
+        await stage.quiet()
+        assert [*stage.pods()] == ["mnist-worker-0"]
