@@ -105,8 +105,8 @@ PERMISSIONS = (
         "scaler",
         ("get", "create"),
         (PODS,),
-        "`RunScript`, `CheckDrain`, `LinkHosts`: commands within the launcher; withheld, scripts fail, drains are timed, "
-        "and hosts files that another operator wrote stay as they are",
+        "`RunScript`, `CheckDrain`, `LinkHosts`: commands within the launcher; withheld, scripts fail, drains are timed"
+        " and hosts files that another operator wrote stay as they are",
         "exec",
         helpful=True,
     ),
