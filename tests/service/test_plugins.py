@@ -202,15 +202,6 @@ class Broken(SwarmJob):
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self._answer("hosts_files", dict)
 
-    def ours(self, manifest: Custom) -> bool:
-        return self._answer("ours", lambda: True)
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        return self._answer("inherited", lambda: None)
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        return self._answer("inherited_status", lambda: None)
-
     def labels(self, key: JobKey) -> dict[str, str]:
         return self._answer("labels", lambda: super(Broken, self).labels(key))
 
