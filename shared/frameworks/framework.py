@@ -6,7 +6,7 @@ jobs is decided elsewhere, from the `JobSpec` alone.  Pure.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -64,6 +64,9 @@ class Framework(ABC):
 
     resource: Resource[Custom]
     """The version of it that is watched and written."""
+    announcements: ClassVar[Mapping[str, str]] = {}
+    """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
+    condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
 
     @property
     def name(self) -> str:

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.framework import Framework
+from shared.frameworks.mlkube import MLKUBE_MXJOB
+from shared.frameworks.mpba import MPBA_MXJOB
 from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.state import Job
@@ -44,5 +47,5 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB,))
+BUILT_IN = Kinds((TRAININGJOB, FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB))
 """Those that Muster brings along."""

@@ -132,6 +132,14 @@ class Replicated(Framework):
             if specs.has(kind.name):
                 yield kind, specs.part(kind.name)
 
+    def root(self, manifest: Custom, problems: list[Problem]) -> Fields:
+        """Where `replica_specs` stands: the spec, of which all objects note their problems in one list."""
+        return Fields(manifest.spec, "spec", problems)
+
+    def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
+        """What happens to pods of a type when they end."""
+        return fields.choice("restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy")
+
     def template(self, manifest: Custom, role: str) -> Document:
         """The pod template of a role, in a resource that `parse` accepted."""
         specs = manifest.spec[self.replica_specs]
@@ -151,7 +159,7 @@ class Replicated(Framework):
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         problems: list[Problem] = []
-        spec = Fields(manifest.spec, "spec", problems)
+        spec = self.root(manifest, problems)
         found = [*self.replicas(spec)]
         roles = tuple(self._role(manifest, kind, fields) for kind, fields in found)
         self._check_names(manifest, roles, problems)
@@ -188,7 +196,7 @@ class Replicated(Framework):
         for container in self.template(manifest, role)["spec"]["containers"]:
             if properties.name in ("", container["name"]):
                 for port in container.get("ports") or ():
-                    if port.get("name") == properties.port_name and isinstance(port.get("containerPort"), int):
+                    if port and port.get("name") == properties.port_name and isinstance(port.get("containerPort"), int):
                         return int(port["containerPort"])
         return properties.port
 
@@ -198,7 +206,7 @@ class Replicated(Framework):
         if container is not None:
             container.parts("ports")
             for variable in container.parts("env"):
-                if variable.raw("name") in self.reserved:
+                if variable.text("name") in self.reserved:
                     message = "leave it out: every pod gets its own value, by which the pods find each other"
                     variable.refuse("ReservedVariable", message, "name")
         name = container.raw("name") if container is not None else ""
@@ -206,9 +214,7 @@ class Replicated(Framework):
             name=kind.role,
             replicas=kind.replicas if replicas is None else replicas,
             min_replicas=0,
-            restart_policy=fields.choice(
-                "restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy"
-            ),
+            restart_policy=self.restart_policy(kind, fields),
             container=name if isinstance(name, str) else "",
             stem=self.stem(manifest, kind),
         )
@@ -229,11 +235,11 @@ class Replicated(Framework):
 
     def _with_environment(self, container: Document, wanted: Mapping[str, str], port: int) -> Document:
         theirs = container.get("env") or []
-        named = {variable.get("name") for variable in theirs}
+        named = [variable.get("name") for variable in theirs if variable]
         # Ours first: the user's own may refer to them.
         ours = [{"name": name, "value": value} for name, value in wanted.items() if name not in named]
         properties = self.container_properties
         ports: list[Any] = container.get("ports") or []
-        if port and not any(known.get("name") == properties.port_name for known in ports):
+        if port and not any(known and known.get("name") == properties.port_name for known in ports):
             ports = [*ports, {"name": properties.port_name, "containerPort": port}]
         return container | {"env": [*ours, *theirs]} | ({"ports": ports} if ports else {})

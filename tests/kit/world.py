@@ -254,7 +254,7 @@ class World:
 
     def _report(self, held: Held, phase: str, code: int | None = None, *, reason: str = "") -> None:
         ready = phase == "Running" and code is None
-        container = {"name": "main", "ready": ready, "state": {}}
+        container = {"name": held.manifest["spec"]["containers"][0]["name"], "ready": ready, "state": {}}
         if code is not None:
             reason = reason or ("Error" if code else "Completed")
             container["state"] = {"terminated": {"exitCode": code, "reason": reason}}
