@@ -1,16 +1,20 @@
-"""The three CustomResourceDefinitions as YAML: names, columns, subresources, and the rules of whole resources."""
+"""The CustomResourceDefinitions as YAML: those of our own kinds from models, those of all others as their frameworks
+describe them, each with the head of the history in its status.
+"""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel
 
-from muster.crds.fields import rule
 from muster.crds.models import ScaleInSpec, ScaleOutSpec, TrainingJobSpec
-from muster.crds.status import ScaleInStatus, ScaleOutStatus, TrainingJobStatus
+from muster.crds.status import History, ScaleInStatus, ScaleOutStatus, TrainingJobStatus
 from muster.crds.structural import structural
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks.framework import Definition, Document, Scale, Version
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.schemas import AGE, ANYTHING, TIME, by_phase, fixed, name_rule, rule
 from shared.frameworks.training import (
     JOB_NAME_PATTERN,
     LONGEST_REQUEST_NAME,
@@ -21,82 +25,69 @@ from shared.frameworks.training import (
 from shared.job.naming import LONGEST_JOB_NAME
 
 HEADER = "# Written by `python -m muster.crds` from the models there; a change here would be overwritten.\n"
+OF_FRAMEWORK = "# Written by `python -m muster.crds` from the kind's framework; a change here would be overwritten.\n"
 
-AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 PHASE = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
 
-# A status has to be written even for a resource that came before these rules; a new resource has none yet.
-_KNOWN = "has(self.status)"
-
-JOB_NAME_RULE = rule(
-    f"{_KNOWN} || (size(self.metadata.name) <= {LONGEST_JOB_NAME}"
-    f" && self.metadata.name.matches('^{JOB_NAME_PATTERN}$'))",
+JOB_NAME_RULE = name_rule(
+    JOB_NAME_PATTERN,
+    LONGEST_JOB_NAME,
     f"name the job with at most {LONGEST_JOB_NAME} lower-case letters, digits and hyphens, beginning with a letter "
     "and not ending with a hyphen: its pods are named after it",
 )
 REQUEST_NAME_RULE = rule(
-    f"{_KNOWN} || size(self.metadata.name) <= {LONGEST_REQUEST_NAME}",
+    f"has(self.status) || size(self.metadata.name) <= {LONGEST_REQUEST_NAME}",
     f"name the request with at most {LONGEST_REQUEST_NAME} characters: its workers carry the name in a label",
 )
 
-
-def _fixed(field: str, message: str) -> dict[str, str]:
-    """A field that changes only while no pod depends on it; "" is the phase of a job whose spec was refused."""
-    was, now = f"oldSelf.{field}", f"self.{field}"
-    return rule(
-        "(has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in ['', 'Suspended'])"
-        f" || (has({was}) == has({now}) && (!has({now}) || {now} == {was}))",
-        message,
-        field=f".{field}",
-    )
-
+# "" is the phase of a job whose spec was refused.
+_FREE = by_phase("", "Suspended")
 
 JOB_RULES = (
     JOB_NAME_RULE,
     *(
-        _fixed(
+        fixed(
             f"spec.etReplicaSpecs.{role}.template",
             "a pod template cannot be changed unless the job is Suspended: its pods would differ; set spec.suspend "
             "to true first, or create the job again",
+            within=f"spec.etReplicaSpecs.{role}",
+            free=_FREE,
         )
         for role in ("launcher", "worker")
     ),
-    _fixed(
+    fixed(
         "spec.slotsPerWorker",
         "slotsPerWorker cannot be changed unless the job is Suspended: the launcher counts on it; set spec.suspend "
         "to true first, or create the job again",
+        within="spec",
+        free=_FREE,
     ),
 )
 
 
 class Kind(NamedTuple):
-    """What a definition is made of, beside its resource."""
+    """One CustomResourceDefinition to be, and the file that it goes to."""
 
     resource: Resource[Custom]
-    description: str
-    spec: type[BaseModel]
-    status: type[BaseModel]
-    short_names: tuple[str, ...]
-    rules: tuple[dict[str, str], ...]
-    columns: tuple[dict[str, Any], ...]
-    scale: dict[str, str] | None = None
-    """Where `kubectl scale` and autoscalers find its size."""
+    definition: Definition
+    file: str
+    header: str = HEADER
 
 
-def _wide(name: str, kind: str, path: str) -> dict[str, Any]:
+def _wide(name: str, kind: str, path: str) -> Document:
     """A column of `-o wide`."""
     return {"name": name, "type": kind, "jsonPath": path, "priority": 1}
 
 
-KINDS = (
-    Kind(
-        TRAININGJOBS,
+TRAINING = Kind(
+    TRAININGJOBS,
+    Definition(
         "An elastic training job: a launcher, and workers that come and go while it trains.",
-        TrainingJobSpec,
-        TrainingJobStatus,
-        ("tj",),
-        JOB_RULES,
-        (
+        structural(TrainingJobSpec),
+        status=structural(TrainingJobStatus),
+        short_names=("tj",),
+        rules=JOB_RULES,
+        columns=(
             PHASE,
             AGE,
             _wide("Workers", "string", ".status.workers"),
@@ -104,46 +95,64 @@ KINDS = (
             _wide("Max", "integer", ".spec.etReplicaSpecs.worker.maxReplicas"),
             _wide("Restarts", "integer", ".status.restartCount"),
         ),
-        {
-            "specReplicasPath": ".spec.etReplicaSpecs.worker.replicas",
-            "statusReplicasPath": ".status.replicas",
-            "labelSelectorPath": ".status.selector",
-        },
+        scale=Scale(".spec.etReplicaSpecs.worker.replicas"),
     ),
+    "trainingjobs.yaml",
+)
+REQUESTS = (
     Kind(
         SCALEINS,
-        "A request for fewer workers of a TrainingJob; it is carried out once.",
-        ScaleInSpec,
-        ScaleInStatus,
-        ("sin",),
-        (REQUEST_NAME_RULE,),
-        (PHASE, AGE),
+        Definition(
+            "A request for fewer workers of a TrainingJob; it is carried out once.",
+            structural(ScaleInSpec),
+            status=structural(ScaleInStatus),
+            short_names=("sin",),
+            rules=(REQUEST_NAME_RULE,),
+            columns=(PHASE, AGE),
+        ),
+        "scaleins.yaml",
     ),
     Kind(
         SCALEOUTS,
-        "A request for more workers of a TrainingJob; it is carried out once.",
-        ScaleOutSpec,
-        ScaleOutStatus,
-        ("sout",),
-        (REQUEST_NAME_RULE,),
-        (PHASE, AGE),
+        Definition(
+            "A request for more workers of a TrainingJob; it is carried out once.",
+            structural(ScaleOutSpec),
+            status=structural(ScaleOutStatus),
+            short_names=("sout",),
+            rules=(REQUEST_NAME_RULE,),
+            columns=(PHASE, AGE),
+        ),
+        "scaleouts.yaml",
     ),
 )
 
 
-def render() -> dict[str, str]:
+def render(kinds: Kinds = BUILT_IN) -> dict[str, str]:
     """File name → YAML, one file for each kind."""
-    return {f"{kind.resource.plural}.yaml": HEADER + _yaml(definition(kind)) for kind in KINDS}
+    return {kind.file: kind.header + _yaml(definition(kind)) for kind in _all(kinds)}
 
 
-def manifests() -> list[dict[str, Any]]:
+def manifests(kinds: Kinds = BUILT_IN) -> list[dict[str, Any]]:
     """All of them, for whoever creates them through the API."""
-    return [definition(kind) for kind in KINDS]
+    return [definition(kind) for kind in _all(kinds)]
+
+
+def _all(kinds: Kinds) -> Iterator[Kind]:
+    """Those of the kinds, and of the requests that change the size of a TrainingJob."""
+    for framework in kinds:
+        resource, described = framework.resource, framework.definition
+        if described is not None:
+            yield Kind(resource, described, f"{resource.plural}.{resource.group}.yaml", OF_FRAMEWORK)
+        elif resource == TRAININGJOBS:
+            yield TRAINING
+            yield from REQUESTS
+        else:
+            raise ValueError(f"{framework.name} describes no definition")
 
 
 def definition(kind: Kind) -> dict[str, Any]:
     """The CustomResourceDefinition of a kind."""
-    resource = kind.resource
+    resource, described = kind.resource, kind.definition
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -155,38 +164,58 @@ def definition(kind: Kind) -> dict[str, Any]:
                 "kind": resource.kind,
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
-                "singular": resource.kind.lower(),
-                "shortNames": [*kind.short_names],
+                "singular": described.singular or resource.kind.lower(),
+                "shortNames": [*described.short_names],
                 "categories": ["muster"],
             },
             "versions": [
-                {
-                    "name": resource.version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}} | ({"scale": kind.scale} if kind.scale else {}),
-                    "additionalPrinterColumns": [*kind.columns],
-                    "schema": {"openAPIV3Schema": _schema(kind)},
-                }
+                _version(described, Version(resource.version), storage=True),
+                *(_version(described, version, storage=False) for version in described.versions),
             ],
         },
     }
 
 
-def _schema(kind: Kind) -> dict[str, Any]:
+def _version(described: Definition, version: Version, *, storage: bool) -> Document:
+    scale = described.scale if version.scale is None else version.scale
     return {
-        "type": "object",
-        "description": kind.description,
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": structural(kind.spec),
-            "status": structural(kind.status),
+        "name": version.name,
+        "served": True,
+        "storage": storage,
+        "subresources": {"status": {}} | ({"scale": _scale(scale)} if scale else {}),
+        "additionalPrinterColumns": [*(described.columns if version.columns is None else version.columns)],
+        "schema": {
+            "openAPIV3Schema": {
+                "type": "object",
+                "description": described.description,
+                "required": ["spec"],
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "metadata": {"type": "object"},
+                    "spec": described.spec if version.spec is None else version.spec,
+                    "status": _status(described.status if version.status is None else version.status),
+                },
+                "x-kubernetes-validations": [*(described.rules if version.rules is None else version.rules)],
+            }
         },
-        "x-kubernetes-validations": [*kind.rules],
     }
+
+
+def _scale(scale: Scale) -> dict[str, str]:
+    return {
+        "specReplicasPath": scale.spec,
+        "statusReplicasPath": scale.status,
+        "labelSelectorPath": scale.selector,
+    }
+
+
+def _status(schema: Document | None) -> Document:
+    """A schema of a status with what Muster writes into that of every kind."""
+    known = ANYTHING if schema is None else schema
+    ours = {"lastReconcileTime": TIME, "history": structural(History)}
+    declared = known.get("properties", {})
+    return known | {"properties": declared | {name: each for name, each in ours.items() if name not in declared}}
 
 
 class _Dumper(yaml.SafeDumper):

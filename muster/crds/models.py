@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from muster.crds.fields import INT32, Count, Model, Number, rule, rules
-from muster.crds.templates import PodTemplate
+from muster.crds.fields import INT32, Count, Model, Number, PodTemplate, rules
+from shared.frameworks.schemas import rule
 from shared.frameworks.training import (
     LONGEST_POD_NAME,
     LONGEST_SELECTED_NAME,

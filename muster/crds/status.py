@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from muster.crds.fields import Count, Model, Time, rule, rules
+from muster.crds.fields import Count, Model, Time, rules
+from shared.frameworks.schemas import rule
 
 
 class Condition(Model):

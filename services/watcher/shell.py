@@ -89,8 +89,8 @@ class Watcher:
         """For histories of no kind, such as waiting rooms: in them is nothing to judge."""
         self._believes_vanished = believes_vanished
         self._disruption_taints = disruption_taints
-        self._held_back = False
-        """Too many jobs vanished at once to be believed."""
+        self._held_back = True
+        """Too many jobs vanished at once to be believed; or that cannot be told yet."""
         self._beat = inf
         """When this process was last known to move, on the loop's clock."""
         self._paused: set[JobKey] = set()
@@ -288,8 +288,7 @@ class Watcher:
                 if level.absent:
                     level.absent = False
                     log.info("kind is served", kind=_name(resource))
-                if resource in self._world.jobs:
-                    self._hold_if_too_many()
+                self._hold_if_too_many(resource)
                 self._wake_all()
             case Applied(object=thing):
                 concerned = put(_at(thing), thing)
@@ -310,6 +309,9 @@ class Watcher:
                     log.warning("nodes are not seen: workers leave ahead of one only when their own pods say so")
                 self._machine.alarm.set()
                 level.blind = True
+        if isinstance(seen, Blind) and resource in self._world.jobs and not level.answered:
+            self._hold_if_too_many(resource)
+            self._wake_all()
         self._life()
         if resource is PODS:
             # They are woken when they may be told of again.
@@ -362,8 +364,13 @@ class Watcher:
             self._machine.wake_later(key, following + 0.001)
         return [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in out]
 
-    def _hold_if_too_many(self) -> None:
-        """Of all kinds together: whatever lost the jobs of one lost those of the others too, and is listed later."""
+    def _hold_if_too_many(self, resource: Resource[Any]) -> None:
+        """Of all kinds together: whatever lost the jobs of one lost those of the others, whose lists may come later."""
+        if resource not in self._world.jobs:
+            return
+        self._world.jobs[resource].answered, self._held_back = True, True
+        if not all(level.answered for level in self._world.jobs.values()):
+            return
         alive = [history.job for history in self._machine.histories if counts(history.job, self._world)]
         lost = sum(missing(job, self._world) for job in alive)
         self._held_back = too_many(lost, len(alive)) and not self._believes_vanished

@@ -32,6 +32,8 @@ class Level(dict[tuple[str, str], T]):
         self.outdated = False
         """It is what a store showed that has gone since: it means nothing until it was listed again."""
         self.blind = True
+        self.answered = False
+        """Its first list in this store came, or did not come."""
         self.absent = False
         """Its kind is not served, and was not since we began: there is nothing that we could miss."""
 
@@ -102,7 +104,7 @@ class World:
         if epoch > self.epoch:
             self.epoch = epoch
             for level in self.levels():
-                level.outdated = level.version > 0
+                level.outdated, level.answered = level.version > 0, False
             self.confirmed_gone.clear()
             self.vouched.clear()
 

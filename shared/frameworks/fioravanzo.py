@@ -6,10 +6,11 @@ from typing import ClassVar
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import AGE, PHASE, STATE, entries_schema, fixed_runtime_id
-from shared.frameworks.mxnet_status import TEXT, job_status, schema
+from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema
+from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
+from shared.frameworks.schemas import TEXT, number
 from shared.job.spec import JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 
@@ -35,7 +36,7 @@ class FioravanzoMXJob(ParameterServer):
 
     @property
     def definition(self) -> Definition | None:
-        chief = {"type": "object", "properties": {"replicaName": TEXT, "replicaIndex": {"type": "integer"}}}
+        chief = {"type": "object", "properties": {"replicaName": TEXT, "replicaIndex": number()}}
         return Definition(
             description="An MXNet job: a scheduler, and servers and workers that it brings together.",
             spec={
@@ -49,8 +50,8 @@ class FioravanzoMXJob(ParameterServer):
                     "terminationPolicy": {"type": "object", "properties": {"chief": chief}},
                 },
             },
-            columns=(PHASE, STATE, AGE),
-            rules=(fixed_runtime_id(),),
+            columns=COLUMNS,
+            rules=(FIXED_RUNTIME_ID,),
             status=schema(_SELECTED),
         )
 

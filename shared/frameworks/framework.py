@@ -40,8 +40,23 @@ class Scale(NamedTuple):
     selector: str = ".status.selector"
 
 
+class Version(NamedTuple):
+    """Another version of a kind; None is as in the version that is watched.
+
+    Nobody converts: what is stored is read through every version's schema, and what a schema does not declare is
+    dropped then.  So the schema of the version that is watched declares the fields of all others too.
+    """
+
+    name: str
+    spec: Document | None = None
+    columns: tuple[Document, ...] | None = None
+    rules: tuple[Document, ...] | None = None
+    status: Document | None = None
+    scale: Scale | None = None
+
+
 class Definition(NamedTuple):
-    """What the CustomResourceDefinition of a kind is made of, beside its names."""
+    """What the CustomResourceDefinition of a kind is made of, beside its names; `schemas.py` has the pieces."""
 
     description: str
     spec: Document
@@ -53,10 +68,10 @@ class Definition(NamedTuple):
     rules: tuple[Document, ...] = ()
     """As in `x-kubernetes-validations` of the whole resource."""
     status: Document | None = None
-    """The OpenAPI schema of `status`; without one anything is kept."""
+    """The OpenAPI schema of `status`, but for `lastReconcileTime` and `history`; without one anything is kept."""
     scale: Scale | None = None
-    versions: tuple[str, ...] = ()
-    """Other versions that are served with the same schema."""
+    versions: tuple[Version, ...] = ()
+    """Others that are served."""
 
 
 class Framework(ABC):
@@ -67,6 +82,8 @@ class Framework(ABC):
     announcements: ClassVar[Mapping[str, str]] = {}
     """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
     condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
+    suspend_path: str = ""
+    """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
     @property
     def name(self) -> str:

@@ -7,10 +7,11 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import AGE, PHASE, STATE, entries_schema, fixed_runtime_id
-from shared.frameworks.mxnet_status import KEPT, TEXT, job_status, schema, successes
+from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema
+from shared.frameworks.mxnet_status import job_status, schema, successes
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.frameworks.schemas import BOOLEAN, OPEN, TEXT, choice, number
 from shared.frameworks.training_status import condition
 from shared.job.spec import JobSpec, RoleSpec
 from shared.job.state import Job
@@ -22,7 +23,6 @@ KEPT_CONDITIONS = 10
 """Of the newest, as theirs."""
 
 _SELECTED = "Mx_replica_type"
-_NUMBER: Document = {"type": "integer", "format": "int32"}
 
 
 class MxJob(ParameterServer):
@@ -49,25 +49,23 @@ class MxJob(ParameterServer):
                 "required": ["jobMode", self.replica_specs],
                 "properties": {
                     "RuntimeId": TEXT,
-                    "jobMode": {"type": "string", "enum": [LOCAL, DISTRIBUTED]},
+                    "jobMode": choice(LOCAL, DISTRIBUTED),
                     self.replica_specs: entries_schema(self),
                 },
             },
             columns=(
                 {"name": "Kind", "type": "string", "jsonPath": ".kind"},
-                PHASE,
-                STATE,
-                AGE,
+                *COLUMNS,
                 {"name": "Desired", "type": "integer", "jsonPath": ".status.desired", "priority": 1},
                 {"name": "Successful", "type": "integer", "jsonPath": ".status.successful", "priority": 1},
             ),
-            rules=(fixed_runtime_id(),),
+            rules=(FIXED_RUNTIME_ID,),
             status=schema(
                 _SELECTED,
-                controlPaused={"type": "boolean"},
-                conditions={"type": "array", "items": {"type": "object", **KEPT}},
-                desired=_NUMBER,
-                successful=_NUMBER,
+                controlPaused=BOOLEAN,
+                conditions={"type": "array", "items": {"type": "object", **OPEN}},
+                desired=number(),
+                successful=number(),
             ),
         )
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer
-from shared.frameworks.mxnet_schemas import AGE, PHASE, STATE, entries_schema
+from shared.frameworks.mxnet_schemas import COLUMNS, entries_schema
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
+from shared.frameworks.schemas import TIME
 from shared.frameworks.training_status import whole_seconds
 from shared.job.spec import Problem, RestartPolicy
 from shared.job.state import Job
 
-_TIME: Document = {"type": "string", "format": "date-time"}
 _OF_PODS: tuple[RestartPolicy, ...] = ("Never", "OnFailure", "Always")
 """What Kubernetes knows; only where a template says nothing a worker that is done is not begun again."""
 
@@ -31,8 +31,8 @@ class MpbaJob(ParameterServer):
         return Definition(
             description="A training job; its spec is a list with an entry for each type of replicas.",
             spec=entries_schema(self),
-            columns=(PHASE, STATE, AGE),
-            status=schema("replicaType", startTime=_TIME, completionTime=_TIME),
+            columns=COLUMNS,
+            status=schema("replicaType", startTime=TIME, completionTime=TIME),
         )
 
     def root(self, manifest: Custom, problems: list[Problem]) -> Fields:

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from shared.frameworks.framework import Document
+from shared.frameworks.schemas import OPEN, TEXT
 from shared.job import replacement
 from shared.job.naming import Slot
 from shared.job.spec import RoleSpec
@@ -11,8 +12,8 @@ from shared.job.state import Job, alive
 LONGEST_REASON = 1_024
 """Characters; the whole story is in the log."""
 
-TEXT: Document = {"type": "string"}
-KEPT: Document = {"x-kubernetes-preserve-unknown-fields": True}
+NOT_BEGUN = ("", "Failed")
+"""Phases of a job that has no pods yet; of one that has some, Failed is the end."""
 
 
 def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
@@ -38,7 +39,7 @@ def schema(type_field: str, **more: Document) -> Document:
             "state": TEXT,
             "ReplicasStates": {"type": "object", "additionalProperties": {"type": "integer", "format": "int32"}},
         },
-        **KEPT,
+        **OPEN,
     }
     properties = {
         "phase": TEXT,
@@ -47,7 +48,7 @@ def schema(type_field: str, **more: Document) -> Document:
         "replicaStatuses": {"type": "array", "items": replicas},
         "observedGeneration": {"type": "integer", "format": "int64"},
     }
-    return {"type": "object", "properties": properties | more, **KEPT}
+    return {"type": "object", "properties": properties | more, **OPEN}
 
 
 def phase(job: Job) -> str:

@@ -91,8 +91,9 @@ class Fields:
         return None
 
     def choice(self, name: str, choices: tuple[T, ...], default: T, *, reason: str) -> T:
+        """The value of that name; an empty string is an absent one, as Go programs write it."""
         value = self._members.get(name)
-        if value is None:
+        if value in (None, ""):
             return default
         for choice in choices:
             if isinstance(value, str) and value == choice:

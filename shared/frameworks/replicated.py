@@ -122,7 +122,7 @@ class Replicated(Framework):
     def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
         """The types that a job has, each once, with their fields."""
         specs = spec.part(self.replica_specs)
-        if not spec.has(self.replica_specs):
+        if not specs.names():
             spec.refuse("NoReplicas", f"say which replicas the job has: {self._choices()}", self.replica_specs)
         known = {kind.name: kind for kind in self.replica_types}
         for name in specs.names():

@@ -1,13 +1,157 @@
-"""OpenAPI schemas that the definitions of several kinds share.  Pure."""
+"""Pieces that the definitions of kinds are made of: OpenAPI schemas and the API server's rules, as plain data.  Pure.
+
+`muster.crds` puts a definition together; a framework writes the schema of its `spec` out of these.
+"""
 
 from shared.frameworks.framework import Document
+from shared.frameworks.reading import GREATEST
+from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
 from shared.frameworks.training import MOST_WORKERS, RESTART_POLICIES
 
-ANYTHING: Document = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+OPEN: Document = {"x-kubernetes-preserve-unknown-fields": True}
+"""Laid over a schema: fields that it does not declare are kept."""
+
+ANYTHING: Document = {"type": "object", **OPEN}
 """An object that keeps whatever it holds."""
 
-TEMPLATE: Document = ANYTHING
-"""A pod template."""
+TEXT: Document = {"type": "string"}
+BOOLEAN: Document = {"type": "boolean"}
+TIME: Document = {"type": "string", "format": "date-time"}
+
+_TEXTS: Document = {"type": "object", "additionalProperties": TEXT}
+
+_CONTAINER: Document = {
+    "type": "object",
+    "description": "As in a Pod: every field is kept.",
+    "properties": {
+        "name": {
+            "type": "string",
+            "maxLength": LONGEST_CONTAINER_NAME,
+            "minLength": 1,
+            "pattern": f"^{DNS_LABEL}$",
+        },
+        "image": {"type": "string", "minLength": 1},
+    },
+    "required": ["name", "image"],
+    **OPEN,
+}
+
+# Fields that Kubernetes adds later must not be pruned, and a whole PodTemplateSpec is half a megabyte: more than
+# `kubectl apply` can remember in an annotation.
+TEMPLATE: Document = {
+    "type": "object",
+    "description": "As in a Deployment.",
+    "properties": {
+        "metadata": {
+            "type": "object",
+            "description": "Labels and annotations for the pods; Muster's own win.",
+            "properties": {"labels": _TEXTS, "annotations": _TEXTS},
+            **OPEN,
+        },
+        "spec": {
+            "type": "object",
+            "description": "As in a Pod: every field is kept, except that restartPolicy, hostname and subdomain are "
+            "Muster's.",
+            "properties": {
+                "containers": {
+                    "type": "array",
+                    "description": "The first container trains: its exit is the pod's.",
+                    "items": _CONTAINER,
+                    "minItems": 1,
+                }
+            },
+            "required": ["containers"],
+            **OPEN,
+        },
+    },
+    "required": ["spec"],
+    **OPEN,
+}
+"""A pod template, declared as little as possible."""
 
 REPLICAS: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum": MOST_WORKERS}
 RESTART_POLICY: Document = {"type": "string", "enum": [*RESTART_POLICIES]}
+
+AGE: Document = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+"""The column that every kind has."""
+
+MOST_CONDITIONS = 64
+"""Far more than there are types of them; without a bound the API server finds a rule about them too costly."""
+
+CONDITIONS: Document = {
+    "type": "array",
+    "maxItems": MOST_CONDITIONS,
+    "items": {
+        "type": "object",
+        "properties": {"type": TEXT, "status": TEXT, "reason": TEXT, "message": TEXT},
+        "required": ["type", "status"],
+        **OPEN,
+    },
+}
+"""Conditions in a status, as far as `BY_CONDITIONS` asks for them."""
+
+STATUS_WITH_CONDITIONS: Document = {"type": "object", "properties": {"conditions": CONDITIONS}, **OPEN}
+"""A status of which everything is kept, for kinds whose rules are asked `BY_CONDITIONS`."""
+
+_CONDITIONS_BEFORE = "oldSelf.status.conditions"
+
+BY_CONDITIONS = (
+    f"!has(oldSelf.status) || !has({_CONDITIONS_BEFORE})"
+    f" || !{_CONDITIONS_BEFORE}.exists(c, c.type == 'Created' && c.status == 'True')"
+    f" || {_CONDITIONS_BEFORE}.exists(c, c.type == 'Suspended' && c.status == 'True')"
+)
+"""No pod depends on the spec: the job was not taken on yet, or refused, or is Suspended."""
+
+
+def by_phase(*phases: str, field: str = "status.phase") -> str:
+    """No pod depends on the spec of a job in one of these phases; "" says of kinds that have a phase for it that the
+    job was refused, or not taken on yet."""
+    before = f"oldSelf.{field}"
+    return f"(has(oldSelf.status) && has({before}) && {before} in {[*phases]!r})"
+
+
+def number(least: int = 0, most: int = GREATEST, description: str = "") -> Document:
+    """A whole number within bounds."""
+    known = {"type": "integer", "format": "int32", "minimum": least, "maximum": most}
+    return known | ({"description": description} if description else {})
+
+
+def choice(*values: str, description: str = "") -> Document:
+    """One of these words."""
+    return {"type": "string", "enum": [*values]} | ({"description": description} if description else {})
+
+
+def rule(expression: str, message: str, *, field: str = "") -> dict[str, str]:
+    """A rule in the Common Expression Language; with `oldSelf` in it, it is asked on updates only.
+
+    `field` is the path, from where the rule stands, that the message is about; no list can be on the way.
+    """
+    return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
+
+
+def fixed(field: str, message: str, *, within: str, free: str) -> dict[str, str]:
+    """A rule of the whole resource: this field changes only while no pod depends on it.
+
+    `within` is the part of `field` that is always there, because all of it is required; `free` is `BY_CONDITIONS`,
+    `by_phase(...)` or another expression about `oldSelf`.
+    """
+    assert field == within or field.startswith(f"{within}."), f"{field} is not within {within}"
+    steps = field.removeprefix(within).lstrip(".").split(".") if field != within else []
+    paths = [".".join([within, *steps[: number + 1]]) for number in range(len(steps))]
+    was, now = (" && ".join(f"has({of}.{path})" for path in paths) for of in ("oldSelf", "self"))
+    if not paths:
+        same = f"self.{field} == oldSelf.{field}"
+    elif len(paths) == 1:
+        same = f"({was} == {now} && (!{now} || self.{field} == oldSelf.{field}))"
+    else:
+        same = f"(({was}) == ({now}) && (!({now}) || self.{field} == oldSelf.{field}))"
+    return rule(f"{free} || {same}", message, field=f".{field}")
+
+
+def name_rule(pattern: str, longest: int, message: str) -> dict[str, str]:
+    """A rule of the whole resource: pods are named after it.
+
+    A status has to be written even for a resource that came before this rule; a new resource has none yet.
+    """
+    named = f"size(self.metadata.name) <= {longest} && self.metadata.name.matches('^{pattern}$')"
+    return rule(f"has(self.status) || ({named})", message)

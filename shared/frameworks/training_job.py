@@ -52,6 +52,7 @@ class TrainingJob(Framework):
     """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
 
     resource = TRAININGJOBS
+    suspend_path = ".spec.suspend"
 
     @property
     def definition(self) -> Definition | None:

@@ -21,7 +21,7 @@ def job_status(job: Job) -> Document:
     return {
         "phase": job.phase,
         "conditions": [condition(known) for known in job.conditions],
-        "replicaStatuses": {"Launcher": _counts(job, LAUNCHER), "Worker": _counts(job, WORKER)},
+        "replicaStatuses": {"Launcher": counts(job, LAUNCHER), "Worker": counts(job, WORKER)},
         "startTime": whole_seconds(job.start_time),
         "completionTime": whole_seconds(job.completion_time),
         "currentScaler": _scaler(job, request) if request is not None else None,
@@ -98,7 +98,8 @@ def _leaving(job: Job) -> frozenset[int]:
     return job.leaving | asked
 
 
-def _counts(job: Job, role: str) -> Document:
+def counts(job: Job, role: str) -> Document:
+    """How many pods of a role run, and how many ended in this attempt."""
     tally = job.tallies.get(role, Tally())
     running = sum(
         1

@@ -62,6 +62,8 @@ class Handling(msgspec.Struct, frozen=True, kw_only=True):
 
     Otherwise a job goes on without its lost workers while there are enough.
     """
+    spares: tuple[str, ...] = ()
+    """The roles whose pods the others can do without, where otherwise every pod is needed."""
     in_place: bool = False
     """A replacement gets the index, and the name, of what it replaces; otherwise an index that was never used."""
     elastic: bool = True

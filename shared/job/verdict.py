@@ -104,7 +104,7 @@ def _of_losses(job: Job, spec: JobSpec) -> Verdict | None:
     # Whom an open request brings or takes is its own business.
     others = job.arriving | job.departing
     for slot, vacancy in sorted(job.vacancies.items()):
-        if vacancy.succeeded or slot in owed or slot in others:
+        if vacancy.succeeded or slot in owed or slot in others or slot.role in spec.handling.spares:
             continue
         if replacement.allowed(spec, slot, vacancy):
             message = f"{job.pod_name(slot)} ended again after {job.replaced} replacements (backoffLimit)"

@@ -4,14 +4,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from devcluster.controlplane import ControlPlane
+from muster.crds import render
+from tests.crds.admission import KINDS
 from tests.crds.judges import Embedded, Judge, real
 from tests.crds.kubectl import install
 
 
 @pytest.fixture(scope="session")
 def installed(control_plane: ControlPlane) -> ControlPlane:
-    """The real control plane with our definitions."""
-    asyncio.run(install(control_plane))
+    """The real control plane with our definitions, and those of frameworks that it does not know."""
+    more = render(KINDS)
+    asyncio.run(install(control_plane, *(more[name] for name in more.keys() - render().keys())))
     return control_plane
 
 

@@ -13,7 +13,6 @@ from devcluster.controlplane import ControlPlane
 from tests.crds import admission
 from tests.crds.admission import Document
 
-API = "/apis/kai.alibabacloud.com/v1alpha1"
 GIVEN_BY_SERVERS = ("uid", "resourceVersion", "generation", "namespace", "creationTimestamp", "managedFields")
 
 
@@ -82,7 +81,7 @@ class Real:
 
     def path(self, document: Document, *, named: bool = False) -> str:
         tail = f"/{document['metadata']['name']}" if named else ""
-        return f"{API}/namespaces/{self._namespace}/{document['kind'].lower()}s{tail}"
+        return f"/apis/{document['apiVersion']}/namespaces/{self._namespace}/{document['kind'].lower()}s{tail}"
 
 
 @asynccontextmanager

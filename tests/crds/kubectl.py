@@ -24,10 +24,13 @@ async def tried(plane: ControlPlane, *words: str, given: str = "") -> Ended:
     return await run(str(binaries.kubectl()), "--kubeconfig", str(plane.kubeconfig(ADMIN)), *words, given=given)
 
 
-async def install(plane: ControlPlane) -> None:
-    """Our definitions, established when this returns; those of before give way."""
+async def install(plane: ControlPlane, *more: str) -> None:
+    """Our definitions, and `more` of them as YAML, established when this returns; those of before give way."""
     await kubectl(plane, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     await kubectl(plane, "wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+    for definition in more:
+        await kubectl(plane, "apply", "--server-side", "-f", "-", given=definition)
+        await kubectl(plane, "wait", "--for=condition=Established", "--timeout=30s", "-f", "-", given=definition)
 
 
 async def conditions(plane: ControlPlane) -> dict[str, dict[str, str]]:

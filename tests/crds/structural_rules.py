@@ -51,16 +51,22 @@ def _faults_of_rules(schema: dict[str, Any], here: str) -> Iterator[str]:
             yield f"{here}: a message of several lines is refused"
         if rule.keys() - {"rule", "message", "fieldPath"}:
             yield f"{here}: a rule with more than older API servers know"
-        # A loop is paid for by the longest list there may be; our rules need none.
-        if re.search(r"\.(all|exists|exists_one|map|filter)\(", rule["rule"]):
-            yield f"{here}: a rule with a loop"
+        # A loop is paid for by the longest list there may be.
+        for looped in re.findall(r"(\S*)\.(?:all|exists|exists_one|map|filter)\(", rule["rule"]):
+            field = re.sub(r"^\W*(self|oldSelf)\.", "", looped)
+            if "maxItems" not in (_declared(schema, field) or {}):
+                yield f"{here}: a rule with a loop over {field}, which has no bound"
         if (field := rule.get("fieldPath")) and not _declares(schema, field):
             yield f"{here}: fieldPath {field} is not declared"
 
 
 def _declares(schema: dict[str, Any], field: str) -> bool:
+    return _declared(schema, field) is not None
+
+
+def _declared(schema: dict[str, Any], field: str) -> dict[str, Any] | None:
     for name in field.lstrip(".").split("."):
         if name not in schema.get("properties", {}):
-            return False
+            return None
         schema = schema["properties"][name]
-    return True
+    return schema

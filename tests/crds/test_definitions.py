@@ -4,10 +4,14 @@ import pytest
 import yaml
 
 from muster.crds import manifests, render
+from shared.frameworks.kinds import Kinds
+from shared.frameworks.schemas import rule
+from shared.frameworks.training_job import TRAININGJOB
 from tests.crds.admission import Document
 from tests.crds.structural_rules import faults
 
 CRDS = Path(__file__).parents[2] / "crds"
+OURS = manifests(Kinds((TRAININGJOB,)))
 ANNOTATION_BYTES = 262_144
 """What `kubectl apply` may remember of an object, in an annotation."""
 
@@ -23,10 +27,10 @@ def test_the_files_hold_the_definitions() -> None:
     assert [yaml.safe_load(text) for text in render().values()] == manifests()
 
 
-@pytest.mark.parametrize("crd", manifests(), ids=lambda crd: crd["spec"]["names"]["kind"])
+@pytest.mark.parametrize("crd", manifests(), ids=lambda crd: crd["metadata"]["name"])
 def test_schemas_are_structural(crd: Document) -> None:
-    (version,) = crd["spec"]["versions"]
-    assert list(faults(version["schema"]["openAPIV3Schema"])) == []
+    for version in crd["spec"]["versions"]:
+        assert list(faults(version["schema"]["openAPIV3Schema"])) == []
 
 
 @pytest.mark.parametrize(("name", "text"), render().items(), ids=lambda value: value[:16])
@@ -35,11 +39,20 @@ def test_definitions_are_small_enough_to_apply(name: str, text: str) -> None:
 
 
 def test_names_are_those_of_et_operator() -> None:
-    assert [crd["metadata"]["name"] for crd in manifests()] == [
+    assert [crd["metadata"]["name"] for crd in OURS] == [
         "trainingjobs.kai.alibabacloud.com",
         "scaleins.kai.alibabacloud.com",
         "scaleouts.kai.alibabacloud.com",
     ]
+
+
+def test_names_differ_within_a_group() -> None:
+    names = [
+        (crd["spec"]["group"], name)
+        for crd in manifests()
+        for name in {crd["spec"]["names"]["plural"], crd["spec"]["names"]["singular"]}
+    ]
+    assert len(set(names)) == len(names)
 
 
 def test_short_names_differ() -> None:
@@ -48,7 +61,7 @@ def test_short_names_differ() -> None:
 
 
 def test_columns_are_phase_and_age_and_more_when_wide() -> None:
-    (job, *requests) = [crd["spec"]["versions"][0] for crd in manifests()]
+    (job, *requests) = [crd["spec"]["versions"][0] for crd in OURS]
     columns = [(column["name"].upper(), column.get("priority", 0)) for column in job["additionalPrinterColumns"]]
     assert columns == [("PHASE", 0), ("AGE", 0), ("WORKERS", 1), ("MIN", 1), ("MAX", 1), ("RESTARTS", 1)]
     for request in requests:
@@ -56,11 +69,11 @@ def test_columns_are_phase_and_age_and_more_when_wide() -> None:
 
 
 def test_status_is_a_subresource_of_all() -> None:
-    assert all("status" in crd["spec"]["versions"][0]["subresources"] for crd in manifests())
+    assert all("status" in version["subresources"] for crd in manifests() for version in crd["spec"]["versions"])
 
 
 def test_a_job_has_a_size_that_autoscalers_find() -> None:
-    (job, *requests) = [crd["spec"]["versions"][0] for crd in manifests()]
+    (job, *requests) = [crd["spec"]["versions"][0] for crd in OURS]
     assert job["subresources"]["scale"] == {
         "specReplicasPath": ".spec.etReplicaSpecs.worker.replicas",
         "statusReplicasPath": ".status.replicas",
@@ -77,6 +90,14 @@ def test_a_job_has_a_size_that_autoscalers_find() -> None:
         pytest.param({"anyOf": [{"type": "string"}, {"type": "null"}]}, id="a choice of types"),
         pytest.param({"$ref": "#/$defs/Pod"}, id="a reference"),
         pytest.param({"type": "array"}, id="a list of anything"),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {"list": {"type": "array", "items": {"type": "string"}}},
+                "x-kubernetes-validations": [rule("self.list.exists(word, word == 'a')", "say a")],
+            },
+            id="a rule about each item of a list without a bound",
+        ),
     ],
 )
 def test_the_lint_sees(schema: Document) -> None:

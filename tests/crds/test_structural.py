@@ -3,8 +3,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import ConfigDict, Field
 
-from muster.crds.fields import Model, rule, rules
+from muster.crds.fields import Model, rules
 from muster.crds.structural import structural
+from shared.frameworks.schemas import rule
 
 
 class Inner(Model):

@@ -76,3 +76,22 @@ def _request(kind: str, wish: Document) -> Document:
         "metadata": {"name": f"{kind.lower()}-1", "namespace": "team-a", "uid": "request-1"},
         "spec": {"selector": {"name": "resnet"}, **wish},
     }
+
+
+def kubeflow_job(kind: str, replica_specs: str, container: str, name: str = "mnist", **replicas: int) -> Document:
+    """A job of the training operator's, with so many replicas of each type."""
+    template = {"spec": {"containers": [{"name": container, "image": "train", "command": ["python", "train.py"]}]}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "team-a", "uid": "uid-1", "generation": 1, "resourceVersion": "7"},
+        "spec": {
+            replica_specs: {
+                role: {"replicas": count, "template": copy.deepcopy(template)} for role, count in replicas.items()
+            }
+        },
+    }
+
+
+def tf_job(**replicas: int) -> Document:
+    return kubeflow_job("TFJob", "tfReplicaSpecs", "tensorflow", **(replicas or {"Worker": 2}))

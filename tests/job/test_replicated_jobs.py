@@ -109,6 +109,13 @@ class TestLosses:
             status, Record(JobFailed(reason="TrainingJobFailed", message="resnet-worker-1 exited with 3 (Error)"))
         )
 
+    def test_one_that_the_others_can_do_without_fails_nothing(self):
+        spares = a_replicated_spec(handling=msgspec.structs.replace(TOGETHER, spares=("worker",)))
+        story = given(*a_running_replicated_job(spares), ended("worker", 1, 3))
+        assert not any(isinstance(step, Record) for step in story.steps(status))
+        failed = given(*a_running_replicated_job(spares), ended("chief", 0, 3)).steps(status)
+        assert any(isinstance(step, Record) and isinstance(step.event, JobFailed) for step in failed)
+
     def test_a_worker_that_ended_well_is_no_loss(self):
         story = given(*a_running_replicated_job(a_replicated_spec("OnFailure")), ended("worker", 1, 0))
         story.then_nothing(scheduler)

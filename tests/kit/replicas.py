@@ -69,8 +69,10 @@ def replica(
     )
 
 
-def ended(role: str, index: int, code: int, *, life: int = 0, reason: str = "") -> PodsObserved:
-    exits = (Exit("main", code, reason or ("Completed" if code == 0 else "Error")),)
+def ended(
+    role: str, index: int, code: int, *, life: int = 0, reason: str = "", container: str = "main"
+) -> PodsObserved:
+    exits = (Exit(container, code, reason or ("Completed" if code == 0 else "Error")),)
     phase = "Succeeded" if code == 0 else "Failed"
     return PodsObserved(pods=(replica(role, index, life=life, version=50, phase=phase, exits=exits),))
 

@@ -25,9 +25,10 @@ from shared.cluster.memory import MemoryCluster, Weather
 from shared.cluster.objects import Object
 from shared.cluster.store import MemoryStore
 from shared.errors import Refused
-from shared.eventlog import EventLog
+from shared.eventlog import Bucket, EventLog
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories
 from shared.job.naming import JobKey
@@ -78,6 +79,7 @@ class World:
         sharing: "World | None" = None,
         logs: Mapping[str, EventLog] | None = None,
         namespace: str = "",
+        kinds: Kinds = BUILT_IN,
         weather: Callable[[str], Weather | None] = lambda _: None,
     ) -> None:
         """`sharing` brings the log and the cluster of another world: a second replica of every service.
@@ -90,6 +92,7 @@ class World:
         self._alone = sharing is None
         self._logs = logs
         self._namespace = namespace
+        self._kinds = kinds
         self._weather = weather
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
@@ -124,13 +127,16 @@ class World:
         cluster = MemoryCluster(self.store, weather=self._weather(author))
         heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
         services: dict[str, Callable[[], Service]] = {
-            "watcher": lambda: Watcher(cluster, eventlog, heads, namespace=self._namespace, now=wall_clock),
-            "scheduler": lambda: Scheduler(cluster),
-            "scaler": lambda: Scaler(cluster, self._policy),
-            "status": lambda: Status(cluster, heads, identity, now=wall_clock),
+            "watcher": lambda: self._watcher(cluster, eventlog, heads),
+            "scheduler": lambda: Scheduler(cluster, self._kinds),
+            "scaler": lambda: Scaler(cluster, self._policy, self._kinds),
+            "status": lambda: Status(cluster, heads, identity, self._kinds, now=wall_clock),
         }
         machine = Machine(services[author](), eventlog, namespace=self._namespace, now=wall_clock)
         self._running[author] = (machine, asyncio.create_task(machine.run()))
+
+    def _watcher(self, cluster: MemoryCluster, eventlog: EventLog, heads: Bucket) -> Watcher:
+        return Watcher(cluster, eventlog, heads, self._kinds, namespace=self._namespace, now=wall_clock)
 
     async def kill(self, author: str) -> None:
         """End a service wherever it is."""

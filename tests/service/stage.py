@@ -14,6 +14,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Refused
 from shared.eventlog import Entry, Stored
 from shared.eventlog.memory import MemoryJournal
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.state import Job
@@ -56,11 +57,12 @@ class Stage(World):
         self,
         *,
         drain_seconds: int = 0,
+        kinds: Kinds = BUILT_IN,
         of: "Stage | None" = None,
         log: str = "memory",
         journal: ToldJournal | None = None,
     ) -> None:
-        super().__init__(drain_seconds=drain_seconds)
+        super().__init__(drain_seconds=drain_seconds, kinds=kinds)
         self.journal: ToldJournal = journal or ToldJournal(identity=log)
         if of is not None:
             self.store = of.store

@@ -15,6 +15,7 @@ from shared.cluster.store import MemoryStore
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.events import TimePassed
 from shared.job.fold import Histories
@@ -60,13 +61,13 @@ class Cluster:
 
     @asynccontextmanager
     async def watched(
-        self, *, believes_vanished: bool = False, log: type[MemoryEventLog] = MemoryEventLog
+        self, *, kinds: Kinds = BUILT_IN, believes_vanished: bool = False, log: type[MemoryEventLog] = MemoryEventLog
     ) -> AsyncIterator[Machine]:
         """A new process, from nothing."""
         eventlog = log(self.journal, user="watcher")
         cluster = MemoryCluster(self.store)
         heads = await eventlog.bucket(HEADS)
-        watcher = Watcher(cluster, eventlog, heads, believes_vanished=believes_vanished)
+        watcher = Watcher(cluster, eventlog, heads, kinds, believes_vanished=believes_vanished)
         async with running(Machine(watcher, eventlog)) as machine:
             yield machine
 

@@ -1,0 +1,177 @@
+"""What the kinds of `kubeflow.org/v1` share: TFJob, PyTorchJob, MXJob, MPIJob.  Pure.
+
+Theirs are the `runPolicy`, labels, names and Services; their status is in `kubeflow_status.py`.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar, get_args
+
+import msgspec
+
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Definition, Document, Place, Scale
+from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import LONGEST_POD_NAME, Replicated, ReplicaType
+from shared.frameworks.schemas import (
+    AGE,
+    ANYTHING,
+    BOOLEAN,
+    REPLICAS,
+    TEMPLATE,
+    TEXT,
+    choice,
+    name_rule,
+    number,
+)
+from shared.frameworks.training import JOB_NAME_PATTERN, RESTART_POLICIES
+from shared.job.naming import JobKey, Slot
+from shared.job.spec import UNLIMITED, CleanPodPolicy, Handling, JobSpec, RoleSpec
+from shared.job.state import Job
+
+GROUP = "kubeflow.org"
+
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
+JOB_ROLE = "training.kubeflow.org/job-role"
+"""On the pod that leads the others: `master`."""
+
+THEIR_CONTROLLERS = ("", "kubeflow.org/training-operator")
+"""The values of `managedBy` under which a job is the operator's own."""
+
+CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
+
+RUN_POLICY: Document = {
+    "cleanPodPolicy": choice("", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."),
+    "ttlSecondsAfterFinished": number(description="The job is deleted so long after its end."),
+    "activeDeadlineSeconds": number(1, description="The job fails when it takes longer; a pause does not count."),
+    "backoffLimit": number(description="The job fails when so many pods were replaced; no limit when absent."),
+}
+"""What stands in `runPolicy`; before training-operator 1.3 it stood in `spec` itself."""
+
+STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}
+
+
+class KubeflowJob(Replicated):
+    """A kind of the training operator."""
+
+    group = GROUP
+    version = "v1"
+    suspend_path = ".spec.runPolicy.suspend"
+    clean_pod_policy: ClassVar[CleanPodPolicy] = "None"
+    """When the job does not say."""
+    fields: ClassVar[Document] = {}
+    """The OpenAPI properties of `spec` that are this kind's alone."""
+    scale: ClassVar[Scale | None] = None
+    short_names: ClassVar[tuple[str, ...]] = ()
+    description: ClassVar[str] = ""
+
+    @property
+    def definition(self) -> Definition | None:
+        replica: Document = {
+            "type": "object",
+            "properties": {
+                "replicas": REPLICAS,
+                "restartPolicy": choice("", *RESTART_POLICIES),
+                "template": TEMPLATE,
+            },
+        }
+        policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": ANYTHING, "managedBy": TEXT}
+        # Whether the longer names fit, too, depends on the job's own types.
+        longest = LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
+        return Definition(
+            description=self.description,
+            spec={
+                "type": "object",
+                "required": [self.replica_specs],
+                "properties": {
+                    "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
+                    # By any name: upstream takes the types in upper and lower case.
+                    self.replica_specs: {"type": "object", "additionalProperties": replica},
+                }
+                | RUN_POLICY
+                | self.fields,
+            },
+            short_names=self.short_names,
+            columns=(STATE, AGE),
+            rules=(
+                name_rule(
+                    JOB_NAME_PATTERN,
+                    longest,
+                    f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
+                    "letter and not ending with a hyphen: its pods are named after it",
+                ),
+            ),
+            scale=self.scale,
+        )
+
+    def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
+        """How this job is handled, whose end is the job's; what is wrong is noted in `spec`."""
+        return self.handling
+
+    def leads(self, spec: JobSpec, slot: Slot) -> bool:
+        """Whether the pod in this slot is labelled as the one that leads the others."""
+        return slot.role == spec.handling.judge and slot.index == 0
+
+    def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
+        specs = spec.part(self.replica_specs)
+        if not specs.names():
+            spec.refuse("NoReplicas", f"say which replicas the job has: {self._choices()}", self.replica_specs)
+        known = {kind.role: kind for kind in self.replica_types}
+        found: dict[ReplicaType, Fields] = {}
+        for name in specs.names():
+            kind = known.get(name.lower())
+            if kind is None:
+                specs.refuse("UnknownReplicaType", f"the types of this kind are {self._choices()}")
+            elif kind in found:
+                specs.refuse("DuplicateReplicaType", f"write {kind.name} once")
+            else:
+                found[kind] = specs.part(name)
+        yield from ((kind, found[kind]) for kind in self.replica_types if kind in found)
+
+    def template(self, manifest: Custom, role: str) -> Document:
+        specs = manifest.spec[self.replica_specs]
+        found: Document = next(fields["template"] for name, fields in specs.items() if fields and name.lower() == role)
+        return found
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        policy = spec.part("runPolicy")
+        backoff_limit = _where(spec, "backoffLimit").integer("backoffLimit", least=0)
+        policy.part("schedulingPolicy")
+        if policy.text("managedBy") not in THEIR_CONTROLLERS:
+            message = "leave it out to have the job run here: it is said to be another controller's"
+            policy.refuse("ManagedByAnother", message, "managedBy")
+        return msgspec.structs.replace(
+            super().spec_of(manifest, spec, roles),
+            handling=self.handle(spec, roles),
+            clean_pod_policy=_where(spec, "cleanPodPolicy").choice(
+                "cleanPodPolicy", CLEAN_POD_POLICIES, self.clean_pod_policy, reason="UnknownCleanPodPolicy"
+            ),
+            backoff_limit=UNLIMITED if backoff_limit is None else backoff_limit,
+            active_deadline_seconds=_where(spec, "activeDeadlineSeconds").integer("activeDeadlineSeconds", least=1),
+            ttl_seconds_after_finished=_where(spec, "ttlSecondsAfterFinished").integer(
+                "ttlSecondsAfterFinished", least=0
+            ),
+            suspend=policy.boolean("suspend"),
+        )
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        pod = super().pod(manifest, spec, place)
+        if self.leads(spec, place.slot):
+            pod["metadata"]["labels"][JOB_ROLE] = "master"
+        return pod
+
+    def labels(self, key: JobKey) -> dict[str, str]:
+        operator = f"{self.job_type.lower()}-controller"
+        return super().labels(key) | {OPERATOR_NAME: operator, JOB_NAME: key.name}
+
+    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+        return super().slot_labels(key, slot) | {REPLICA_TYPE: slot.role, REPLICA_INDEX: str(slot.index)}
+
+    def status(self, job: Job) -> Document:
+        return job_status(self, job)
+
+
+def _where(spec: Fields, name: str) -> Fields:
+    """The object that has this field of the run policy: `runPolicy`, or the spec itself as in older manifests."""
+    policy = spec.part("runPolicy")
+    return spec if spec.has(name) and not policy.has(name) else policy

@@ -1,0 +1,118 @@
+"""The status of the training operator's kinds, from the folded job.  Pure.
+
+Six conditions, of which the newest true one is the last: that is what the column State shows.  A reason is the kind's
+own word (`TFJobFailed`), and the message says why in the log's.
+"""
+
+import msgspec
+
+from shared.frameworks.framework import Document
+from shared.frameworks.replicated import Replicated
+from shared.frameworks.training_status import condition, counts, whole_seconds
+from shared.job import replacement
+from shared.job.conditions import MILESTONES
+from shared.job.state import At, Condition, Job
+
+JOB_NAME = "training.kubeflow.org/job-name"
+OPERATOR_NAME = "training.kubeflow.org/operator-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+
+TYPES = ("Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
+
+_SENTENCES = {
+    "Created": "is created",
+    "Running": "runs",
+    "Restarting": "begins again",
+    "Suspended": "is suspended",
+    "Succeeded": "ended well",
+    "Failed": "failed",
+}
+
+replace = msgspec.structs.replace
+
+
+def job_status(framework: Replicated, job: Job) -> Document:
+    """The status of the job's resource."""
+    return {
+        "conditions": [condition(known) for known in conditions(job)],
+        "replicaStatuses": replica_statuses(framework, job),
+        "startTime": whole_seconds(job.active.time if job.active else ""),
+        "completionTime": whole_seconds(job.completion_time),
+        "observedGeneration": job.generation,
+    }
+
+
+def replica_statuses(framework: Replicated, job: Job) -> Document:
+    """By type as upstream writes it, how many pods run and how many ended."""
+    roles = {role.name for role in job.spec.roles} if job.spec else set()
+    return {
+        kind.name: counts(job, kind.role) | {"selector": _selector(framework, job, kind.role)}
+        for kind in framework.replica_types
+        if kind.role in roles
+    }
+
+
+def conditions(job: Job) -> list[Condition]:
+    """In upstream's words, in the order in which they came, the newest true one last."""
+    if not job.phase:
+        return [_invalid(job, known) for known in job.conditions if known.type == "Created"]
+    found = [_in_their_words(job, known) for known in job.conditions if known.type in TYPES]
+    again = _replacing(job)
+    if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
+        found = [known for known in found if known.type != again.type]
+        found.append(again)
+    newest = max((known for known in found if known.status), key=lambda known: known.since.sequence, default=None)
+    return [known for known in found if known is not newest] + ([newest] if newest else [])
+
+
+def _invalid(job: Job, known: Condition) -> Condition:
+    """Nothing was begun: upstream shows such a job as one that failed, until it is corrected."""
+    message = f"{known.reason}: {known.message}"
+    return replace(known, type="Failed", status=True, reason=f"{job.kind}FailedValidation", message=message)
+
+
+def _in_their_words(job: Job, known: Condition) -> Condition:
+    if not known.status:
+        return known
+    reason = f"{job.kind}{known.type}"
+    message = known.message or f"{job.kind} {job.key} {_SENTENCES[known.type]}"
+    if known.reason not in (reason, f"{job.kind}Resumed"):
+        message = f"{known.reason}: {known.message}" if known.message else known.reason
+    updated = known.updated
+    if known.type == "Created" and job.starting and (waits := _trouble(job)) is not None:
+        message, updated = f"{waits.reason}: {waits.message}", waits.updated
+    return replace(known, reason=reason, message=message, updated=updated)
+
+
+def _trouble(job: Job) -> Condition | None:
+    """What a job that does not run yet waits for: an image, a node with room, a name that somebody else has."""
+    waits = (known for known in job.conditions if known.type in MILESTONES and not known.status and known.message)
+    return max(waits, key=lambda known: known.updated.sequence, default=None)
+
+
+def _replacing(job: Job) -> Condition | None:
+    """Pods begin again while the job goes on: true from the loss until the place is filled again."""
+    if job.phase not in ("Running", "Scaling"):
+        return None
+    owed = replacement.owed(job)
+    if owed:
+        last = max(owed, key=lambda slot: owed[slot].at.sequence)
+        vacancy = owed[last]
+        how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else vacancy.reason
+        return _restarting(job, vacancy.at, status=True, message=f"{job.pod_name(last)}: {how}")
+    filled = max((refill.at for refill in job.refilled.values()), key=lambda at: at.sequence, default=None)
+    return _restarting(job, filled, status=False, message="") if filled else None
+
+
+def _restarting(job: Job, at: At, *, status: bool, message: str) -> Condition:
+    word = "Restarting" if status else "Running"
+    return Condition("Restarting", status, f"{job.kind}{word}", message, at, at)
+
+
+def _newer(known: Condition, other: Condition) -> bool:
+    return known.updated.sequence > other.updated.sequence
+
+
+def _selector(framework: Replicated, job: Job, role: str) -> str:
+    labels = {name: value for name, value in framework.labels(job.key).items() if name in (JOB_NAME, OPERATOR_NAME)}
+    return ",".join(f"{name}={value}" for name, value in (labels | {REPLICA_TYPE: role}).items())

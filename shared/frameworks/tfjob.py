@@ -1,0 +1,106 @@
+"""TFJob (`kubeflow.org/v1`): TensorFlow's tasks, which find each other by `TF_CONFIG`.  Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from shared.frameworks.framework import Document, Scale
+from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.job.naming import Slot
+from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
+
+PS = "ps"
+EVALUATOR = "evaluator"
+CHIEFS = ("chief", "master")
+"""Two names for the same: the task that leads, and whose end is the job's."""
+
+CONFIG = "TF_CONFIG"
+
+
+class TFJob(KubeflowJob):
+    """A chief, if there is one, parameter servers, workers, and an evaluator beside them."""
+
+    job_type = "TFJob"
+    short_names = ("tfj",)
+    description = "A TensorFlow job: chief, parameter servers, workers and evaluator find each other by TF_CONFIG."
+    replica_specs = "tfReplicaSpecs"
+    replica_types = (
+        ReplicaType("Chief"),
+        ReplicaType("Master"),
+        ReplicaType("PS"),
+        ReplicaType("Worker"),
+        ReplicaType("Evaluator"),
+    )
+    container_properties = ContainerProperties(name="tensorflow", port_name="tfjob-port", port=2222)
+    fields: ClassVar[Document] = {
+        "successPolicy": {"type": "string", "enum": ["", "AllWorkers"]},
+        "enableDynamicWorker": {"type": "boolean"},
+    }
+    scale = Scale(
+        ".spec.tfReplicaSpecs.Worker.replicas",
+        ".status.replicaStatuses.Worker.active",
+        ".status.replicaStatuses.Worker.selector",
+    )
+
+    def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
+        all_workers = spec.choice("successPolicy", ("", "AllWorkers"), "", reason="UnknownSuccessPolicy")
+        names = [role.name for role in roles]
+        if all(chief in names for chief in CHIEFS):
+            message = "write one of Chief and Master: they are two names for the task that leads"
+            spec.refuse("TwoChiefs", message, self.replica_specs)
+        judge = next((name for name in (*CHIEFS, WORKER, *names) if name in names), WORKER)
+        if any(role.name == judge and not role.replicas for role in roles):
+            spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)
+        first = judge == WORKER and not all_workers
+        dynamic = spec.boolean("enableDynamicWorker")
+        return msgspec.structs.replace(
+            self.handling,
+            judge=judge,
+            succeeds="First" if first else "All",
+            elastic=dynamic,
+            # Upstream goes on without those that are lost for good.
+            spares=(WORKER,) if dynamic else (),
+        )
+
+    def leads(self, spec: JobSpec, slot: Slot) -> bool:
+        return slot.role in CHIEFS or (super().leads(spec, slot) and slot.role == WORKER)
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        if sum(replica.place.sizes.values()) == 1:
+            # A program of one task trains without a cluster.
+            return {}
+        task = {"type": replica.role, "index": replica.index}
+        if replica.spec.handling.elastic:
+            return {CONFIG: json.dumps({"sparseCluster": _sparse(replica), "task": task})}
+        # The evaluator looks on: it is no part of the cluster, although it is told of it.
+        cluster = {role.name: _tasks(replica, role.name) for role in replica.spec.roles if role.name != EVALUATOR}
+        return {CONFIG: json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+
+
+def _tasks(replica: Replica, role: str) -> list[str]:
+    """Where the tasks of a role listen, by index."""
+    return [_at(replica, role, index) for index in range(replica.size(role))]
+
+
+def _at(replica: Replica, role: str, index: int) -> str:
+    return f"{replica.host(role, index)}.{replica.place.key.namespace}.svc:{replica.ports[role]}"
+
+
+def _sparse(replica: Replica) -> dict[str, object]:
+    """What a task of a job whose workers come and go has to know: a worker itself and the servers, a server itself."""
+    servers = any(role.name == PS for role in replica.spec.roles)
+    match replica.role:
+        case "ps":
+            return {"worker": {}, "ps": [_at(replica, PS, replica.index)]}
+        case "worker":
+            own = {str(replica.index): _at(replica, WORKER, replica.index)}
+            return {"worker": own, "ps": _tasks(replica, PS) if servers else []}
+        case _:
+            return {"worker": {}, "ps": []}
+
+
+TFJOB = TFJob()

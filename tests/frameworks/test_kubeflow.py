@@ -1,0 +1,240 @@
+"""What the training operator's kinds share: run policy, labels, Services, status; told with TFJobs."""
+
+import pytest
+
+from shared.frameworks.tfjob import TFJOB
+from shared.job.events import (
+    AnyEvent,
+    EffectRefused,
+    JobCreated,
+    JobFailed,
+    JobObserved,
+    JobRunning,
+    JobSucceeded,
+    JobSuspended,
+    PodsGone,
+    PodsObserved,
+    SlotsAssigned,
+)
+from shared.job.naming import Slot, Uid
+from shared.job.spec import UNLIMITED, JobSpec, Problem
+from tests.frameworks.documents import Document, changed, custom, tf_job
+from tests.kit.histories import a_history
+from tests.kit.pods import pod_for, service_for
+from tests.kit.replicas import all_slots, ended, replica
+
+WORKER = "spec.tfReplicaSpecs.Worker"
+
+
+def parsed(document: Document) -> JobSpec:
+    spec = TFJOB.parse(custom(document))
+    assert isinstance(spec, JobSpec), spec
+    return spec
+
+
+def reasons(document: Document) -> list[str]:
+    problems = TFJOB.parse(custom(document))
+    assert isinstance(problems, tuple), problems
+    return [problem.reason for problem in problems]
+
+
+class TestRunPolicy:
+    def test_all_limits_are_off_when_it_says_nothing(self):
+        spec = parsed(tf_job())
+        assert spec.clean_pod_policy == "None"
+        assert spec.backoff_limit == UNLIMITED
+        assert (spec.active_deadline_seconds, spec.ttl_seconds_after_finished, spec.suspend) == (None, None, False)
+
+    @pytest.mark.parametrize("at", ["spec.runPolicy", "spec"])
+    def test_its_limits_stand_in_run_policy_or_as_once_in_the_spec(self, at: str):
+        job = tf_job()
+        for name, value in {
+            "cleanPodPolicy": "All",
+            "ttlSecondsAfterFinished": 60,
+            "activeDeadlineSeconds": 3600,
+            "backoffLimit": 3,
+        }.items():
+            job = changed(job, f"{at}.{name}", value)
+        spec = parsed(job)
+        assert (spec.clean_pod_policy, spec.backoff_limit) == ("All", 3)
+        assert (spec.active_deadline_seconds, spec.ttl_seconds_after_finished) == (3600, 60)
+
+    def test_scheduling_policy_is_taken_and_not_acted_upon(self):
+        policy = {"minAvailable": 2, "queue": "default", "priorityClass": "high", "scheduleTimeoutSeconds": 60}
+        assert parsed(changed(tf_job(), "spec.runPolicy.schedulingPolicy", policy)) == parsed(tf_job())
+
+    @pytest.mark.parametrize(
+        ("path", "value", "reason"),
+        [
+            ("cleanPodPolicy", "Some", "UnknownCleanPodPolicy"),
+            ("backoffLimit", -1, "InvalidValue"),
+            ("activeDeadlineSeconds", 0, "InvalidValue"),
+            ("suspend", "yes", "InvalidValue"),
+            ("managedBy", "kueue.x-k8s.io/multikueue", "ManagedByAnother"),
+        ],
+    )
+    def test_what_it_cannot_mean_is_refused(self, path: str, value: object, reason: str):
+        assert reasons(changed(tf_job(), f"spec.runPolicy.{path}", value)) == [reason]
+
+    def test_an_empty_word_is_an_absent_one(self):
+        job = changed(changed(tf_job(), "spec.runPolicy.cleanPodPolicy", ""), f"{WORKER}.restartPolicy", "")
+        assert parsed(job) == parsed(tf_job())
+
+
+class TestReplicas:
+    def test_types_are_known_in_upper_and_lower_case(self):
+        assert parsed(tf_job(chief=1, WORKER=2)).roles == parsed(tf_job(Chief=1, Worker=2)).roles
+        pod_for(custom(tf_job(chief=1, WORKER=2)), Slot(0, "worker", 1), TFJOB)
+
+    def test_a_type_that_is_written_twice_is_refused(self):
+        assert reasons(tf_job(worker=1, Worker=2)) == ["DuplicateReplicaType"]
+
+    def test_an_unknown_type_is_refused(self):
+        assert reasons(tf_job(Worker=1, Scheduler=1)) == ["UnknownReplicaType"]
+
+    def test_no_type_at_all_is_refused(self):
+        assert "NoReplicas" in reasons(changed(tf_job(), "spec.tfReplicaSpecs", {}))
+        assert "NoReplicas" in reasons(changed(tf_job(), "spec.tfReplicaSpecs", None))
+
+
+class TestNames:
+    def test_labels_say_what_upstream_says(self):
+        pod = pod_for(custom(tf_job(Worker=2)), Slot(0, "worker", 1), TFJOB)
+        ours = {name: value for name, value in pod["metadata"]["labels"].items() if "kubeflow" in name}
+        assert ours == {
+            "training.kubeflow.org/operator-name": "tfjob-controller",
+            "training.kubeflow.org/job-name": "mnist",
+            "training.kubeflow.org/replica-type": "worker",
+            "training.kubeflow.org/replica-index": "1",
+        }
+
+    def test_the_pod_that_leads_is_labelled_master(self):
+        def role(job: Document, slot: Slot) -> str | None:
+            pod = pod_for(custom(job), slot, TFJOB)
+            found: str | None = pod["metadata"]["labels"].get("training.kubeflow.org/job-role")
+            return found
+
+        assert role(tf_job(Worker=2), Slot(0, "worker", 0)) == "master"
+        assert role(tf_job(Chief=1, Worker=2), Slot(0, "worker", 0)) is None
+        assert role(tf_job(Chief=1, Worker=2), Slot(0, "chief", 0)) == "master"
+
+    def test_every_pod_has_a_headless_service_of_its_name(self):
+        service = service_for(custom(tf_job(PS=1, Worker=2)), Slot(0, "ps", 0), TFJOB)
+        assert service["metadata"]["name"] == "mnist-ps-0"
+        assert service["spec"]["clusterIP"] == "None"
+        assert service["spec"]["ports"] == [{"name": "tfjob-port", "port": 2222}]
+
+
+ANSWER = TFJOB.parse(custom(tf_job(PS=1, Worker=2)))
+assert isinstance(ANSWER, JobSpec)
+SPEC = ANSWER
+CREATED = JobCreated(reason="TFJobCreated")
+RUNNING = JobRunning(reason="TFJobRunning")
+PODS = PodsObserved(pods=(replica("ps", 0), replica("worker", 0), replica("worker", 1)))
+
+
+def observed(spec: JobSpec | None = SPEC, *problems: Problem) -> JobObserved:
+    return JobObserved(
+        kind="TFJob", api_version="kubeflow.org/v1", generation=1, version=1, spec=spec, problems=problems
+    )
+
+
+def begun(spec: JobSpec = SPEC) -> list[AnyEvent]:
+    return [observed(spec), CREATED, SlotsAssigned(slots=all_slots(spec), reason="JobCreated")]
+
+
+def running(spec: JobSpec = SPEC) -> list[AnyEvent]:
+    return [*begun(spec), PODS, RUNNING]
+
+
+def status(*events: AnyEvent) -> Document:
+    return TFJOB.status(a_history(events).job)
+
+
+def shown(document: Document) -> list[tuple[str, str, str]]:
+    return [(known["type"], known["status"], known["reason"]) for known in document["conditions"]]
+
+
+class TestStatus:
+    def test_a_job_that_is_taken_on(self):
+        document = status(observed(), CREATED)
+        assert shown(document) == [("Created", "True", "TFJobCreated")]
+        assert document["startTime"] == "2030-01-01T00:00:02Z"
+        assert document["completionTime"] is None
+
+    def test_a_job_that_runs(self):
+        document = status(*running())
+        assert shown(document) == [("Created", "True", "TFJobCreated"), ("Running", "True", "TFJobRunning")]
+        selector = "training.kubeflow.org/operator-name=tfjob-controller,training.kubeflow.org/job-name=resnet"
+        assert document["replicaStatuses"] == {
+            "PS": {
+                "active": 1,
+                "succeeded": 0,
+                "failed": 0,
+                "selector": f"{selector},training.kubeflow.org/replica-type=ps",
+            },
+            "Worker": {
+                "active": 2,
+                "succeeded": 0,
+                "failed": 0,
+                "selector": f"{selector},training.kubeflow.org/replica-type=worker",
+            },
+        }
+
+    def test_a_job_that_ended_well(self):
+        document = status(*running(), ended("worker", 0, 0), JobSucceeded(reason="TFJobSucceeded"))
+        assert shown(document) == [
+            ("Created", "True", "TFJobCreated"),
+            ("Running", "False", "TFJobSucceeded"),
+            ("Succeeded", "True", "TFJobSucceeded"),
+        ]
+        assert document["completionTime"] is not None
+        assert document["replicaStatuses"]["Worker"]["succeeded"] == 1
+
+    def test_a_job_that_failed_says_in_the_kinds_word_that_and_in_the_message_why(self):
+        end = JobFailed(reason="DeadlineExceeded", message="it was active for 5 s (activeDeadlineSeconds)")
+        last = status(*running(), end)["conditions"][-1]
+        assert (last["type"], last["reason"]) == ("Failed", "TFJobFailed")
+        assert last["message"] == "DeadlineExceeded: it was active for 5 s (activeDeadlineSeconds)"
+
+    def test_a_pod_that_begins_again_is_restarting_until_its_place_is_filled(self):
+        spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
+        lost = [*running(spec), ended("worker", 1, 1, container="tensorflow")]
+        document = status(*lost)
+        assert shown(document)[-1] == ("Restarting", "True", "TFJobRestarting")
+        assert document["conditions"][-1]["message"] == "mnist-worker-1: exited with 1 (Error)"
+        again = all_slots(spec)[1:]
+        place = type(again[0])(0, "worker", ((1, 1),))
+        filled = SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced")
+        kinds = shown(status(*lost, PodsGone(uids=(Uid("worker-1-0"),)), filled))
+        assert kinds[-1] == ("Running", "True", "TFJobRunning")
+        assert ("Restarting", "False", "TFJobRunning") in kinds
+
+    def test_a_suspended_job_and_one_that_goes_on(self):
+        suspended = [*running(), JobSuspended(reason="TFJobSuspended")]
+        document = status(*suspended)
+        assert shown(document) == [
+            ("Created", "True", "TFJobCreated"),
+            ("Running", "False", "TFJobSuspended"),
+            ("Suspended", "True", "TFJobSuspended"),
+        ]
+        assert document["startTime"] is None
+        document = status(*suspended, JobCreated(reason="TFJobResumed"))
+        assert ("Suspended", "False", "TFJobResumed") in shown(document)
+        assert shown(document)[-1] == ("Created", "True", "TFJobCreated")
+        assert document["startTime"] == "2030-01-01T00:00:07Z"
+
+    def test_an_invalid_job_is_shown_as_upstream_shows_it(self):
+        problem = Problem(reason="NoReplicas", field="spec.tfReplicaSpecs", message="say which replicas the job has")
+        document = status(observed(None, problem))
+        assert shown(document) == [("Failed", "True", "TFJobFailedValidation")]
+        assert document["conditions"][0]["message"].startswith("NoReplicas: spec.tfReplicaSpecs")
+        assert document["replicaStatuses"] == {}
+
+    def test_a_name_that_belongs_to_somebody_else_is_told_where_people_look(self):
+        refused = EffectRefused(
+            effect="CreatePod", reason="NameConflict", field="mnist-worker-0", permanent=False, slots=all_slots(SPEC)
+        )
+        (created,) = status(*begun(), refused)["conditions"]
+        assert created["type"] == "Created"
+        assert created["message"].startswith("NameConflict: ")

@@ -1,0 +1,44 @@
+"""A small framework of the tests' own: some bees that start together, and are over when the queen, bee 0, is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.frameworks.framework import Definition, Document
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
+from shared.frameworks.schemas import ANYTHING
+from shared.job.spec import Handling
+from shared.job.state import Job
+
+
+class SwarmJob(Replicated):
+    """Bees know the queen by one variable."""
+
+    job_type = "SwarmJob"
+    group = "test.muster.dev"
+    version = "v1"
+    replica_types = (ReplicaType("Bee", least=1),)
+    container_properties = ContainerProperties("bee", "bee-port", 2222)
+    handling = Handling(
+        judge="bee", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
+    )
+
+    @property
+    def definition(self) -> Definition | None:
+        return Definition("A swarm of bees.", ANYTHING)
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        return {"QUEEN": replica.hosts("bee")[0]}
+
+    def status(self, job: Job) -> Document:
+        return {"state": job.phase, "bees": len(job.slots)}
+
+
+SWARMJOB = SwarmJob()
+SWARMJOBS = SWARMJOB.resource
+WITH_SWARMS = Kinds((*BUILT_IN, SWARMJOB))
+
+
+def a_swarm_job(name: str = "resnet", *, bees: int = 2) -> dict[str, Any]:
+    bee = {"spec": {"containers": [{"name": "bee", "image": "bees:1"}]}}
+    return {"metadata": {"name": name}, "spec": {"replicaSpecs": {"Bee": {"replicas": bees, "template": bee}}}}
