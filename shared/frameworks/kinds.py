@@ -8,6 +8,7 @@ from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.framework import Framework
 from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
+from shared.frameworks.mxjob import MXJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_job import TRAININGJOB
@@ -48,5 +49,5 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB, TFJOB, FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB))
+BUILT_IN = Kinds((TRAININGJOB, TFJOB, MXJOB, FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB))
 """Those that Muster brings along."""

@@ -33,8 +33,8 @@ class MxJob(ParameterServer):
     version = "v1beta1"
     replica_types = (
         ReplicaType("SCHEDULER", most=1, restart_policy="ExitCode"),
-        ReplicaType("SERVER", least=1, restart_policy="OnFailure"),
-        ReplicaType("WORKER", least=1, restart_policy="OnFailure"),
+        ReplicaType("SERVER", restart_policy="OnFailure"),
+        ReplicaType("WORKER", restart_policy="OnFailure"),
     )
     default_type = "WORKER"
     port_field = "PsRootPort"
@@ -104,7 +104,7 @@ class MxJob(ParameterServer):
 
     def _local(self, spec: Fields, parsed: JobSpec) -> JobSpec:
         """The worker's end is the job's, by the rules of a scheduler's."""
-        if any(role.name != WORKER for role in parsed.roles) or sum(role.replicas for role in parsed.roles) > 1:
+        if {role.name: role.replicas for role in parsed.roles} != {WORKER: 1}:
             spec.refuse("NotLocal", "a local job has one WORKER and nothing else", self.replica_specs)
         return msgspec.structs.replace(
             parsed,

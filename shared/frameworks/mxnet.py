@@ -22,9 +22,7 @@ SCHEDULER = "scheduler"
 SERVER = "server"
 WORKER = "worker"
 
-RESERVED = frozenset(
-    {"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER", "DMLC_WORKER_ID"}
-)
+RESERVED = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER"})
 """With another value in one pod the processes wait for each other for ever."""
 
 MOST_PORT = 65_535
@@ -37,12 +35,13 @@ def dmlc_environment(replica: Replica) -> dict[str, str]:
     """The variables by which ps-lite's processes find their scheduler, wherever that stands in the manifest.
 
     The scheduler binds to DMLC_PS_ROOT_URI itself, which ZeroMQ cannot do with a host name; with DMLC_USE_KUBERNETES
-    it binds to all addresses instead.
+    it binds to all addresses instead.  Without a scheduler URI and port are empty and 0, as upstream's are.
     """
+    scheduled = SCHEDULER in replica.ports
     return {
         "DMLC_ROLE": replica.role,
-        "DMLC_PS_ROOT_URI": replica.host(SCHEDULER),
-        "DMLC_PS_ROOT_PORT": str(replica.ports[SCHEDULER]),
+        "DMLC_PS_ROOT_URI": replica.host(SCHEDULER) if scheduled else "",
+        "DMLC_PS_ROOT_PORT": str(replica.ports[SCHEDULER] if scheduled else 0),
         "DMLC_NUM_SERVER": str(replica.size(SERVER)),
         "DMLC_NUM_WORKER": str(replica.size(WORKER)),
         "DMLC_USE_KUBERNETES": "1",
