@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-node test-k3s lint types fmt e2e bench bench-parts binaries control-plane crds rbac replay lock clean
+.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac replay lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,10 @@ test-node: $(READY) ## the main stories on a real kubelet with containerd; skipp
 test-k3s: $(READY) ## the end-to-end tests on K3s in a container; skipped where no Docker engine runs
 	@# The client of the Docker engine leaves a socket open when nobody answers it.
 	@$(RUN) -m pytest -m k3s -rs -W 'ignore:unclosed <socket:ResourceWarning'
+
+test-frameworks: $(READY) ## train with the real frameworks, each installed once; skipped with the reason where it cannot be had
+	@$(RUN) -m tests.frameworks_real.environments
+	@$(RUN) -m pytest tests/frameworks_real -m frameworks -rs
 
 e2e: $(READY) ## only the end-to-end tests
 	@$(RUN) -m pytest tests/e2e

@@ -76,9 +76,13 @@ class Collector:
             for owner in entry.owners:
                 self._owe(lambda owner=owner: self._continue_foreground(owner))  # type: ignore[misc]
             self._owe_for_containers(key, entry)
+            if key == DEFINITIONS.key:
+                self._owe(self._accept_names)
             return
         self._note(key, entry)
         self._owe_for(key, entry, owners_changed=previous is None or previous.owners != entry.owners)
+        if key == DEFINITIONS.key:
+            self._owe(self._accept_names)
 
     def _note(self, key: Key, entry: Entry) -> None:
         self._places[entry.uid] = (key, entry.place)
@@ -134,7 +138,7 @@ class Collector:
         """Whether the owner is there under exactly the name, kind and uid that the reference says."""
         resource = self._objects.registry.of_kind(owner["apiVersion"], owner["kind"])
         if resource is None:
-            # A kind that is not served now may be served again: the real collector waits too.
+            # A version that is not served now may be served again: the real collector waits too.
             return True
         entry = self._store.get(resource.key, Place(namespace if resource.namespaced else "", owner["name"]))
         return entry is not None and entry.uid == owner["uid"]
@@ -186,6 +190,16 @@ class Collector:
         obj = entry.object()
         obj["metadata"]["finalizers"] = [name for name in obj["metadata"].get("finalizers") or () if name != finalizer]
         finish(self._store, reference[0], obj)
+
+    # Names
+
+    def _accept_names(self) -> None:
+        """A definition that gives up names, or goes, makes way for others that wanted them."""
+        for entry in self._store.all(DEFINITIONS.key):
+            definition = entry.object()
+            status = self._objects.established(definition)
+            if status != definition.get("status"):
+                finish(self._store, DEFINITIONS.key, definition | {"status": status})
 
     # Containers
 

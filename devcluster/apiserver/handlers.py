@@ -225,8 +225,9 @@ class Handlers:
                 wanted = change(scale.read(paths, document))
                 return scale.write(paths, document, wanted)
 
-            entry = self._objects.patch(resource, call.place, set_replicas, how)
-        return await self._answer(scale.read(paths, entry.object()), 200, how.warnings)
+            # Whoever scales has sent no object that could lack anything.
+            entry = self._objects.patch(resource, call.place, set_replicas, how, defaults=False)
+        return await self._answer(scale.read(paths, self._objects.served(resource, entry)), 200, how.warnings)
 
 
 def read_write(call: Call, *, replaces: bool = False) -> Write:

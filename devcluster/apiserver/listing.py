@@ -12,6 +12,7 @@ from devcluster.apiserver.errors import ApiError, Cause, Json, bad_request, expi
 from devcluster.apiserver.resources import Resource
 from devcluster.apiserver.selectors import Selector, selector
 from devcluster.apiserver.store import CompactedError, Store
+from devcluster.apiserver.versions import shown
 
 TOO_OLD_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -50,7 +51,10 @@ def call_selector(resource: Resource, call: Call) -> Selector | None:
     fields = call.query.get("fieldSelector", "")
     if call.target.name:
         fields = f"metadata.name={call.target.name}"
-    return selector(call.query.get("labelSelector", ""), fields, resource.selectable)
+    chosen = selector(call.query.get("labelSelector", ""), fields, resource.selectable)
+    if chosen and resource.custom:
+        return lambda entry: chosen(shown(resource, entry))
+    return chosen
 
 
 def asked_version(call: Call) -> int | None:

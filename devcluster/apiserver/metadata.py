@@ -37,7 +37,7 @@ def read_metadata(resource: Resource, obj: Json) -> list[str]:
     return [f"metadata.{name}" for name in metadata if name not in METADATA_FIELDS]
 
 
-def check_type(resource: Resource, obj: object) -> Json:
+def check_type(resource: Resource, obj: object, *, patched: bool = False) -> Json:
     """`obj`, if it is an object of this kind; kind and apiVersion are filled in, of built-in kinds alone."""
     if not isinstance(obj, dict):
         raise bad_request(f"the body of the request is not a {resource.kind}")
@@ -45,11 +45,14 @@ def check_type(resource: Resource, obj: object) -> Json:
     if resource.custom and not (isinstance(kind, str) and kind and api_version):
         wanted = f"must be of type {resource.kind}"
         raise bad_request(f"the object provided is unrecognized ({wanted}): its kind or apiVersion is missing")
-    if resource.custom and kind != resource.kind:
-        cause = invalid_value("kind", kind, f"must be {resource.kind}")
+    wrong = [invalid_value("kind", kind, f"must be {resource.kind}")] if kind != resource.kind else []
+    # Only a body that was sent as it is, is read as what it says that it is.
+    if patched and api_version != resource.api_version:
+        wrong.append(invalid_value("apiVersion", api_version, f"must be {resource.api_version}"))
+    if resource.custom and wrong:
         metadata = obj.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
-        raise invalid(resource.group, str(kind), name if isinstance(name, str) else "", [cause])
+        raise invalid(resource.group, str(kind), name if isinstance(name, str) else "", wrong)
     if kind not in (None, "", resource.kind):
         raise bad_request(f"{kind!s} in version {api_version!s} cannot be handled as a {resource.kind}")
     if api_version not in (None, "", resource.api_version):

@@ -8,6 +8,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from devcluster.apiserver import versions
 from devcluster.apiserver.deletion import finish
 from devcluster.apiserver.entry import Entry, Place
 from devcluster.apiserver.errors import (
@@ -26,7 +27,7 @@ from devcluster.apiserver.errors import (
     modified,
     not_found,
 )
-from devcluster.apiserver.kinds import NO_RULES, RULES, custom, definitions, events
+from devcluster.apiserver.kinds import NO_RULES, RULES, custom, events, naming
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.metadata import (
     check_type,
@@ -39,7 +40,7 @@ from devcluster.apiserver.metadata import (
 )
 from devcluster.apiserver.names import finalizer_warnings, metadata_causes
 from devcluster.apiserver.resources import DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, Registry, Resource
-from devcluster.apiserver.schema import prune, same
+from devcluster.apiserver.schema import apply_defaults, prune, same
 from devcluster.apiserver.shapes import check_shape
 from devcluster.apiserver.store import Change, Store
 
@@ -80,6 +81,12 @@ class Objects:
             else:
                 self.registry.define(change.entry.object())
 
+    def established(self, definition: Json) -> Json:
+        """The status of a definition beside those that are there."""
+        name = definition["metadata"]["name"]
+        others = [entry.object() for entry in self.store.all(DEFINITIONS.key) if entry.place.name != name]
+        return naming.established(definition, others)
+
     def find(self, resource: Resource, place: Place) -> Entry:
         entry = self.store.get(resource.key, place)
         if entry is None:
@@ -112,13 +119,13 @@ class Objects:
         if _counts_generations(resource):
             new["metadata"]["generation"] = 1
         if resource.key == DEFINITIONS.key:
-            new["status"] = definitions.established(new, None)
+            new["status"] = self.established(new)
         how.warnings.extend(_rules(resource).warnings(new))
         if how.dry_run:
             # Only tried, it shows the version that came with it.
             new["metadata"] |= {"resourceVersion": version} if version else {}
-            return Entry(new, UNSAVED)
-        return self.store.put(resource.key, new)
+            return Entry(versions.stored(resource, new), UNSAVED)
+        return self.store.put(resource.key, versions.stored(resource, new))
 
     def _check_open(self, resource: Resource, place: Place) -> None:
         """Nothing is created in a namespace that is missing or going away, nor of a kind that is."""
@@ -150,7 +157,6 @@ class Objects:
         """Complete `new` in place, and find it valid."""
         rules = _rules(resource)
         if resource.custom:
-            custom.fill(resource, new)
             how.warnings.extend(finalizer_warnings(new, old))
         rules.fill(new, old)
         causes = []
@@ -193,11 +199,18 @@ class Objects:
         return self._replace(resource, old, new, how, subresource)
 
     def patch(
-        self, resource: Resource, place: Place, change: Callable[[Json], object], how: Write, subresource: str = ""
+        self,
+        resource: Resource,
+        place: Place,
+        change: Callable[[Json], object],
+        how: Write,
+        subresource: str = "",
+        *,
+        defaults: bool = True,
     ) -> Entry:
         """Replace the object by what `change` makes of it; versions and uids that it brings in are preconditions."""
         old = self.find(resource, place)
-        new = _read(resource, change(self.served(resource, old)), how)
+        new = _read(resource, change(self.served(resource, old)), how, patched=True, defaults=defaults)
         name = new["metadata"].get("name")
         if name != place.name:
             raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({place.name})")
@@ -205,6 +218,7 @@ class Objects:
 
     def _replace(self, resource: Resource, entry: Entry, new: Json, how: Write, subresource: str) -> Entry:
         old, metadata = entry.object(), new["metadata"]
+        before = self.served(resource, entry) if resource.custom else old
         settle_namespace(resource, metadata, entry.place.namespace)
         self._check_preconditions(resource, entry, metadata, how)
         claimed = keep_identity(metadata, old["metadata"])
@@ -213,18 +227,18 @@ class Objects:
             new = _only_status(resource, new, self.served(resource, entry))
         elif "status" in resource.subresources:
             new = {name: value for name, value in new.items() if name != "status"}
-            if "status" in old:
-                new["status"] = copy.deepcopy(old["status"])
-        before = self.served(resource, entry) if resource.custom else old
+            if "status" in before:
+                new["status"] = copy.deepcopy(before["status"])
         self._admit(resource, new, before, how, subresource, claimed)
         self._check_finalizers(resource, new, old)
         if resource.key == DEFINITIONS.key and subresource != "status":
-            new["status"] = definitions.established(new, old)
+            new["status"] = self.established(new)
         if _counts_generations(resource) and _spec_changed(resource, new, before):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        new = versions.stored(resource, new)
         # A write that changes nothing is no write: nobody is told of it, and no version is spent on it.
-        if same(new, before) or how.dry_run:
-            return entry if same(new, before) else Entry(new, entry.version)
+        if same(new, old) or how.dry_run:
+            return entry if same(new, old) else Entry(new, entry.version)
         return finish(self.store, resource.key, new)
 
     def _check_preconditions(self, resource: Resource, entry: Entry, metadata: Json, how: Write) -> None:
@@ -254,22 +268,24 @@ class Objects:
 
     def served(self, resource: Resource, entry: Entry) -> Json:
         """The object as this kind and version show it."""
-        obj = entry.object()
+        obj = versions.shown(resource, entry).object()
         if resource.key == EVENTS.key and resource is not EVENTS:
             obj = events.from_core(obj)
         obj["apiVersion"] = resource.api_version
         return obj
 
 
-def _read(resource: Resource, obj: object, how: Write) -> Json:
-    """What was sent as an object of this kind, in the form in which it is stored and without unknown fields."""
-    new = check_type(resource, obj)
+def _read(resource: Resource, obj: object, how: Write, *, patched: bool = False, defaults: bool = True) -> Json:
+    """What was sent as an object of this kind, or a patch made of one: with defaults, and without unknown fields."""
+    new = check_type(resource, obj, patched=patched)
     dropped = read_metadata(resource, new)
     if resource.key == EVENTS.key and resource is not EVENTS:
         new = events.to_core(new) | {"apiVersion": EVENTS.api_version}
     check_shape(_rules(resource).shape, new, f'{resource.kind} in version "{resource.version}"')
     if resource.schema is not None:
         dropped += prune(resource.schema, new)
+        if defaults:
+            apply_defaults(resource.schema, new)
     _tell_of_dropped_fields(resource, dropped, how)
     return new
 

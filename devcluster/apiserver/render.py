@@ -12,6 +12,7 @@ from devcluster.apiserver.errors import ApiError, Json
 from devcluster.apiserver.kinds import events
 from devcluster.apiserver.resources import EVENTS, Resource
 from devcluster.apiserver.table import table
+from devcluster.apiserver.versions import shown
 
 META = "meta.k8s.io/v1"
 
@@ -91,7 +92,8 @@ class Renderer:
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 
     def _table(self, entries: Sequence[Entry], metadata: Json) -> bytes:
-        return msgspec.json.encode(table(self._resource, (entry.object() for entry in entries), self._along, metadata))
+        objects = (shown(self._resource, entry).object() for entry in entries)
+        return msgspec.json.encode(table(self._resource, objects, self._along, metadata))
 
     def _along(self, stored: Json) -> Json | None:
         match self._include:
@@ -105,12 +107,9 @@ class Renderer:
 
 def whole(resource: Resource, entry: Entry) -> bytes:
     """The object as this kind and version show it; mostly the stored bytes as they are."""
-    if resource.key != EVENTS.key and not resource.custom:
-        return entry.raw
-    if resource is EVENTS:
-        return entry.raw
-    obj = entry.object()
-    return entry.raw if obj.get("apiVersion") == resource.api_version else msgspec.json.encode(_served(resource, obj))
+    if resource.key == EVENTS.key and resource is not EVENTS:
+        return msgspec.json.encode(_served(resource, entry.object()))
+    return shown(resource, entry).raw
 
 
 def _served(resource: Resource, stored: Json) -> Json:

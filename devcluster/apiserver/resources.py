@@ -1,5 +1,6 @@
 """What kinds there are: the built-in ones and those of custom resource definitions."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +10,8 @@ from devcluster.apiserver import cel
 from devcluster.apiserver.entry import Key
 from devcluster.apiserver.errors import Json, qualified
 
+STAGES = (None, "beta", "alpha")
+"""Of a version, by its name; none is said of what is stable."""
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -35,6 +38,10 @@ class Resource:
     """A review: answered at once, never stored."""
     definition: Json | None = field(default=None, repr=False)
     """The version of the custom resource definition that this kind comes from."""
+    schemas: Mapping[str, Json] = field(default_factory=dict, repr=False)
+    """Of all versions of a custom kind, whether they are served or not, by apiVersion."""
+    stored_version: str = ""
+    """The apiVersion in which a custom kind is stored."""
 
     @property
     def api_version(self) -> str:
@@ -202,6 +209,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
+        self._said: dict[Key, tuple[Json, Json]] = {}
+        """What the definitions of the kinds that are served say of them."""
         for resource in BUILT_IN:
             self._add(resource)
 
@@ -219,27 +228,37 @@ class Registry:
         return next((one for one in self._resources.values() if one.key == key and not one.virtual), None)
 
     def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        """By what an owner reference says; owners are found in any version of their group."""
-        group = api_version.rpartition("/")[0]
-        return next((one for one in self if one.group == group and one.kind == kind and not one.virtual), None)
+        """By what an owner reference says: any version that is served, and no other."""
+        found = (one for one in self if (one.api_version, one.kind) == (api_version, kind) and not one.virtual)
+        return next(found, None)
 
     def groups(self) -> dict[str, list[str]]:
-        """The versions of every group, as they came."""
+        """The versions of every group, the preferred one first."""
         groups: dict[str, list[str]] = {}
         for resource in self:
             versions = groups.setdefault(resource.group, [])
             if resource.version not in versions:
                 versions.append(resource.version)
-        return groups
+        return {group: sorted(versions, key=_preference) for group, versions in groups.items()}
 
     def define(self, definition: Json) -> None:
-        """Serve what the definition says from now on, and nothing that an earlier state of it said."""
+        """Serve what the definition says from now on, and nothing that an earlier state of it said.
+
+        What it said before stays the same `Resource`.
+        """
+        key = stored_key(definition)
+        said = (definition["spec"], definition["status"].get("acceptedNames") or {})
+        if is_established(definition) and said == self._said.get(key):
+            return
         self.forget(definition)
-        for resource in resources_of(definition["spec"]):
-            self._add(resource)
+        if is_established(definition):
+            self._said[key] = said
+            for resource in resources_of(definition):
+                self._add(resource)
 
     def forget(self, definition: Json) -> None:
         key = stored_key(definition)
+        self._said.pop(key, None)
         for one in self:
             if one.custom and one.key == key:
                 del self._resources[one.group, one.version, one.plural]
@@ -251,8 +270,19 @@ def stored_key(definition: Json) -> Key:
     return Key(spec["group"], spec["names"]["plural"])
 
 
-def resources_of(spec: Json) -> Iterable[Resource]:
+def is_established(definition: Json) -> bool:
+    """Whether its names were accepted once; from then on its kind is served."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == ("Established", "True") for one in conditions)
+
+
+def resources_of(definition: Json) -> Iterable[Resource]:
+    """The kind in each version that is served, under the names that were accepted."""
+    spec = definition["spec"]
     names: dict[str, Any] = spec["names"]
+    accepted: dict[str, Any] = definition["status"].get("acceptedNames") or {}
+    schemas = {f"{spec['group']}/{one['name']}": one["schema"]["openAPIV3Schema"] for one in spec["versions"]}
+    stored = next(one["name"] for one in spec["versions"] if one.get("storage"))
     for version in spec["versions"]:
         if not version.get("served"):
             continue
@@ -261,13 +291,23 @@ def resources_of(spec: Json) -> Iterable[Resource]:
             version=version["name"],
             plural=names["plural"],
             kind=names["kind"],
-            singular=names.get("singular", ""),
+            singular=accepted.get("singular") or "",
             namespaced=spec["scope"] == "Namespaced",
-            short_names=tuple(names.get("shortNames") or ()),
-            categories=tuple(names.get("categories") or ()),
+            short_names=tuple(accepted.get("shortNames") or ()),
+            categories=tuple(accepted.get("categories") or ()),
             subresources=frozenset(
                 name for name, value in (version.get("subresources") or {}).items() if value is not None
             ),
             fields=frozenset(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
             definition=version,
+            schemas=schemas,
+            stored_version=f"{spec['group']}/{stored}",
         )
+
+
+def _preference(version: str) -> tuple[int, int, int, str]:
+    """Stable before beta before alpha, and the newer before the older; other names come last, by the alphabet."""
+    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if not match:
+        return len(STAGES), 0, 0, version
+    return STAGES.index(match[2]), -int(match[1]), -int(match[3] or 0), version

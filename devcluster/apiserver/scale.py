@@ -14,6 +14,7 @@ IDENTITY = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 def read(paths: Json, obj: Json) -> Json:
     """The object as an autoscaling/v1 Scale."""
     status: Json = {"replicas": find(obj, paths["statusReplicasPath"]) or 0}
+    replicas = find(obj, paths["specReplicasPath"]) or 0
     selector = find(obj, paths["labelSelectorPath"]) if paths.get("labelSelectorPath") else None
     if selector:
         status["selector"] = selector
@@ -21,7 +22,8 @@ def read(paths: Json, obj: Json) -> Json:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: obj["metadata"][name] for name in IDENTITY if name in obj["metadata"]},
-        "spec": {"replicas": find(obj, paths["specReplicasPath"]) or 0},
+        # The real server leaves a nought out, here and not in the status.
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 

@@ -58,7 +58,7 @@ class ApiServer:
     def __post_init__(self) -> None:
         self.controllers: list[asyncio.Future[None]] = []
         """Run while serving; one that ends has failed, and the server with it."""
-        self._watches = Watches(self.objects.store)
+        self._watches = Watches(self.objects)
         self._streams = Streams(self.objects.store, self.node_token)
         self._handlers = Handlers(self.objects, self._watches, self._streams)
 

@@ -334,8 +334,15 @@ class CrdSpec(Shape):
     versions: list[CrdVersion] | None = None
 
 
+class CrdStatus(Shape):
+    accepted_names: CrdNames | None = None
+    conditions: list[Condition] | None = None
+    stored_versions: list[str] | None = None
+
+
 class CustomResourceDefinition(Shape):
     spec: CrdSpec | None = None
+    status: CrdStatus | None = None
 
 
 def check_shape(shape: type[Shape], value: Any, what: str) -> None:

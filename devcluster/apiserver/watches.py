@@ -9,9 +9,10 @@ from aiohttp import web
 from devcluster.apiserver.call import Call
 from devcluster.apiserver.errors import ApiError, Json, bad_request, expired, forbidden_field, invalid
 from devcluster.apiserver.listing import asked_version, call_selector
+from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.render import Renderer
-from devcluster.apiserver.resources import Resource
-from devcluster.apiserver.store import ADDED, CompactedError, Store
+from devcluster.apiserver.resources import DEFINITIONS, Resource
+from devcluster.apiserver.store import ADDED, Change, CompactedError
 from devcluster.apiserver.watching import Watch
 
 PATIENCE = 10.0
@@ -25,15 +26,22 @@ LONGEST = (1800.0, 3600.0)
 
 
 class Watches:
-    """All open watches, so that they can be ended together."""
+    """All open watches, so that they can be ended together, or when their kind is not what it was."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._open: set[Watch] = set()
+    def __init__(self, objects: Objects) -> None:
+        self._store = objects.store
+        self._registry = objects.registry
+        self._open: dict[Watch, Resource] = {}
+        self._store.subscribers[DEFINITIONS.key].append(self._follow_definitions)
 
     def end(self) -> None:
         for watch in self._open:
             watch.end()
+
+    def _follow_definitions(self, _: Change) -> None:
+        for watch, resource in self._open.items():
+            if self._registry.get(resource.group, resource.version, resource.plural) is not resource:
+                watch.end()
 
     async def serve(self, resource: Resource, call: Call) -> web.StreamResponse:
         renderer = Renderer.of(resource, call)
@@ -57,7 +65,7 @@ class Watches:
             present.sort(key=lambda entry: entry.place)
             first = b"".join(renderer.watch_event(ADDED, entry) for entry in present if chosen is None or chosen(entry))
         with watch:
-            self._open.add(watch)
+            self._open[watch] = resource
             try:
                 await self._store.durable()
                 response = await _begin(call)
@@ -67,7 +75,7 @@ class Watches:
                 # The client went away.
                 pass
             finally:
-                self._open.discard(watch)
+                del self._open[watch]
         return response
 
     async def _follow(

@@ -36,7 +36,7 @@ class Watch:
 
     def _hear(self, change: Change) -> None:
         # A watch may start between a write and its publication, from a list that already showed the write.
-        if change.entry.version <= self._since:
+        if self.ended or change.entry.version <= self._since:
             return
         if self._namespace and change.entry.place.namespace != self._namespace:
             return

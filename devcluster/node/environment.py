@@ -4,7 +4,7 @@ import base64
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from devcluster.node.fields import UnknownField, field
@@ -23,12 +23,12 @@ class BadConfiguration(Exception):  # noqa: N818 - the kubelet's word for it is 
     """The container cannot be made as its objects are now; the message is what `kubectl describe` shows."""
 
 
-def image_environment() -> dict[str, str]:
-    """What an image would bring: here, the Python that runs the agent comes first."""
+def image_environment(programs: Sequence[str] = ()) -> dict[str, str]:
+    """What an image would bring: its folders of `programs`, then the Python that runs the agent."""
     # Not resolved: in a virtual environment the link is what knows the packages.
     python = os.path.dirname(os.path.abspath(sys.executable))  # noqa: PTH100, PTH120
     home = "/root" if os.getuid() == 0 else str(Path.home())
-    return {"PATH": f"{python}:{STANDARD_PATH}", "HOME": home}
+    return {"PATH": ":".join([*programs, python, STANDARD_PATH]), "HOME": home}
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
@@ -40,7 +40,9 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-async def environment(pod: Json, container: Json, status: Mapping[str, str], fetch: Fetch) -> dict[str, str]:
+async def environment(
+    pod: Json, container: Json, status: Mapping[str, str], fetch: Fetch, programs: Sequence[str] = ()
+) -> dict[str, str]:
     variables: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         for kind, plural in _KINDS.items():
@@ -51,7 +53,7 @@ async def environment(pod: Json, container: Json, status: Mapping[str, str], fet
         found = await _value(pod, entry, status, fetch, variables)
         if found is not None:
             variables[entry["name"]] = found
-    return image_environment() | {"HOSTNAME": status["hostname"]} | variables
+    return image_environment(programs) | {"HOSTNAME": status["hostname"]} | variables
 
 
 async def _value(

@@ -1,4 +1,7 @@
-"""What an image name means here: no file system, only the folder in which its containers start."""
+"""What an image name means here: no file system, only the folder in which its containers start.
+
+A virtual environment `.venv` in it, or a link to one, is what an image would have installed: its programs come first.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +9,9 @@ from pathlib import Path
 
 MISSING = "missing/"
 """Images whose names begin so cannot be pulled, which is what tests of that trouble need."""
+
+
+ENVIRONMENT = ".venv"
 
 
 @dataclass(frozen=True)
@@ -20,7 +26,17 @@ class Images:
     def visible(self, image: str) -> list[str]:
         """The folders that containers of the image must see, wherever on the host they are."""
         found = self.folders.get(without_tag(image))
-        return [str(found)] if found else []
+        if found is None:
+            return []
+        environment = found / ENVIRONMENT
+        # What is behind the links: the environment, and the Python that it was made of.
+        behind = {environment.resolve(), (environment / "bin" / "python").resolve().parents[1]}
+        return [str(found), *(str(folder) for folder in sorted(behind) if environment.exists())]
+
+    def programs(self, image: str) -> list[str]:
+        """Folders of programs that come before all others."""
+        found = self.folders.get(without_tag(image))
+        return [str(found / ENVIRONMENT / "bin")] if found and (found / ENVIRONMENT).exists() else []
 
     @staticmethod
     def missing(image: str) -> bool:

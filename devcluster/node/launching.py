@@ -32,17 +32,18 @@ async def prepare(
     message_file: Path,
 ) -> tuple[Launch, Isolation]:
     """Raises `BadConfiguration` or `CannotStart`; both may go away when objects change."""
-    variables = await environment(pod, container, status, fetch)
+    image = container["image"]
+    variables = await environment(pod, container, status, fetch, images.programs(image))
     command = [expand(word, variables) for word in [*(container.get("command") or ()), *(container.get("args") or ())]]
     if not command:
         raise CannotStart("no command specified: images have none on this node, so the pod has to say it")
-    mounts = _program_mounts(images.visible(container["image"])) + volumes.mounts(container, variables)
+    mounts = _program_mounts(images.visible(image)) + volumes.mounts(container, variables)
     message_path = container.get("terminationMessagePath") or "/dev/termination-log"
     mounts.append({"source": str(message_file), "target": message_path, "read_only": False})
     launch = Launch(
         command=command,
         environment=variables,
-        folder=container.get("workingDir") or images.folder(container["image"]),
+        folder=container.get("workingDir") or images.folder(image),
         privileged=bool((container.get("securityContext") or {}).get("privileged")),
     )
     isolation = Isolation(

@@ -155,7 +155,8 @@ class MemoryStore:
         metadata = dict(after["metadata"])
         for field in ("resourceVersion", *KEPT_BY_SERVER):
             _set(metadata, field, held.metadata.get(field))
-        after = {**after, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        # It stays in the version in which it was made, in whatever version of its kind it is written to.
+        after = {**after, "apiVersion": held.manifest["apiVersion"], "kind": resource.kind, "metadata": metadata}
         if after == held.manifest:
             return held
         if "generation" in metadata and _content(after) != _content(held.manifest):

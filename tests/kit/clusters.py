@@ -23,7 +23,7 @@ from shared.cluster.reflector import Pace
 from shared.cluster.store import MemoryStore
 from shared.errors import Refused
 from tests.devcluster.apiserver.client import Client, client_of
-from tests.kit import gadgets
+from tests.kit import gadgets, gizmos
 from tests.kit.watching import PATIENCE
 
 T = TypeVar("T")
@@ -171,9 +171,9 @@ async def _enter(server: Devcluster) -> None:
 
 
 def definitions() -> list[Manifest]:
-    """What the servers of these tests know besides the built-in kinds: widgets, gadgets, and Muster's own kinds."""
+    """What the servers of these tests know besides the built-in kinds: kinds of the tests, and Muster's own."""
     ours = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
-    return [DEFINITION, gadgets.DEFINITION, *ours]
+    return [DEFINITION, gadgets.DEFINITION, gizmos.DEFINITION, *ours]
 
 
 async def define(server: DevelopmentCluster, *definitions: Manifest) -> None:

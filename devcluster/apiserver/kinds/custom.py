@@ -1,4 +1,4 @@
-"""Custom resources: completed and validated by their schema, then by its rules."""
+"""Custom resources: validated by their schema, then by its rules."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from devcluster.apiserver import cel
 from devcluster.apiserver.errors import Cause, Json
 from devcluster.apiserver.resources import Resource
 from devcluster.apiserver.scale import scale_causes
-from devcluster.apiserver.schema import ABSENT, apply_defaults, child
+from devcluster.apiserver.schema import ABSENT, child
 from devcluster.apiserver.validation import validate
 
 BLOCKING = frozenset(
@@ -24,12 +24,6 @@ RULES_SKIPPED = Cause(
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
     "existing errors to complete validation",
 )
-
-
-def fill(resource: Resource, obj: Json) -> None:
-    """Complete `obj` in place."""
-    if resource.schema is not None:
-        apply_defaults(resource.schema, obj)
 
 
 def _wrong_status(schema: Json, obj: Json, old: Json) -> list[Cause]:

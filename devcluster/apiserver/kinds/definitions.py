@@ -4,11 +4,9 @@ import re
 from typing import Any
 
 from devcluster.apiserver.cel import rule_problems
-from devcluster.apiserver.clock import now
 from devcluster.apiserver.errors import (
     Cause,
     Json,
-    duplicate,
     forbidden_field,
     invalid_value,
     not_supported,
@@ -16,6 +14,7 @@ from devcluster.apiserver.errors import (
 )
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.names import label_1035, subdomain
+from devcluster.apiserver.resources import is_established
 from devcluster.apiserver.shapes import CustomResourceDefinition
 
 SCOPES = ("Cluster", "Namespaced")
@@ -34,12 +33,18 @@ def fill(definition: Json, old: Json | None) -> None:
     names.setdefault("singular", names["kind"].lower())
     names.setdefault("listKind", names["kind"] + "List")
     spec.setdefault("conversion", {"strategy": "None"})
+    status = definition.get("status")
+    if old is not None and status and spec != old["spec"]:
+        known = status.get("storedVersions") or []
+        versions = spec.get("versions") or ()
+        more = [one["name"] for one in versions if one.get("storage") and one["name"] not in known]
+        status["storedVersions"] = [*known, *more]
 
 
 def wrong(definition: Json, old: Json | None) -> list[Cause]:
     spec = definition.get("spec") or {}
     names = spec.get("names") or {}
-    causes = [required(f"spec.{field}") for field in ("group", "names", "scope", "versions") if not spec.get(field)]
+    causes = [required(f"spec.{field}") for field in ("group", "names", "scope") if not spec.get(field)]
     causes += [required(f"spec.names.{field}") for field in ("plural", "kind") if not names.get(field)]
     if causes:
         return causes
@@ -60,32 +65,53 @@ def wrong(definition: Json, old: Json | None) -> list[Cause]:
             causes.append(invalid_value(f"spec.names.{field}", names.get(field), problem))
     if problem := label_1035(names["kind"].lower()):
         causes.append(invalid_value("spec.names.kind", names["kind"], problem))
-    return causes + _wrong_versions(spec["versions"]) + _wrong_change(spec, old)
+    if names.get("listKind") == names["kind"]:
+        detail = "kind and listKind may not be the same"
+        causes.append(invalid_value("spec.names.listKind", names["kind"], detail))
+    return causes + _wrong_versions(spec.get("versions") or []) + _wrong_change(definition, old)
 
 
-def _wrong_change(spec: Json, old: Json | None) -> list[Cause]:
+def _wrong_change(definition: Json, old: Json | None) -> list[Cause]:
     if old is None:
         return []
-    before = old["spec"]
-    fixed = [("spec.group", spec["group"], before["group"]), ("spec.scope", spec["scope"], before["scope"])]
-    fixed += [(f"spec.names.{n}", spec["names"][n], before["names"][n]) for n in ("plural", "kind")]
-    return [invalid_value(path, new, "field is immutable") for path, new, was in fixed if new != was]
+    spec, before = definition["spec"], old["spec"]
+    fixed = [("spec.group", spec["group"], before["group"])]
+    fixed += [("spec.names.plural", spec["names"]["plural"], before["names"]["plural"])]
+    if is_established(old):
+        fixed += [("spec.scope", spec["scope"], before["scope"])]
+        fixed += [("spec.names.kind", spec["names"]["kind"], before["names"]["kind"])]
+    causes = [invalid_value(path, new, "field is immutable") for path, new, was in fixed if new != was]
+    return causes + (_lost_versions(definition) if spec != before else [])
+
+
+def _lost_versions(definition: Json) -> list[Cause]:
+    """What is stored in a version can only be read as long as the definition has that version."""
+    known = {version["name"] for version in definition["spec"].get("versions") or ()}
+    return [
+        invalid_value(
+            f"status.storedVersions[{index}]",
+            name,
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions"
+            f" until a storage migration ensures no data remains persisted in {name} and removes {name} from"
+            " status.storedVersions",
+        )
+        for index, name in enumerate((definition.get("status") or {}).get("storedVersions") or ())
+        if name not in known
+    ]
 
 
 def _wrong_versions(versions: list[Json]) -> list[Cause]:
     causes = []
+    # The real server repeats all versions here, as Go prints them, and finds the status at odds with them.
+    names = [version["name"] for version in versions]
+    if len({*names}) < len(names):
+        causes.append(invalid_value("spec.versions", names, "must contain unique version names"))
     if sum(1 for version in versions if version.get("storage")) != 1:
-        causes.append(
-            invalid_value("spec.versions", len(versions), "must have exactly one version marked as storage version")
-        )
-    seen = set()
+        causes.append(invalid_value("spec.versions", names, "must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
-        if version["name"] in seen:
-            causes.append(duplicate(f"{path}.name", version["name"]))
         if problem := label_1035(version["name"]):
             causes.append(invalid_value(f"{path}.name", version["name"], problem))
-        seen.add(version["name"])
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if not schema:
             causes.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
@@ -227,25 +253,6 @@ def _wrong_part(part: Any, path: str) -> list[Cause]:
     for name, schema in inner:
         causes += _wrong_part(schema, f"{path}.{name}")
     return causes
-
-
-def established(definition: Json, old: Json | None) -> Json:
-    """The status that the definition has as soon as it is stored: this server serves it at once."""
-    if old is not None and old.get("status"):
-        status: Json = old["status"] | {"acceptedNames": definition["spec"]["names"]}
-        return status
-    conditions = [
-        ("NamesAccepted", "NoConflicts", "no conflicts found"),
-        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-    ]
-    return {
-        "acceptedNames": definition["spec"]["names"],
-        "storedVersions": [version["name"] for version in definition["spec"]["versions"] if version.get("storage")],
-        "conditions": [
-            {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
-            for kind, reason, message in conditions
-        ],
-    }
 
 
 RULES = Rules(shape=CustomResourceDefinition, fill=fill, wrong=wrong, counts_generations=True, must_say_version=True)

@@ -149,9 +149,13 @@ async def a_space(cluster: Devcluster, name: str) -> AsyncIterator[Space]:
 @contextmanager
 def a_cluster(folder: Path, *options: str) -> Iterator[Devcluster]:
     """Its node with quick restarts, and `code` as an image; in the main thread, which its processes live as long as."""
-    code = folder / "code"
+    code, programs = folder / "code", folder / "environment" / "bin"
     code.mkdir(parents=True)
     (code / "greeting").write_text("hello from the image\n")
+    programs.mkdir(parents=True)
+    (programs / "whoami").write_text("#!/bin/sh\necho that of the image\n")
+    (programs / "whoami").chmod(0o755)
+    (code / ".venv").symlink_to(programs.parent)
     with asyncio.Runner() as runner:
         skip_unless_permitted(folder, runner)
         cluster = Devcluster(folder / "data", images={"code": code})

@@ -37,6 +37,14 @@ async def test_a_failed_pod_keeps_its_exit_code(space, command, code):
     assert (state(pod)["terminated"]["exitCode"], state(pod)["terminated"]["reason"]) == (code, "Error")
 
 
+async def test_an_image_with_an_environment_of_its_own_has_the_programs_of_that_first(space):
+    await space.run("own", "whoami")
+    await space.run("none", "whoami", container={"image": "i"})
+    await asyncio.gather(space.over("own"), space.over("none"))
+    assert await space.logs("own") == "that of the image\n"
+    assert await space.logs("none") == "root\n"
+
+
 async def test_a_command_that_cannot_start_is_a_start_error(space):
     await space.run("p", container={"command": ["no-such-program"]})
     terminated = state(await space.over("p"))["terminated"]

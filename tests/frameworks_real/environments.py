@@ -1,0 +1,147 @@
+"""A virtual environment for each real framework, made once for all checkouts of this machine.
+
+`python -m tests.frameworks_real.environments [NAME ...]` makes those that are missing, and tells how it goes.
+What goes in is the `requirements.txt` of the example that trains with it: exact versions with hashes, wheels only, from
+whatever package index pip is set up for.  The environments lie beside the programs of the real control plane, one
+folder per state of that file.  Which frameworks need what else is told where they are used.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+PYTHONS = {
+    "tensorflow": ("3.11", "3.10"),
+    "mxnet": ("3.11", "3.10"),
+    "pytorch": ("3.10",),
+    "jax": ("3.11", "3.12", "3.13"),
+    "mpi": ("3.11", "3.12", "3.13"),
+}
+"""By framework, the Pythons for which its wheels exist, the one to take first."""
+
+NO_WHEEL = "No matching distribution found"
+"""How pip ends when nothing fits this platform."""
+
+Say = Callable[[str], None]
+
+
+class Unavailable(Exception):  # noqa: N818 - what is the matter
+    """The framework cannot be had on this machine; the message says why."""
+
+
+class Broken(Exception):  # noqa: N818 - what is the matter
+    """The installation failed for another reason, such as a lost connection; the message has pip's last words."""
+
+
+def environment(name: str, say: Say = print) -> Path:
+    """The virtual environment of a framework, made if it is not there yet.  Raises `Unavailable` or `Broken`."""
+    folder = _folder(name)
+    finished = folder / ".ready"
+    with _alone(folder):
+        if not finished.exists():
+            # What an interrupted one left.
+            shutil.rmtree(folder, ignore_errors=True)
+            _make(name, folder, say)
+            finished.touch()
+    return folder
+
+
+def _folder(name: str) -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(_requirements(name).read_bytes()).hexdigest()[:16]
+    return home / "muster" / "frameworks" / name / digest
+
+
+def _requirements(name: str) -> Path:
+    return EXAMPLES / name / "requirements.txt"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two that need the same environment at the same time: the second one waits, and finds it made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make(name: str, folder: Path, say: Say) -> None:
+    began = time.monotonic()
+    python = _python(name)
+    say(f"{name}: a virtual environment of {python}; what it downloads, pip keeps for the next time")
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
+    # Our own pip, whatever came with the other Python; wheels only, so that nothing is compiled.
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--disable-pip-version-check"]
+    install = ["install", "--require-hashes", "--only-binary", ":all:", "--progress-bar", "off"]
+    command = [*pip, *install, "-r", str(_requirements(name))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert running.stdout is not None, "it was asked for"
+        lines = [_told(name, line.strip(), say) for line in running.stdout]
+    if running.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        last = "\n".join(lines[-5:])
+        if NO_WHEEL in last:
+            raise Unavailable(f"{name}: no wheel for this platform: {lines[-1]}")
+        raise Broken(f"{name} could not be installed:\n{last}")
+    say(f"{name}: ready after {time.monotonic() - began:.0f} s")
+
+
+def _told(name: str, line: str, say: Say) -> str:
+    """The line, after people have heard of it when it is one that takes long."""
+    if line.startswith(("Downloading ", "Using cached ")) and "MB" in line:
+        say(f"{name}: {line[0].lower()}{line[1:]}")
+    elif line.startswith("Installing collected"):
+        say(f"{name}: unpacking")
+    return line
+
+
+def _python(name: str) -> str:
+    """The Python that we run if it fits, else one that people or pyenv have installed."""
+    running = ".".join(map(str, sys.version_info[:2]))
+    for version in sorted(PYTHONS[name], key=lambda version: version != running):
+        if version == running:
+            return sys.executable
+        for program in _installed(version):
+            if subprocess.run([program, "-c", ""], capture_output=True, check=False).returncode == 0:
+                return program
+    raise Unavailable(f"{name}: its wheels are for Python {' or '.join(PYTHONS[name])}, and none is on this machine")
+
+
+def _installed(version: str) -> Iterator[str]:
+    on_path = shutil.which(f"python{version}")
+    if on_path:
+        yield on_path
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    yield from (str(found) for found in sorted(pyenv.glob(f"{version}.*/bin/python{version}")))
+
+
+def main() -> int:
+    unknown = set(sys.argv[1:]) - set(PYTHONS)
+    if unknown:
+        print(f"{', '.join(sorted(unknown))}: none of {', '.join(PYTHONS)}", file=sys.stderr)
+        return 2
+    for name in sys.argv[1:] or PYTHONS:
+        try:
+            environment(name, lambda line: print(line, flush=True))
+        except Unavailable as reason:
+            # The tests that need it are skipped with these words.
+            print(reason, flush=True)
+        except Broken as problem:
+            print(problem, file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+"""JAX: one computation over the processes of a job, which find their coordinator by its name."""
+
+import pytest
+
+from tests.frameworks_real.training import Training
+
+pytestmark = [pytest.mark.frameworks("jax"), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_three_processes_of_a_training_job_are_one_computation(training: Training):
+    job = await training.start("jax/training_job.yaml")
+    await training.succeeds(job)
+    await training.learnt("jax-launcher", processes="processes=3")
+    await training.end(job)

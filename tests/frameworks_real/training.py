@@ -1,0 +1,93 @@
+"""What a test does with a job that trains: apply its example, wait for its end, read what it said."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from tests.frameworks_real.environments import EXAMPLES
+from tests.kit.operator import Operator
+
+PATIENCE_SECONDS = 300.0
+"""Several processes import a framework at once, and a group of PyTorch is formed again after the loss of a worker."""
+
+DICE_LOSS, WANTED_LOSS = 0.5, 0.25
+"""Each program begins above the one and ends below the other."""
+
+
+class Training:
+    """The operator, as somebody who trains uses it."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    async def start(self, example: str) -> str:
+        """Apply `FOLDER/FILE.yaml` of the examples as it is; the job as kubectl names it."""
+        file = str(EXAMPLES / example)
+        await self.operator.kubectl("apply", "-f", file)
+        return (await self.operator.kubectl("get", "-f", file, "-o", "name")).strip()
+
+    async def succeeds(self, job: str) -> dict[str, Any]:
+        """Wait for the job's success in its own kind's words; the status.  Its failure, and silence, fail the test."""
+        status: dict[str, Any] = {}
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while not succeeded(status):
+            late = asyncio.get_running_loop().time() > deadline
+            if late or failed(status):
+                raise AssertionError(f"{job}: {json.dumps(status)}\n{await self._evidence()}")
+            await asyncio.sleep(0.2)
+            status = json.loads(await self.operator.kubectl("get", job, "-o", "json")).get("status") or {}
+        return status
+
+    async def log(self, pod: str) -> str:
+        return await self.operator.kubectl("logs", pod)
+
+    async def says(self, pod: str, pattern: str) -> re.Match[str]:
+        """Wait until the pod's log has it."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while not (found := re.search(pattern, text := await self._log_so_far(pod), re.MULTILINE)):
+            late = asyncio.get_running_loop().time() > deadline
+            assert not late, f"{pod} does not say {pattern}: {text[-3000:]}"
+            await asyncio.sleep(0.2)
+        return found
+
+    async def learnt(self, pod: str, *, processes: str) -> None:
+        """Assert that this pod says what a model says that learns, in a group of that size."""
+        lines = [line for line in (await self.log(pod)).splitlines() if " loss=" in line]
+        losses = [float(match[1]) for line in lines if (match := re.search(r" loss=(\S+)", line))]
+        assert len(losses) > 5, lines
+        assert losses[-1] < WANTED_LOSS, lines
+        assert losses[-1] < 0.7 * losses[0], lines
+        assert processes in lines[-1].split(), lines[-1]
+
+    async def end(self, job: str) -> None:
+        await self.operator.kubectl("delete", job, "--wait=false")
+
+    async def _log_so_far(self, pod: str) -> str:
+        try:
+            return await self.log(pod)
+        except AssertionError:
+            # Not there yet, or its container is only being made.
+            return ""
+
+    async def _evidence(self) -> str:
+        """What a person would look at first."""
+        pods = json.loads(await self.operator.kubectl("get", "pods", "-o", "json"))["items"]
+        logs = [
+            f"-- {name} {pod['status'].get('phase')}\n{(await self._log_so_far(name))[-2000:]}"
+            for pod in pods
+            if (name := pod["metadata"]["name"])
+        ]
+        return "\n".join([self.operator.last_words(), *logs])
+
+
+def succeeded(status: dict[str, Any]) -> bool:
+    return _has(status, "Succeeded") or status.get("state") == "Succeeded"
+
+
+def failed(status: dict[str, Any]) -> bool:
+    return _has(status, "Failed") or status.get("state") == "Failed"
+
+
+def _has(status: dict[str, Any], wanted: str) -> bool:
+    return any(one["type"] == wanted and one["status"] == "True" for one in status.get("conditions") or ())
