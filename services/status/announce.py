@@ -26,17 +26,24 @@ _OF_JOB = (
 """Conditions of a job that are announced; the reasons are et-operator's, with the name of the job's kind, unless its
 framework has others."""
 
+_CREATED = ("CreatePod", "CreateService")
+"""Effects whose refusal some kinds have a word for."""
+
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
 
 
 def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """Every announcement that this job's conditions, failures and refusals call for."""
     words = kinds.of(job).announcements if kinds.knows(job) else {}
+    refused = {effect: job.refusals[effect] for effect in _CREATED if effect in job.refusals and "Refused" in words}
     steps: list[Step] = []
     for condition in job.conditions:
         if condition.status and condition.type in _OF_JOB:
             reason = words.get(condition.type) or _reason(job, condition)
             steps.append(_tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, reason))
+        elif any(condition.reason == refusal.reason for refusal in refused.values()):
+            # Told of below, in the kind's own word.
+            continue
         elif not condition.status and condition.type in ("Created", *MILESTONES) and condition.message:
             steps.append(
                 _tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True)
@@ -45,12 +52,7 @@ def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         _of_failures(job, at, [failure for failure in job.failures if failure.at == at], words)
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
-    if "Refused" in words:
-        steps += [
-            _of_refusal(job, effect, job.refusals[effect], words["Refused"])
-            for effect in ("CreatePod", "CreateService")
-            if effect in job.refusals
-        ]
+    steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
     return [*steps, *(step for request in job.requests.values() if request.shown for step in _of_request(request))]
 
 
