@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from muster.following import TIMEOUT_SECONDS
-from muster.targets import Target, fail, parse_target
+from muster.targets import Asked, fail, parse_target
 from shared.errors import Refused
 from shared.service.settings import Settings, complaint
 
@@ -51,7 +51,7 @@ Namespace = Annotated[
     typer.Option("--namespace", "-n", callback=or_current, show_default="the current context's", help="the namespace"),
 ]
 JobName = Annotated[
-    Target, typer.Argument(parser=parse_target, metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")
+    Asked, typer.Argument(parser=parse_target, metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")
 ]
 Wait = Annotated[bool, typer.Option(help="wait until it is done, and print each phase on the way")]
 Timeout = Annotated[
@@ -178,10 +178,13 @@ def setup(
 
 @app.command()
 def crds() -> None:
-    """Print the custom resource definitions: `muster crds | kubectl apply -f -`."""
+    """Print the custom resource definitions of every kind: `muster crds | kubectl apply -f -`."""
     from muster.crds import render
+    from shared.service.plugins import installed
 
-    typer.echo("---\n".join(render().values()), nl=False)
+    for why in installed().left_out:
+        typer.echo(why, err=True)
+    typer.echo("---\n".join(render(installed().kinds).values()), nl=False)
 
 
 @app.command()
@@ -190,8 +193,11 @@ def rbac(
 ) -> None:
     """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
     from muster.permissions import render
+    from shared.service.plugins import installed
 
-    typer.echo("---\n".join(render(namespace).values()), nl=False)
+    for why in installed().left_out:
+        typer.echo(why, err=True)
+    typer.echo("---\n".join(render(namespace, installed().kinds).values()), nl=False)
 
 
 @app.command()
@@ -255,14 +261,14 @@ def replay(
 @app.command()
 def why(
     target: Annotated[
-        Target,
+        Asked,
         typer.Argument(parser=parse_target, metavar="KIND/NAME", help="the job, or a scalein/NAME or scaleout/NAME"),
     ],
     about: Annotated[
         str,
         typer.Argument(
-            metavar="WORKER|REQUEST",
-            help="one of its workers (resnet-worker-3, worker-3, 3, launcher) or requests (scaleout/NAME, NAME)",
+            metavar="POD|REQUEST",
+            help="one of its pods (resnet-worker-3, worker-3, 3, launcher) or requests (scaleout/NAME, NAME)",
         ),
     ] = "",
     namespace: Namespace = "",

@@ -1,16 +1,19 @@
 """`muster doctor`: what is missing, one line each, with what to do about it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import typer
 
 from muster.reading import everything, open_cluster, open_log
+from shared.cluster import Resource
 from shared.cluster.examination import Right
 from shared.cluster.examination import examine as must_do
 from shared.errors import Trouble
 from shared.eventlog.setup import differences
 from shared.eventlog.subjects import HEADS, LEASES
-from shared.service.permissions import OURS
+from shared.service.permissions import definitions
+from shared.service.plugins import installed
 from shared.service.settings import Settings
 
 Finding = tuple[bool, str]
@@ -19,12 +22,18 @@ Finding = tuple[bool, str]
 async def examine(settings: Settings) -> None:
     """Look at the log and the cluster from here; exit code 1 when something is wrong."""
     fine = True
-    for look in (of_log(settings), of_cluster(settings)):
+    for look in (of_packages(), of_log(settings), of_cluster(settings)):
         async for good, line in look:
             typer.echo(f"{'ok  ' if good else 'FAIL'}  {line}")
             fine = fine and good
     if not fine:
         raise typer.Exit(1)
+
+
+async def of_packages() -> AsyncIterator[Finding]:
+    """Whether the frameworks of other packages can be used."""
+    for why in installed().left_out:
+        yield False, f"packages: {why}"
 
 
 async def of_log(settings: Settings) -> AsyncIterator[Finding]:
@@ -48,11 +57,20 @@ async def of_log(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def of_cluster(settings: Settings) -> AsyncIterator[Finding]:
-    """Whether it serves our kinds, and lets us see them."""
-    watching = [Right(verb, kind.group, kind.plural) for kind in OURS for verb in ("list", "watch")]
+    """Which of our kinds it serves, and whether it lets us see them."""
+    wanted = {kind.resource: definitions(kind) for kind in installed().kinds}
+
+    def watching(served: Sequence[Resource[Any]]) -> list[Right]:
+        seen = [each for kind in served for each in (kind, *wanted[kind])]
+        return [Right(verb, each.group, each.plural) for each in seen for verb in ("list", "watch")]
+
     try:
         async with open_cluster(settings) as cluster:
-            await must_do(cluster, OURS, watching, settings.namespace)
-            yield True, f"cluster: {cluster.url} serves our kinds, and they may be listed and watched"
+            served = await must_do(cluster, wanted, watching, settings.namespace)
+            names = ", ".join(f"{kind.plural}.{kind.group}" for kind in served)
+            yield True, f"cluster: {cluster.url} serves {names}; they may be listed and watched"
+            if others := ", ".join(f"{kind.plural}.{kind.group}" for kind in wanted if kind not in served):
+                # Nobody needs all of them.
+                yield True, f"cluster: not installed are {others}"
     except Trouble as trouble:
         yield False, f"cluster: {trouble}"

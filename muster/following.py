@@ -54,7 +54,7 @@ async def follow(
         async with asyncio.timeout(timeout or None):
             await _answered(cluster, target, asked, answer, lasting)
     except TimeoutError as late:
-        typer.secho(f"muster: waited {timeout} s for {label(target)}; {ONLY_THE_WAITING}", err=True)
+        typer.secho(f"muster: waited {timeout} s for {target.label}; {ONLY_THE_WAITING}", err=True)
         raise typer.Exit(WAITED_TOO_LONG) from late
     except asyncio.CancelledError:
         typer.secho(f"\nmuster: {ONLY_THE_WAITING}", err=True)
@@ -68,22 +68,23 @@ async def _answered(cluster: Cluster, target: Target, asked: Custom, answer: Ans
         now = monotonic()
         if away:
             began = now
-        line = _line(status)
+        line = _line(target, status)
         if line != shown:
-            typer.echo(f"{label(target)} {line}")
+            typer.echo(f"{target.label} {line}")
             shown = line
         done = None if older(status, asked) else answer(status)
         if done != before:
             before, since = done, now
         if done is not None and now - since >= lasting:
             if not done:
-                raise fail(f"{label(target)} is {line}")
+                raise fail(f"{target.label} is {line}")
             return
-        if problem := _problem(status, asked):
-            raise fail(f"{label(target)} is not carried out as it is written now: {problem}")
+        if problem := _problem(target, status, asked):
+            raise fail(f"{target.label} is not carried out as it is written now: {problem}")
         if status == status_of(asked) and now - began > PATIENCE_SECONDS and not warned:
             warned = True
-            typer.echo(f"{_silence(status, asked)} It is still waited for; Ctrl-C ends only the waiting", err=True)
+            said = _silence(target, status, asked)
+            typer.echo(f"{said} It is still waited for; Ctrl-C ends only the waiting", err=True)
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -106,36 +107,26 @@ async def _look(cluster: Cluster, target: Target, asked: Custom) -> tuple[dict[s
         return status_of(found), away
 
 
-def _silence(status: dict[str, Any], asked: Custom) -> str:
+def _silence(target: Target, status: dict[str, Any], asked: Custom) -> str:
     """What can be said of a status that is as it was when we asked."""
-    if phase_of(status) in ("Created", "Restarting") and not older(status, asked):
+    if target.phase(status) in ("Created", "Restarting") and not older(status, asked):
         # For as long as old pods go and new ones come there may be no news.
         return f"nothing of it changed for {PATIENCE_SECONDS:.0f} s; `muster why` says what it waits for."
     return f"no Muster service seems to have looked at it for {PATIENCE_SECONDS:.0f} s: is Muster running?"
 
 
-def _problem(status: dict[str, Any], asked: Custom) -> str:
+def _problem(target: Target, status: dict[str, Any], asked: Custom) -> str:
     """Why Muster does nothing of what the spec says now; empty when it does."""
     created = condition_of(status, "Created")
-    fine = str(created.get("reason") or "").startswith("TrainingJob")
+    fine = str(created.get("reason") or "").startswith(target.resource.kind)
     if fine or not created or "observedGeneration" not in status or older(status, asked):
         return ""
     return _because(created)
 
 
-def label(target: Target) -> str:
-    """`trainingjob/resnet`."""
-    return f"{target.resource.kind.lower()}/{target.name}"
-
-
 def status_of(resource: Custom) -> dict[str, Any]:
     """Its status; empty before there is one."""
     return resource.status if isinstance(resource.status, dict) else {}
-
-
-def phase_of(status: dict[str, Any]) -> str:
-    phase = status.get("phase")
-    return phase if isinstance(phase, str) else ""
 
 
 def older(status: dict[str, Any], than: Custom) -> bool:
@@ -153,8 +144,8 @@ def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
     return [known for known in status.get("conditions") or () if isinstance(known, dict)]
 
 
-def _line(status: dict[str, Any]) -> str:
-    phase, conditions = phase_of(status), _conditions(status)
+def _line(target: Target, status: dict[str, Any]) -> str:
+    phase, conditions = target.phase(status), _conditions(status)
     newest = conditions[-1] if conditions else {}
     why = _because(newest)
     # `Running (TrainingJobRunning)` says the same thing twice.

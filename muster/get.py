@@ -3,9 +3,11 @@
 from rich.console import Console
 from rich.table import Table
 
+from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_log
+from shared.job.fold import Histories
 from shared.job.naming import NO_UID
-from shared.job.state import Job
+from shared.job.state import Job, alive
 from shared.service.settings import Settings
 
 
@@ -13,30 +15,48 @@ async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
     """Every job of a namespace (all of them when empty), also those that are gone when asked for."""
     async with open_log(settings) as log:
         histories, _ = await everything(log)
+    table = table_of(histories, namespace, gone=gone)
+    console = Console()
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
+
+
+def _note(job: Job) -> str:
+    if job.broken:
+        return f"history broken: {job.broken}"
+    return "gone" if job.gone else "of another operator" if job.another else ""
+
+
+def table_of(histories: Histories, namespace: str, *, gone: bool) -> Table:
+    """Jobs by namespace, name and kind."""
+    kinds = known_kinds()
     table = Table(box=None, pad_edge=False, header_style="")
-    for column in ("NAMESPACE", "NAME", "PHASE", "WORKERS", "REQUESTS", "EVENTS AT", "NOTE"):
+    for column in ("NAMESPACE", "KIND", "NAME", "PHASE", "PODS", "REQUESTS", "EVENTS AT", "NOTE"):
         table.add_column(column, no_wrap=True)
-    shown = 0
     for history in sorted(histories, key=lambda history: history.job.key):
         job = history.job
         if job.key.uid == NO_UID or (namespace and job.key.namespace != namespace) or (job.gone and not gone):
             continue
-        shown += 1
-        note = history.held or (f"history broken: {job.broken}" if job.broken else "gone" if job.gone else "")
+        note = history.held or _note(job)
         table.add_row(
             job.key.namespace,
+            word_of(job, kinds),
             job.key.name,
             job.phase or "-",
-            f"{len(job.members)}/{len(job.workers)}" if not job.over else "-",
+            _pods(job),
             _requests(job),
             str(history.sequence),
             note,
         )
-    console = Console()
-    if shown:
-        console.print(table)
-    else:
-        console.print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
+    return table
+
+
+def _pods(job: Job) -> str:
+    """Those that run, of those that shall be."""
+    running = sum(alive(pod) and pod.phase == "Running" and pod.slot in job.slots for pod in job.pods.values())
+    return f"{running}/{len(job.slots)}" if not job.over else "-"
 
 
 def _requests(job: Job) -> str:

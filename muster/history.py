@@ -9,17 +9,16 @@ import msgspec
 import typer
 
 from muster.reading import everything, open_cluster, open_log
-from muster.targets import Target, fail, find
+from muster.targets import Asked, fail, find
 from muster.words import one_line
 from shared.eventlog import Stored
-from shared.frameworks.training import TRAININGJOBS
 from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY, history_subjects
 from shared.service.settings import Settings
 
 
 async def show(
-    target: Target, namespace: str, settings: Settings, *, follow: bool, at: str, decisions: bool, as_json: bool
+    asked: Asked, namespace: str, settings: Settings, *, follow: bool, at: str, decisions: bool, as_json: bool
 ) -> None:
     """Print a job's events; `at` ends at a sequence or an RFC 3339 time and prints the state there."""
     if at and follow:
@@ -27,7 +26,7 @@ async def show(
     early = until(at) if at else None
     async with open_log(settings) as log:
         histories, events = await everything(log)
-        history = find(histories, target, namespace)
+        _, history = find(histories, asked, namespace)
         mine = [stored for stored in events if of_history(stored, history)]
         if early is not None:
             first = mine[0]
@@ -60,26 +59,27 @@ def until(at: str) -> Callable[[Stored], bool]:
     return lambda stored: datetime.fromisoformat(stored.time) <= moment
 
 
-async def accept(target: Target, namespace: str, settings: Settings) -> None:
+async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
     """Annotate the resource with the head whose loss is accepted; the watcher records who is then right."""
-    if target.resource is not TRAININGJOBS:
-        raise fail("only a job has a history to accept; name the TrainingJob")
+    if asked.is_request:
+        raise fail("only a job has a history to accept; name the job")
     async with open_log(settings) as log:
         histories, _ = await everything(log)
-    if not find(histories, target, namespace).job.broken:
-        raise fail(f"the history of trainingjob/{target.name} is not broken; there is nothing to accept")
+    target, history = find(histories, asked, namespace)
+    if not history.job.broken:
+        raise fail(f"the history of {target.label} is not broken; there is nothing to accept")
     async with open_cluster(settings) as cluster:
-        resource = await cluster.get(TRAININGJOBS, namespace, target.name)
+        resource = await cluster.get(target.resource, namespace, target.name)
         if resource is None:
-            raise fail(f"no TrainingJob {namespace}/{target.name}")
+            raise fail(f"no {target.resource.kind} {namespace}/{target.name}")
         status = resource.status if isinstance(resource.status, dict) else {}
         head = status.get("history")
         if not isinstance(head, dict):
-            raise fail(f"TrainingJob {namespace}/{target.name} shows no head, there is nothing to accept")
+            raise fail(f"{target.resource.kind} {namespace}/{target.name} shows no head, there is nothing to accept")
         wish = f"{head.get('sequence')}:{head.get('hash')}"
         patch = {"metadata": {"uid": resource.metadata.uid, "annotations": {ACCEPT_HISTORY: wish}}}
-        await cluster.patch(TRAININGJOBS, namespace, target.name, patch)
-        typer.echo(f"trainingjob/{target.name}: accepted that this log does not lead to {wish[:24]}...")
+        await cluster.patch(target.resource, namespace, target.name, patch)
+        typer.echo(f"{target.label}: accepted that this log does not lead to {wish[:24]}...")
 
 
 def of_history(stored: Stored, history: History) -> bool:

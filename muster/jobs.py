@@ -1,58 +1,99 @@
 """What the commands that act on a job have in common: finding it, patching it, what is said of one that is over."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from muster.following import label, phase_of, status_of
-from muster.targets import Target, fail
+from muster.following import status_of
+from muster.targets import Asked, Target, chosen, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
-from shared.errors import Conflict
+from shared.errors import Conflict, Refused
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import SUSPENDED
 
 OVER = ("Succeeded", "Failed")
 
 
-async def the_job(cluster: Cluster, target: Target, namespace: str, done: str) -> Custom:
-    """The TrainingJob that is to be `done` (scaled, suspended).  Exits with one line when there is none."""
-    if target.resource is not TRAININGJOBS:
-        raise fail(f"only a TrainingJob can be {done}")
-    job = await cluster.get(TRAININGJOBS, namespace, target.name)
-    if job is None:
-        raise fail(f"no TrainingJob {namespace}/{target.name}; -n names another namespace")
-    return job
+async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> tuple[Target, Custom]:
+    """The job that is to be `done` (scaled, suspended).  Exits with one line when there is none, or several."""
+    if asked.is_request:
+        raise fail(f"only a job can be {done}")
+    found: dict[Target, Custom] = {}
+    for target in asked.targets:
+        job = await _got(cluster, target, namespace, only=len(asked.targets) == 1)
+        if job is not None:
+            found[target] = job
+            if target.resource == TRAININGJOBS:
+                # Of several it is meant; nobody has to be asked for the others.
+                break
+    target_meant = chosen(asked, found, namespace)
+    if target_meant is None:
+        raise fail(f"no {asked.kind} {namespace}/{asked.name}; -n names another namespace")
+    return target_meant, found[target_meant]
+
+
+async def _got(cluster: Cluster, target: Target, namespace: str, *, only: bool) -> Custom | None:
+    try:
+        return await cluster.get(target.resource, namespace, target.name)
+    except Refused:
+        # A kind that is not served here, or not to be seen by us, has no job that could be meant.
+        if only:
+            raise
+        return None
 
 
 def must_not_be_over(job: Custom, target: Target, done: str) -> None:
     """Exits with one line when nothing is left of the job that could be `done`."""
-    phase = phase_of(status_of(job))
+    phase = target.phase(status_of(job))
     if phase in OVER:
         raise fail(
-            f"{label(target)} is over ({phase}) and cannot be {done}; delete it and apply it again to run it anew"
+            f"{target.label} is over ({phase}) and cannot be {done}; delete it and apply it again to run it anew"
         )
 
 
-def wants_pause(job: Custom) -> bool:
+def wants_pause(job: Custom, target: Target) -> bool:
     """Somebody asks for a pause, whether it has begun or not."""
-    return suspend_field(job) is True or (job.metadata.annotations or {}).get(SUSPENDED) == "true"
+    annotated = (job.metadata.annotations or {}).get(SUSPENDED) == "true"
+    return suspend_field(job, target) is True or (annotated and takes_annotation(target))
 
 
-def suspend_field(job: Custom) -> object:
-    """`spec.suspend`; None where it is not set, or where definitions of et-operator dropped it."""
-    return job.spec.get("suspend") if isinstance(job.spec, dict) else None
+def takes_annotation(target: Target) -> bool:
+    """A pause may be asked for in et-operator's way."""
+    return target.resource == TRAININGJOBS
+
+
+def suspend_field(job: Custom, target: Target) -> object:
+    """Its wish for a pause; None where it is not set, where older definitions dropped it, or where it has none."""
+    path = target.framework.suspend_path if target.framework is not None else ""
+    return value_at(job, path) if path else None
 
 
 def must_not_pause(job: Custom, target: Target) -> None:
     """Exits with one line when the job is Suspended, or asked to be."""
-    if wants_pause(job) or phase_of(status_of(job)) == "Suspended":
-        raise fail(f"{label(target)} is suspended, or about to be; `muster resume {label(target)}` first")
+    if wants_pause(job, target) or target.phase(status_of(job)) == "Suspended":
+        raise fail(f"{target.label} is suspended, or about to be; `muster resume {target.label}` first")
 
 
-async def patched(cluster: Cluster, job: Custom, patch: dict[str, Any]) -> Custom:
+def value_at(job: Custom, path: str) -> object:
+    """What stands at a path such as `.spec.suspend`; None where nothing does."""
+    value: object = {"spec": job.spec, "status": job.status}
+    for step in path.strip(".").split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def patch_at(path: str, value: object) -> dict[str, Any]:
+    """The merge patch that writes one value there."""
+    first, _, rest = path.strip(".").partition(".")
+    return {first: patch_at(rest, value) if rest else value}
+
+
+async def patched(cluster: Cluster, target: Target, job: Custom, patch: dict[str, Any]) -> Custom:
     """The job after a merge patch, if it is still the same one.  Exits with one line when it is not."""
     meta = job.metadata
     guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": meta.uid}}
     try:
-        return await cluster.patch(TRAININGJOBS, meta.namespace, meta.name, guarded)
+        return await cluster.patch(target.resource, meta.namespace, meta.name, guarded)
     except Conflict as conflict:
-        raise fail(f"TrainingJob {meta.namespace}/{meta.name} was replaced by another one meanwhile") from conflict
+        kind = target.resource.kind
+        raise fail(f"{kind} {meta.namespace}/{meta.name} was replaced by another one meanwhile") from conflict

@@ -12,9 +12,11 @@ from typing import Any
 import yaml
 
 from shared.eventlog.subjects import AUTHORS, READER, asks, listens, publishes
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import GROUP
 from shared.job.events import Author
-from shared.service.permissions import PERMISSIONS, Need, needs
+from shared.service.permissions import PERMISSIONS, Jobs, Permission, needs
 
 HOME = "muster"
 """The namespace of the service accounts."""
@@ -32,8 +34,17 @@ refused, each is allowed by that service's own role, and no right stays unused.
 ## In Kubernetes
 
 `deploy/rbac/cluster/` grants this in the whole cluster, to accounts in the namespace `muster`.
-`muster rbac` prints the same.
-Training jobs and requests are of the group `{group}`, what else has no group is Kubernetes' core.
+`muster rbac` prints the same, and besides it the rights for the kinds of job that other packages bring along.
+Requests are of the group `{group}`, what else has no group is Kubernetes' core.
+
+What is said of every kind of job holds for each of these:
+
+| kind of job | with hosts files |
+| --- | --- |
+{kinds}
+
+Of a kind whose definition is not installed nothing is asked: its rights lie idle until it is.
+Where it never will be, they can be taken out of the roles.
 
 {tables}
 Besides, every service asks what is served and what it may do itself; Kubernetes allows that to everybody it knows
@@ -85,13 +96,13 @@ Document = dict[str, Any]
 SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
 
-def rules(service: Author, namespace: str = "") -> list[Document]:
+def rules(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """They as RBAC rules: no wildcard, and resources with the same verbs together.
 
     No rule names objects: those of a job are named after it, and a create or list has no name to compare.
     """
     verbs: dict[tuple[str, str], set[str]] = {}
-    for need in needs(service, namespace):
+    for need in needs(service, namespace, kinds):
         verbs.setdefault((need.group, need.resource), set()).add(need.verb)
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, resource), allowed in verbs.items():
@@ -102,7 +113,7 @@ def rules(service: Author, namespace: str = "") -> list[Document]:
     ]
 
 
-def manifests(service: Author, namespace: str = "") -> list[Document]:
+def manifests(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """The service account, the role and the binding; in one `namespace` alone, or for the whole cluster without it."""
     scope = "" if namespace else "Cluster"
     home = namespace or HOME
@@ -114,7 +125,7 @@ def manifests(service: Author, namespace: str = "") -> list[Document]:
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}Role",
             "metadata": dict(metadata),
-            "rules": rules(service, namespace),
+            "rules": rules(service, namespace, kinds),
         },
         {
             "apiVersion": f"{RBAC}/v1",
@@ -126,9 +137,10 @@ def manifests(service: Author, namespace: str = "") -> list[Document]:
     ]
 
 
-def render(namespace: str = "") -> dict[str, str]:
+def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> dict[str, str]:
     """The manifests as files by name; in this order, which is that of `kubectl apply -f`, the namespace comes first."""
-    files: dict[str, list[Document]] = {service: manifests(service, namespace) for service in SERVICE_ACCOUNTS}
+    kinds = [*kinds]
+    files: dict[str, list[Document]] = {service: manifests(service, namespace, kinds) for service in SERVICE_ACCOUNTS}
     if not namespace:
         # Whoever may work in one namespace only may not make it either.
         files["namespace"] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}]
@@ -140,14 +152,18 @@ def page() -> str:
     tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
     users = "\n".join(_row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER))
     questions = "\n".join(f"- `{subject}`" for subject in asks(READER))
-    return PAGE.format(group=GROUP, tables=tables, users=users, questions=questions)
+    kinds = "\n".join(
+        _row(_code(kind.resource.plural, kind.resource.group), "yes" if kind.has_hosts_files else "")
+        for kind in BUILT_IN
+    )
+    return PAGE.format(group=GROUP, kinds=kinds, tables=tables, users=users, questions=questions)
 
 
 def _table(service: Author) -> str:
     rows = [
         _row(
             ", ".join(permission.verbs),
-            _codes(dict.fromkeys(_resource(need) for need in permission.needs())),
+            _objects(permission),
             permission.call,
         )
         for permission in PERMISSIONS
@@ -156,8 +172,18 @@ def _table(service: Author) -> str:
     return "\n".join([f"### {service}", "", _row("may", "on", "because"), _row(*["---"] * 3), *rows, ""])
 
 
-def _resource(need: Need) -> str:
-    return need.resource if need.group in ("", GROUP) else f"{need.resource}.{need.group}"
+def _objects(permission: Permission) -> str:
+    tail = f"/{permission.subresource}" if permission.subresource else ""
+    return ", ".join(
+        (f"`{tail}` of " if tail else "") + at.value
+        if isinstance(at, Jobs)
+        else _code(at.plural + tail, "" if at.group == GROUP else at.group)
+        for at in permission.resources
+    )
+
+
+def _code(plural: str, group: str) -> str:
+    return f"`{plural}.{group}`" if group else f"`{plural}`"
 
 
 def _row(*cells: str) -> str:

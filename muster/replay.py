@@ -5,14 +5,15 @@ from pathlib import Path
 import msgspec
 import typer
 
+from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
 from muster.targets import fail
 from muster.words import one_line
 from services.status.documents import canonical, with_head
 from services.status.documents import document_of as status_of
-from shared.cluster.kube import KubeCluster
+from shared.cluster import Cluster
 from shared.eventlog import Stored
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.kinds import Kinds
 from shared.job.chain import Head
 from shared.job.fold import Histories, History
 from shared.job.naming import key_of
@@ -32,20 +33,24 @@ class SavedEvent(msgspec.Struct):
 
 
 async def verify(settings: Settings) -> None:
-    """Re-fold every job up to the head in its resource and compare the documents, byte for byte."""
+    """Re-fold every job of every kind up to the head in its resource and compare the documents, byte for byte."""
     async with open_log(settings) as log, open_cluster(settings) as cluster:
         histories, events = await everything(log)
         identity = await log.identity()
+        kinds = known_kinds()
         checked = wrong = 0
         for history in histories:
             if not history.job.generation or history.job.gone:
                 continue
-            answer = await _compare(history, events, identity, cluster, settings)
+            if not kinds.knows(history.job):
+                typer.echo(f"{word_of(history.job, kinds)} {history.job.key}: not compared, its kind is not known here")
+                continue
+            answer = await _compare(history, events, identity, cluster, kinds)
             if answer is None:
                 continue
             checked += 1
             wrong += answer.startswith("DIFFERS")
-            typer.echo(f"{history.job.key}: {answer}")
+            typer.echo(f"{word_of(history.job, kinds)} {history.job.key}: {answer}")
     typer.echo(f"{len(events)} events folded; jobs compared: {checked}, different: {wrong}")
     if wrong:
         raise typer.Exit(1)
@@ -88,11 +93,9 @@ def saved(path: Path) -> list[Stored]:
     return events
 
 
-async def _compare(
-    history: History, events: list[Stored], identity: str, cluster: KubeCluster, settings: Settings
-) -> str | None:
+async def _compare(history: History, events: list[Stored], identity: str, cluster: Cluster, kinds: Kinds) -> str | None:
     key = history.job.key
-    resource = await cluster.get(TRAININGJOBS, key.namespace, key.name)
+    resource = await cluster.get(kinds.of(history.job).resource, key.namespace, key.name)
     if resource is None or resource.metadata.uid != key.uid:
         return None
     head = resource.status.get("history") if isinstance(resource.status, dict) else None
@@ -105,7 +108,7 @@ async def _compare(
     shown = Head(head["sequence"], head["hash"])
     if head["log"] != identity or then.head != shown:
         return f"DIFFERS: the resource shows the head {shown}, the log has {then.head}"
-    replayed = canonical(with_head(status_of(then.job), identity, then.head, then.time))
+    replayed = canonical(with_head(status_of(then.job, kinds), identity, then.head, then.time))
     held = canonical(resource.status)
     if replayed != held:
         return f"DIFFERS: replayed {replayed.decode()}, the API server holds {held.decode()}"

@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from muster.following import LASTING_SECONDS, Answer, condition_of, follow, label, phase_of, status_of
+from muster.following import LASTING_SECONDS, Answer, condition_of, follow, status_of
 from muster.jobs import must_not_be_over, must_not_pause, patched, the_job
-from muster.targets import Target, fail
+from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.job.naming import RESTART
 
@@ -28,33 +28,37 @@ def this_second() -> str:
 
 
 async def restart(
-    cluster: Cluster, target: Target, namespace: str, *, wait: bool, timeout: int, word: Callable[[], str] = a_word
+    cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int, word: Callable[[], str] = a_word
 ) -> None:
     """Ask for a new attempt and wait until it runs."""
-    job = await the_job(cluster, target, namespace, "restarted")
+    target, job = await the_job(cluster, asked, namespace, "restarted")
     must_not_be_over(job, target, "restarted")
     must_not_pause(job, target)
-    if not phase_of(status_of(job)):
-        raise fail(f"{label(target)} has not been taken up yet, there is nothing to restart; `muster why` says why")
+    if not target.phase(status_of(job)):
+        raise fail(f"{target.label} has not been taken up yet, there is nothing to restart; `muster why` says why")
     if wait and _since(status_of(job), "Running") == this_second():
         # Times are whole seconds: an attempt that runs within the same one could not be told from the one before.
         await asyncio.sleep(1)
-    job = await patched(cluster, job, {"metadata": {"annotations": {RESTART: word()}}})
-    typer.echo(f"{label(target)} asked to restart")
-    if wait:
+    job = await patched(cluster, target, job, {"metadata": {"annotations": {RESTART: word()}}})
+    typer.echo(f"{target.label} asked to restart")
+    if wait and "conditions" not in status_of(job):
+        typer.echo(f"its status does not say when an attempt began; `muster history {target.label} --follow` does")
+    elif wait:
         # What ran when it was asked is interrupted for all to see.  One that was yet to run need not be, and no status
         # says which of its attempts began after that: the one that is not interrupted did.
         before = status_of(job)
-        ran = phase_of(before) in RUNS
+        ran = target.phase(before) in RUNS
         lasting = 0.0 if ran else LASTING_SECONDS
-        await follow(cluster, target, job, _begun_again(before if ran else {}), timeout=timeout, lasting=lasting)
+        await follow(
+            cluster, target, job, _begun_again(target, before if ran else {}), timeout=timeout, lasting=lasting
+        )
 
 
-def _begun_again(before: dict[str, Any]) -> Answer:
+def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
     """Whether an attempt runs, or ran, that is not the one that ran `before`."""
 
     def answer(status: dict[str, Any]) -> bool | None:
-        phase = phase_of(status)
+        phase = target.phase(status)
         if phase in RUNS:
             # The phase Restarting may be over between two looks; what ran was interrupted all the same.
             return _since(status, "Running") != _since(before, "Running") or None

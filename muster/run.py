@@ -20,6 +20,7 @@ from shared.job.events import Author
 from shared.service.health import Health
 from shared.service.health import serve as probes
 from shared.service.main import Build, opened, serve
+from shared.service.plugins import tell
 from shared.service.settings import Settings
 from shared.service.telemetry import configure
 
@@ -31,6 +32,7 @@ log = structlog.get_logger()
 async def run_all(settings: Settings, embedded: Path | None) -> None:
     """Run until cancelled; `embedded` is the folder of a NATS server of our own."""
     configure("muster", style=settings.log_format, level=settings.log_level)
+    tell()
     async with contextlib.AsyncExitStack() as stack:
         settings_of = await stack.enter_async_context(_users(settings, embedded))
         for author in SERVICES:

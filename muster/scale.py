@@ -1,26 +1,51 @@
-"""`muster scale`: ask for a size; it creates the ScaleOut or ScaleIn and says how it went."""
+"""`muster scale`: ask for a size, by a ScaleOut or ScaleIn where a kind has them, and say how it went."""
 
 from typing import Any
 
 import typer
 
-from muster.following import follow, label, phase_of, status_of
-from muster.jobs import must_not_be_over, must_not_pause, the_job
-from muster.targets import Target, fail
+from muster.following import Answer, follow, status_of
+from muster.jobs import must_not_be_over, must_not_pause, patch_at, patched, the_job, value_at
+from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
-from shared.frameworks.training import SCALEINS, SCALEOUTS
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Scale
+from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.spec import JobSpec
 
 
-async def to(cluster: Cluster, target: Target, namespace: str, size: int, *, wait: bool, timeout: int) -> None:
+async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait: bool, timeout: int) -> None:
     """Bring a job to `size` workers."""
-    job = await the_job(cluster, target, namespace, "scaled")
+    target, job = await the_job(cluster, asked, namespace, "scaled")
+    scale = _elastic(job, target)
     must_not_be_over(job, target, "scaled")
     must_not_pause(job, target)
+    if target.resource == TRAININGJOBS:
+        await _by_request(cluster, target, job, size, wait=wait, timeout=timeout)
+    elif scale is not None:
+        await _by_field(cluster, target, job, scale, size, wait=wait, timeout=timeout)
+
+
+def _elastic(job: Custom, target: Target) -> Scale | None:
+    """Where its size stands, but for a TrainingJob.  Exits with one line when its size is fixed."""
+    assert target.framework is not None, target
+    described, parsed = target.framework.definition, target.framework.parse(job)
+    if isinstance(parsed, JobSpec) and not parsed.handling.elastic:
+        raise fail(f"{target.label} cannot be scaled: it is not elastic, its size is fixed")
+    if described is None or described.scale is None:
+        if target.resource != TRAININGJOBS:
+            raise fail(f"{target.label} cannot be scaled: a {target.resource.kind} has a fixed size")
+        return None
+    return described.scale
+
+
+async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int, *, wait: bool, timeout: int) -> None:
+    namespace = job.metadata.namespace
     now = len(status_of(job).get("targetWorkers") or ())
     if not now:
         raise fail(f"TrainingJob {namespace}/{target.name} has no workers yet; scale it once it runs")
     if size == now:
-        typer.echo(f"{label(target)} has {now} workers already")
+        typer.echo(f"{target.label} has {now} workers already")
         return
     resource = SCALEOUTS if size > now else SCALEINS
     count = {"count": abs(size - now)}
@@ -32,10 +57,44 @@ async def to(cluster: Cluster, target: Target, namespace: str, size: int, *, wai
     }
     made = await cluster.create(resource, namespace, manifest)
     request = Target(resource, made.metadata.name)
-    typer.echo(f"{label(request)} created: {now} -> {size} workers")
+    typer.echo(f"{request.label} created: {now} -> {size} workers")
     if wait:
-        await follow(cluster, request, made, _scaled, timeout=timeout)
+        await follow(cluster, request, made, _scaled(request), timeout=timeout)
 
 
-def _scaled(status: dict[str, Any]) -> bool | None:
-    return {"ScaleSucceeded": True, "ScaleFailed": False}.get(phase_of(status))
+def _scaled(request: Target) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        return {"ScaleSucceeded": True, "ScaleFailed": False}.get(request.phase(status))
+
+    return answer
+
+
+async def _by_field(
+    cluster: Cluster, target: Target, job: Custom, scale: Scale, size: int, *, wait: bool, timeout: int
+) -> None:
+    assert target.framework is not None, target
+    parsed = target.framework.parse(job)
+    if not isinstance(parsed, JobSpec):
+        raise fail(f"{target.label} is not carried out as it is written now; `muster why {target.label}` says why")
+    worker = parsed.worker
+    if size < worker.min_replicas or (worker.max_replicas is not None and size > worker.max_replicas):
+        most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"
+        raise fail(f"{target.label} has {worker.min_replicas}{most} workers, and not {size}")
+    if worker.replicas == size and value_at(job, scale.status) == size:
+        typer.echo(f"{target.label} has {size} workers already")
+        return
+    job = await patched(cluster, target, job, patch_at(scale.spec, size))
+    typer.echo(f"{target.label} asked for {size} workers instead of {worker.replicas}")
+    if wait:
+        await follow(cluster, target, job, _has_size(target, scale, size), timeout=timeout)
+
+
+def _has_size(target: Target, scale: Scale, size: int) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        phase = target.phase(status)
+        if phase in ("Succeeded", "Failed", "Suspended"):
+            return False
+        there = value_at(Custom(status=status), scale.status) == size
+        return True if there and phase == "Running" else None
+
+    return answer

@@ -28,7 +28,7 @@ from shared.errors import Refused, Transient
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.service.plugins import kinds
 
 SERVICES = permissions.SERVICE_ACCOUNTS
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)
@@ -167,12 +167,12 @@ class Stack:
     async def _install(self) -> None:
         """The kinds, and what each service may do; both are gone with the stack where the cluster goes on."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
-        roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace)]
-        for manifest in [*crds.manifests(), namespace, *roles]:
+        roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace, kinds())]
+        definitions = crds.manifests()
+        for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)
         deadline = asyncio.get_running_loop().time() + READY_SECONDS
-        for resource in (TRAININGJOBS, SCALEINS, SCALEOUTS):
-            name = f"{resource.plural}.{resource.group}"
+        for name in [definition["metadata"]["name"] for definition in definitions]:
             while not _established(await self.kube.get(CRDS, "", name)):
                 if asyncio.get_running_loop().time() > deadline:
                     raise Transient(f"{name} is not served after {READY_SECONDS:.0f} s")

@@ -4,53 +4,83 @@ from typing import Any
 
 import typer
 
-from muster.following import LASTING_SECONDS, Answer, follow, label, older, phase_of, status_of
-from muster.jobs import OVER, must_not_be_over, patched, suspend_field, the_job, wants_pause
-from muster.targets import Target
+from muster.following import LASTING_SECONDS, Answer, follow, older, status_of
+from muster.jobs import (
+    OVER,
+    must_not_be_over,
+    patch_at,
+    patched,
+    suspend_field,
+    takes_annotation,
+    the_job,
+    value_at,
+    wants_pause,
+)
+from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.job.naming import SUSPENDED
 
 
-async def suspend(cluster: Cluster, target: Target, namespace: str, *, wait: bool, timeout: int) -> None:
+async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
     """Ask for a pause and wait until the job is Suspended."""
-    job = await the_job(cluster, target, namespace, "suspended")
+    target, job = await the_job(cluster, asked, namespace, "suspended")
+    path = _path(target, "suspended")
     must_not_be_over(job, target, "suspended")
-    if wants_pause(job):
-        if phase_of(status_of(job)) == "Suspended" and not older(status_of(job), job):
-            typer.echo(f"{label(target)} is suspended already")
+    if wants_pause(job, target):
+        if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
+            typer.echo(f"{target.label} is suspended already")
             return
-        typer.echo(f"{label(target)} is asked to suspend already")
+        typer.echo(f"{target.label} is asked to suspend already")
     else:
-        job = await patched(cluster, job, {"spec": {"suspend": True}})
-        if not wants_pause(job):
-            # Definitions of et-operator do not know the field and drop it; its annotation says the same.
-            job = await patched(cluster, job, {"metadata": {"annotations": {SUSPENDED: "true"}}})
-        typer.echo(f"{label(target)} asked to suspend")
+        job = await patched(cluster, target, job, patch_at(path, True))
+        if value_at(job, path) is not True:
+            # Older definitions do not know the field and drop it.
+            job = await _annotated(cluster, target, job)
+        typer.echo(f"{target.label} asked to suspend")
     if wait:
-        await _follow(cluster, target, job, _suspended, timeout)
+        await _follow(cluster, target, job, _suspended(target), timeout)
 
 
-async def resume(cluster: Cluster, target: Target, namespace: str, *, wait: bool, timeout: int) -> None:
+async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
     """Take the wish for a pause back and wait until the job runs."""
-    job = await the_job(cluster, target, namespace, "resumed")
+    target, job = await the_job(cluster, asked, namespace, "resumed")
+    path = _path(target, "resumed")
     must_not_be_over(job, target, "resumed")
-    phase = phase_of(status_of(job))
-    if wants_pause(job):
+    phase = target.phase(status_of(job))
+    if wants_pause(job, target):
         patch: dict[str, Any] = {}
-        if suspend_field(job) is True:
-            patch["spec"] = {"suspend": False}
-        if SUSPENDED in (job.metadata.annotations or {}):
+        if suspend_field(job, target) is True:
+            patch |= patch_at(path, False)
+        if takes_annotation(target) and SUSPENDED in (job.metadata.annotations or {}):
             patch["metadata"] = {"annotations": {SUSPENDED: None}}
-        job = await patched(cluster, job, patch)
-        typer.echo(f"{label(target)} asked to resume")
+        job = await patched(cluster, target, job, patch)
+        typer.echo(f"{target.label} asked to resume")
     elif phase == "Suspended" or older(status_of(job), job):
-        typer.echo(f"{label(target)} is asked to run already")
+        typer.echo(f"{target.label} is asked to run already")
     else:
-        typer.echo(f"{label(target)} is not suspended; it is {phase or 'not taken up yet'}")
+        typer.echo(f"{target.label} is not suspended; it is {phase or 'not taken up yet'}")
         return
     if wait:
-        await _follow(cluster, target, job, _resumed, timeout)
+        await _follow(cluster, target, job, _resumed(target), timeout)
+
+
+def _path(target: Target, done: str) -> str:
+    """Where the pause stands.  Exits with one line when a job of this kind cannot ask for one."""
+    path = target.framework.suspend_path if target.framework is not None else ""
+    if not path:
+        raise fail(f"{target.label} cannot be {done}: a {target.resource.kind} has no field that asks for a pause")
+    return path
+
+
+async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
+    """The job after it was asked in et-operator's way, which says the same."""
+    if not takes_annotation(target):
+        raise fail(
+            f"{target.label} cannot be suspended: the definition of {target.resource.kind} here drops the field for "
+            "it; `muster crds | kubectl apply -f -` installs one that has it"
+        )
+    return await patched(cluster, target, job, {"metadata": {"annotations": {SUSPENDED: "true"}}})
 
 
 async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer, timeout: int) -> None:
@@ -59,11 +89,17 @@ async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer,
     await follow(cluster, target, job, answer, timeout=timeout, lasting=lasting)
 
 
-def _suspended(status: dict[str, Any]) -> bool | None:
-    phase = phase_of(status)
-    # It ended before anybody could pause it.
-    return False if phase in OVER else True if phase == "Suspended" else None
+def _suspended(target: Target) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        phase = target.phase(status)
+        # It ended before anybody could pause it.
+        return False if phase in OVER else True if phase == "Suspended" else None
+
+    return answer
 
 
-def _resumed(status: dict[str, Any]) -> bool | None:
-    return {"Running": True, "Scaling": True, "Succeeded": True, "Failed": False}.get(phase_of(status))
+def _resumed(target: Target) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        return {"Running": True, "Scaling": True, "Succeeded": True, "Failed": False}.get(target.phase(status))
+
+    return answer

@@ -1,23 +1,23 @@
-"""`KIND/NAME` as people type it, and the history it means."""
+"""`KIND/NAME` as people type it, and the object or the history that it means."""
+
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import typer
 
+from muster.kinds import called, known_kinds, words_of
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.training import GROUP, SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
+from shared.frameworks.training import REQUESTS, TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID
+from shared.job.state import Job
 
-_WORDS: dict[str, Resource[Custom]] = {
-    word: known
-    for known, words in (
-        (TRAININGJOBS, ("trainingjob", "trainingjobs", "tj", "job")),
-        (SCALEINS, ("scalein", "scaleins")),
-        (SCALEOUTS, ("scaleout", "scaleouts")),
-    )
-    for word in words
-}
+ANY_JOB = "job"
+"""`job/NAME` is a job of any kind, as NAME alone is."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -25,48 +25,123 @@ class Target(msgspec.Struct, frozen=True):
 
     resource: Resource[Custom]
     name: str
+    called: str = ""
+    """The word for its kind; empty is the kind in lower case."""
+    framework: Framework | None = None
+    """Of a job."""
+
+    @property
+    def label(self) -> str:
+        """`trainingjob/resnet`, `mxjob.kubeflow.org/resnet`."""
+        return f"{self.called or self.resource.kind.lower()}/{self.name}"
+
+    def phase(self, status: dict[str, Any]) -> str:
+        """What its status says, in Muster's words; empty before there is one."""
+        if self.framework is not None:
+            return self.framework.phase(status)
+        phase = status.get("phase")
+        return phase if isinstance(phase, str) else ""
+
+    @property
+    def is_request(self) -> bool:
+        """A ScaleIn or ScaleOut; all others are jobs."""
+        return self.resource in REQUESTS.values()
 
 
-def parse_target(text: str) -> Target:
-    """`trainingjob/digits`, or only `digits` for a TrainingJob; as `kubectl get -o name` writes it, too."""
-    kind, slash, name = text.rpartition("/")
-    resource = _WORDS.get(kind.lower().removesuffix(f".{GROUP}")) if slash else TRAININGJOBS
-    if resource is None or not name:
+class Asked(msgspec.Struct, frozen=True):
+    """What somebody typed: a name, and every object that it may be."""
+
+    name: str
+    targets: tuple[Target, ...]
+
+    @property
+    def kind(self) -> str:
+        """For people: the one kind that it may be of, or that it is any job."""
+        kinds = {target.resource.kind for target in self.targets}
+        return kinds.pop() if len(kinds) == 1 else "job"
+
+    @property
+    def is_request(self) -> bool:
+        return self.targets[0].is_request
+
+
+def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
+    """`tfjob/digits`, or only `digits` for a job of whatever kind; as `kubectl get -o name` writes it, too."""
+    kinds = known_kinds() if kinds is None else kinds
+    word, slash, name = text.rpartition("/")
+    word, _, group = word.lower().partition(".")
+    targets = []
+    for framework in kinds:
+        resource = framework.resource
+        if (not slash or word == ANY_JOB or word in words_of(framework)) and group in ("", resource.group):
+            targets.append(Target(resource, name, called(framework, kinds), framework))
+    targets += [
+        Target(resource, name)
+        for resource in REQUESTS.values()
+        if slash and word in (resource.kind.lower(), resource.plural) and group in ("", resource.group)
+    ]
+    if not targets or not name:
         raise typer.BadParameter(f"{text!r} is no KIND/NAME; say for example trainingjob/digits")
-    return Target(resource, name)
+    return Asked(name, tuple(targets))
 
 
-def find(histories: Histories, target: Target, namespace: str, *, uid: str = "", waiting: bool = False) -> History:
-    """The newest history of that name, or the one of this uid.  Exits with one line when the log has none.
+def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
+    """The one that is meant of those that were `found`: the TrainingJob, or else the only one.
+
+    Exits with one line when there are several, and None when there is none.
+    """
+    candidates = [*found]
+    for target in candidates:
+        if target.resource == TRAININGJOBS:
+            return target
+    if len(candidates) > 1:
+        words = " or ".join(target.label for target in candidates)
+        raise fail(f"there are several jobs {where}/{asked.name}; say {words}")
+    return candidates[0] if candidates else None
+
+
+def find(
+    histories: Histories, asked: Asked, namespace: str, *, uid: str = "", waiting: bool = False
+) -> tuple[Target, History]:
+    """The newest history of that name, or the one of this uid.  Exits with one line when the log has none, or when
+    jobs of several kinds are meant.
 
     With `waiting` it may be that of requests whose job does not exist, where there is no other.
     """
     known = [
-        history
+        (target, history)
         for history in histories
+        for target in asked.targets
         if history.job.key.namespace == namespace
         and (not uid or history.job.key.uid == uid)
-        and _means(history, target)
+        and _means(history.job, target)
     ]
-    found = [history for history in known if history.job.key.uid != NO_UID]
-    if waiting and not found and target.resource is not TRAININGJOBS:
+    found = [(target, history) for target, history in known if history.job.key.uid != NO_UID]
+    if waiting and not found and asked.is_request:
         found = known
-    if not found:
+    # Of several kinds those that are there come before those that were.
+    there = [(target, history) for target, history in found if not history.job.gone] or found
+    target = chosen(asked, {target: None for target, _ in there}, namespace)
+    if target is None:
         which = f" with the uid {uid}" if uid else ""
         raise fail(
-            f"the log knows no {target.resource.kind} {namespace}/{target.name}{which}; "
+            f"the log knows no {asked.kind} {namespace}/{asked.name}{which}; "
             "`muster get -A` lists what it knows, -n names another namespace"
         )
-    return max(found, key=lambda history: history.sequence)
+    return target, max((history for meant, history in found if meant == target), key=lambda history: history.sequence)
 
 
-def _means(history: History, target: Target) -> bool:
-    if target.resource is TRAININGJOBS:
-        return history.job.key.name == target.name
-    return any(
-        request.name == target.name and request.kind == target.resource.kind
-        for request in history.job.requests.values()
-    )
+def _means(job: Job, target: Target) -> bool:
+    if target.is_request:
+        return any(
+            request.name == target.name and request.kind == target.resource.kind for request in job.requests.values()
+        )
+    if job.key.name != target.name:
+        return False
+    if not job.kind:
+        # Nothing was seen of it but what waits under its name.
+        return target.resource == TRAININGJOBS
+    return (job.api_version.partition("/")[0], job.kind) == (target.resource.group, target.resource.kind)
 
 
 def fail(message: str) -> typer.Exit:

@@ -9,33 +9,36 @@ import typer
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.fold import Causes
 from muster.causes.link import Link
+from muster.causes.words import counted
 from muster.history import of_history
 from muster.reading import everything, open_log
-from muster.targets import Target, fail, find
+from muster.targets import Asked, Target, fail, find
+from muster.words import range_words
 from shared.eventlog import EventLog, Stored
-from shared.frameworks.training import TRAININGJOBS
-from shared.job.naming import NO_UID, JobKey, pod_name
+from shared.job.naming import NO_UID, JobKey
+from shared.job.spec import LAUNCHER
+from shared.job.state import Job, alive
 from shared.job.views import ranges
 from shared.service.settings import Settings
 
 
-async def why(target: Target, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool) -> None:
+async def why(asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool) -> None:
     """Print why the job, or the worker or request that `about` names, is as it is."""
     async with open_log(settings) as log:
-        for line in await answer(log, target, about, namespace, uid=uid, as_json=as_json):
+        for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
             typer.echo(line)
 
 
 async def answer(
-    log: EventLog, target: Target, about: str, namespace: str, *, uid: str = "", as_json: bool = False
+    log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
     """The lines of the answer.  Exits with one line when the log does not know what is meant."""
     histories, events = await everything(log)
-    history = find(histories, target, namespace, uid=uid, waiting=True)
+    target, history = find(histories, asked, namespace, uid=uid, waiting=True)
     causes = caused(history.job.key, (stored for stored in events if of_history(stored, history)))
-    if about and target.resource is not TRAININGJOBS:
+    if about and target.is_request:
         raise fail(f"a {target.resource.kind} has no workers or requests; ask of trainingjob/{history.job.key.name}")
-    word = about or (f"{target.resource.kind}/{target.name}" if target.resource is not TRAININGJOBS else "")
+    word = about or (f"{target.resource.kind}/{target.name}" if target.is_request else "")
     heading, chains = explained(causes, word, target)
     return as_lines(chains) if as_json else [*heading, *told(chains)]
 
@@ -51,17 +54,17 @@ def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:
     """What is so now, and the chains that say why; of the whole job without a word."""
     if not word:
-        return _heading(causes), of_job(causes)
-    slot = slot_of(causes, word) if target.resource is TRAININGJOBS else None
+        return _heading(causes, target), of_job(causes)
+    slot = None if target.is_request else slot_of(causes, word)
     if slot is not None:
-        name = pod_name(causes.job.key.name, slot)
+        name = causes.job.pod_name(slot)
         state = f"{name}, attempt {slot.attempt + 1}: {slot_state(causes, slot)}"
-        return [state, *_warnings(causes)], [of_slot(causes, slot)]
+        return [state, *_warnings(causes, target)], [of_slot(causes, slot)]
     request = request_of(causes, word)
     if request is not None:
         state = f"{request.kind.lower()}/{request.name}: {request_state(causes, request)}"
-        return [state, *_warnings(causes)], of_request(causes, request)
-    raise fail(f"trainingjob/{causes.job.key.name} has no worker and no request {word!r}; it knows {_known(causes)}")
+        return [state, *_warnings(causes, target)], of_request(causes, request)
+    raise fail(f"{target.label} has no pod and no request {word!r}; it knows {_known(causes)}")
 
 
 def told(chains: list[Chain]) -> Iterator[str]:
@@ -96,17 +99,24 @@ def as_lines(chains: list[Chain]) -> list[str]:
     return [msgspec.json.format(msgspec.json.encode([*found.values()])).decode()]
 
 
-def _heading(causes: Causes) -> list[str]:
+def _heading(causes: Causes, target: Target) -> list[str]:
     job = causes.job
     state = "gone; it was " * job.gone + (job.phase or "not taken on yet")
-    works = job.size and not (job.over or job.gone or job.between_attempts)
-    size = f", {len(job.members)} of {job.size} workers in the hosts files" if works else ""
+    works = (job.size or job.slots) and not (job.over or job.gone or job.between_attempts)
+    size = f", {_working(job)}" if works else ""
     attempt = f", attempt {job.attempt + 1}" if job.attempt else ""
     limit = f", {job.restarts} of at most {job.spec.backoff_limit} restarts" if job.restarts and job.spec else ""
-    return [f"trainingjob/{job.key.name} ({job.key.uid}): {state}{size}{attempt}{limit}", *_warnings(causes)]
+    return [f"{target.label} ({job.key.uid}): {state}{size}{attempt}{limit}", *_warnings(causes, target)]
 
 
-def _warnings(causes: Causes) -> list[str]:
+def _working(job: Job) -> str:
+    if job.spec is None or job.spec.handling.hosts_files:
+        return f"{len(job.members)} of {job.size} workers in the hosts files"
+    running = sum(alive(pod) and pod.phase == "Running" for slot, pod in job.by_slot().items() if slot in job.slots)
+    return f"{running} of {counted(len(job.slots), 'pod')} running"
+
+
+def _warnings(causes: Causes, target: Target) -> list[str]:
     job, held = causes.job, causes.history.held
     warnings = [f"held: {held}; what follows is what could be read"] if held else []
     if job.key.uid == NO_UID:
@@ -114,14 +124,18 @@ def _warnings(causes: Causes) -> list[str]:
     if job.broken:
         warnings.append(
             "broken: the log does not lead to the head in the resource; nobody acts on the job until "
-            f"`muster history accept trainingjob/{job.key.name}`"
+            f"`muster history accept {target.label}`"
         )
+    if job.another:
+        warnings.append("another operator began it; nobody acts on the job until MUSTER_TAKE_OVER=true says it is gone")
     return warnings
 
 
 def _known(causes: Causes) -> str:
-    slots = causes.pods.lives
-    indices = {slot.index for slot in slots if slot.role == "worker"}
-    workers = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges(indices))
-    requests = ", ".join(f"{known.kind.lower()}/{known.name}" for known in causes.known.values())
-    return " and ".join(filter(None, (f"worker {workers}" if workers else "", requests))) or "neither yet"
+    indices: dict[str, set[int]] = {}
+    for slot in causes.pods.lives:
+        if slot.role != LAUNCHER:
+            indices.setdefault(slot.role, set()).add(slot.index)
+    pods = [f"{role} {range_words(ranges(found))}" for role, found in sorted(indices.items())]
+    requests = [f"{known.kind.lower()}/{known.name}" for known in causes.known.values()]
+    return " and ".join(filter(None, (", ".join(pods), ", ".join(requests)))) or "neither yet"

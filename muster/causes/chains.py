@@ -1,13 +1,14 @@
 """Which chain of causes answers which question: of a job, of one of its places, of a scale request.  Pure."""
 
-import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from muster.causes.fold import Causes
 from muster.causes.link import Link
-from shared.job.naming import Slot, pod_name
+from muster.causes.words import listing
+from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Request, alive
 
@@ -48,7 +49,7 @@ def of_job(causes: Causes) -> list[Chain]:
         if job.below_minimum:
             tell("why it is below its minimum", causes.below)
         if not job.between_attempts:
-            tell("why these workers are in the hosts files", causes.hosts)
+            tell(f"why these workers are in the {listing(job)}", causes.hosts)
         tell("why it shall have this size", causes.sized)
     if not chains:
         tell("what is known of it", causes.spec)
@@ -57,7 +58,7 @@ def of_job(causes: Causes) -> list[Chain]:
 
 def of_slot(causes: Causes, slot: Slot) -> Chain:
     """Everything that happened to one place and its pod, with the causes."""
-    return Chain(f"why {pod_name(causes.job.key.name, slot)} is as it is", _closed(causes.pods.lives[slot]))
+    return Chain(f"why {causes.job.pod_name(slot)} is as it is", _closed(causes.pods.lives[slot]))
 
 
 def of_request(causes: Causes, request: Request) -> list[Chain]:
@@ -71,16 +72,23 @@ def of_request(causes: Causes, request: Request) -> list[Chain]:
 
 
 def slot_of(causes: Causes, word: str) -> Slot | None:
-    """The place that people mean by `resnet-worker-3`, `worker-3`, `3` or `launcher`; that of the newest attempt."""
-    name = re.escape(causes.job.key.name)
-    if re.fullmatch(rf"(?:{name}-)?{LAUNCHER}", word):
-        role, index = LAUNCHER, 0
-    elif found := re.fullmatch(rf"(?:(?:{name}-)?{WORKER}-)?([0-9]{{1,6}})", word):
-        role, index = WORKER, int(found[1])
-    else:
-        return None
-    known = [slot for slot in causes.pods.lives if (slot.role, slot.index) == (role, index)]
-    return max(known, default=None)
+    """The place that people mean by `resnet-worker-3`, `worker-3`, `3`, or `launcher` where there is one of a role;
+    that of the newest attempt.
+    """
+    job = causes.job
+    known = causes.pods.lives.keys()
+    roles = Counter(slot.role for slot in {(slot.role, slot.index): slot for slot in known}.values())
+
+    def words(slot: Slot) -> Iterator[str]:
+        yield job.pod_name(slot)
+        if slot.role != LAUNCHER:
+            yield f"{slot.role}-{slot.index}"
+        if slot.role == WORKER:
+            yield str(slot.index)
+        elif roles[slot.role] == 1:
+            yield slot.role
+
+    return max((slot for slot in known if word in words(slot)), default=None)
 
 
 def request_of(causes: Causes, word: str) -> Request | None:

@@ -24,6 +24,7 @@ from shared.job.events import (
     JobFailed,
     JobGone,
     JobObserved,
+    JobOfAnother,
     JobRestarted,
     JobRestarting,
     JobRunning,
@@ -107,9 +108,11 @@ class Causes(Ledger):
             case JobGone():
                 cause = self.expired or self.going
                 self.going = here.says("the resource is gone", cause, unknown="" if cause else DELETED_BY)
+            case JobOfAnother():
+                self.another = here.says("another operator began it, and may still be running")
             case JobAdopted():
                 self.attempt = here.says(
-                    f"the history begins here, in the middle: adopted from {event.source}", self.broken
+                    f"the history begins here, in the middle: adopted from {event.source}", self.broken or self.another
                 )
                 self.pods.assigned(after.slots, self.attempt)
             case PodsObserved():

@@ -16,7 +16,8 @@ from shared.job.events import (
     PhaseEntered,
     SlotsAssigned,
 )
-from shared.job.spec import WORKER
+from shared.job.naming import Slot
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, alive
 from shared.job.timing import ACTIVE_DEADLINE, RESTART, SCHEDULING
 from shared.job.verdict import verdict
@@ -44,15 +45,16 @@ def assigned(ledger: Ledger, event: SlotsAssigned, before: Job, here: Link) -> N
     slots, replaced = sorted(each(event.slots)), sorted(each(event.replaces))
     if replaced:
         for slot, old in zip(slots, replaced, strict=False):
-            text = f"{names_of(before, [slot])} takes the place of {names_of(before, [old])}"
+            again = f"{names_of(before, [slot])} is made again"
+            text = f"{names_of(before, [slot])} takes the place of {names_of(before, [old])}" if slot != old else again
             vacancy = before.vacancies.get(old)
             waited = ledger.timers.get((vacancy.at.sequence, replacement.TIMER)) if vacancy else None
             cause = waited or ledger.pods.why_empty(old)
             ledger.pods.assigned([slot], ledger.decided(here, text, cause, event.reason))
         return
-    workers = any(slot.role == WORKER for slot in slots)
+    first = any(slot.role != LAUNCHER for slot in slots)
     begun = ledger.attempt if before.attempt else None
-    cause = (begun or ledger.phase) if workers else (ledger.in_place.get(before.hosts_version) or ledger.hosts)
+    cause = (begun or ledger.phase) if first else (ledger.in_place.get(before.hosts_version) or ledger.hosts)
     link = ledger.decided(here, f"{names_of(before, slots)} assigned", cause, event.reason)
     ledger.pods.assigned(slots, link)
     ledger.at[here.sequence] = link
@@ -69,21 +71,20 @@ def restarted(ledger: Ledger, event: JobRestarted, before: Job, after: Job, here
 
 
 def entered(ledger: Ledger, event: PhaseEntered, before: Job, here: Link) -> None:
-    launcher = before.seen_launcher
     cause: Link | None
     match event:
         case JobCreated():
             text, cause = "the job is taken on", ledger.pause if before.phase == "Suspended" else ledger.spec
         case JobRunning():
             text = "the job runs"
-            cause = ledger.request_ended if before.phase == "Scaling" else ledger.pods.started(launcher)
+            cause = ledger.request_ended if before.phase == "Scaling" else _judge_started(ledger, before)
         case JobScaling():
             taken_up = ledger.requests.get(before.scaling, ())
             text, cause = "the job changes its size", next(iter(taken_up[-1:]), None)
         case JobSuspended():
             text, cause = "the job is paused and gives its pods back", ledger.pause
         case JobSucceeded():
-            text, cause = "the job succeeded", ledger.pods.end_of(launcher)
+            text, cause = "the job succeeded", _judge_ended(ledger, before)
         case JobRestarting():
             text = "another attempt is due"
             end = verdict(before)
@@ -107,14 +108,34 @@ def _why_ended(ledger: Ledger, job: Job, reason: str) -> Link | None:
     for effect, refusal in job.refusals.items():
         if refusal.permanent and refusal.reason == reason:
             return ledger.refusals.get(effect)
-    return ledger.pods.end_of(job.seen_launcher) or ledger.pods.newest_loss(job.spent)
+    return _judge_ended(ledger, job) or ledger.pods.newest_loss(job.spent)
+
+
+def _judge_started(ledger: Ledger, job: Job) -> Link | None:
+    """The start of the pod whose running is the job's: the launcher's, or the newest one of the role that judges."""
+    if job.spec is None or job.spec.has_launcher:
+        return ledger.pods.started(job.seen_launcher)
+    return ledger.pods.newest_start(_judges(job, job.spec))
+
+
+def _judge_ended(ledger: Ledger, job: Job) -> Link | None:
+    """The end of the pod whose end is the job's.  What failed and is to be replaced is no end of it."""
+    if job.spec is None or job.spec.has_launcher:
+        return ledger.pods.end_of(job.seen_launcher)
+    return ledger.pods.newest_loss(_judges(job, job.spec) & job.spent)
+
+
+def _judges(job: Job, spec: JobSpec) -> frozenset[Slot]:
+    places = frozenset(slot for slot in job.slots | job.spent if slot.role == spec.handling.judge)
+    first = frozenset(slot for slot in places if slot.index == 0)
+    return first if spec.handling.succeeds == "First" else places
 
 
 def note_minimum(ledger: Ledger, before: Job, after: Job, here: Link) -> None:
     if not after.below_minimum:
         ledger.below = None
     elif after.below_minimum != before.below_minimum:
-        least = after.spec.role(WORKER).min_replicas if after.spec else 0
+        least = after.spec.worker.min_replicas if after.spec else 0
         pods = after.by_slot()
         running = {slot for slot in after.workers if alive(pods.get(slot)) and pods[slot].phase == "Running"}
         absent = {slot for slot in after.workers | after.spent if slot.role == WORKER} - running

@@ -28,6 +28,7 @@ class Ledger:
         """The resource was deleted, or is about to be."""
         self.expired: Link | None = None
         self.broken: Link | None = None
+        self.another: Link | None = None
         self.below: Link | None = None
         """Where a running job fell below its minimum."""
         self.hosts: Link | None = None

@@ -40,6 +40,9 @@ class PodCauses:
 
     def assigned(self, slots: Iterable[Slot], link: Link) -> None:
         for slot in slots:
+            # A place that is filled again in place is neither lost nor released any more.
+            self._lost.pop(slot, None)
+            self._released.pop(slot, None)
             self._assigned[slot] = link
             self._tell(slot, link)
 
@@ -152,6 +155,9 @@ class PodCauses:
         """What a pod waits for that is not Ready."""
         trace = self._of(pod.uid)
         return trace.ended or trace.going or trace.waits or trace.started or trace.created
+
+    def newest_start(self, slots: Iterable[Slot]) -> Link | None:
+        return newest(self._trace(slot).started or self._trace(slot).created for slot in sorted(slots))
 
     def started(self, pod: PodView | None) -> Link | None:
         trace = self._of(pod.uid) if pod is not None else _Pod()

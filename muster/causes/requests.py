@@ -2,7 +2,7 @@
 
 from muster.causes.ledger import Ledger
 from muster.causes.link import Link, newest
-from muster.causes.words import names_of
+from muster.causes.words import listing, names_of
 from shared.job.events import (
     HostsPublished,
     ScaleAccepted,
@@ -33,7 +33,7 @@ def published(ledger: Ledger, event: HostsPublished, before: Job, after: Job, he
     come = [Slot(after.attempt, WORKER, index) for index in sorted(joined)]
     went = [Slot(after.attempt, WORKER, index) for index in sorted(left)]
     words = [f"{names_of(before, come)} joined"] * bool(come) + [f"{names_of(before, went)} left"] * bool(went)
-    text = f"{' and '.join(words) or 'nobody joined or left'}: hosts files of version {event.version}"
+    text = f"{' and '.join(words) or 'nobody joined or left'}: {listing(after)} of version {event.version}"
     if request is not None:
         ready = ledger.pods.newest_ready(request.added) if request.kind == "ScaleOut" else None
         cause = ready or ledger.last(event)

@@ -35,6 +35,8 @@ def waits_for(ledger: Ledger, job: Job) -> Link | None:
     """What a job that has not begun to run waits for, where the log knows."""
     if job.broken:
         return ledger.broken
+    if job.another:
+        return ledger.another
     if job.gone or job.over or job.phase == "Suspended":
         return None
     if job.problems and not job.phase:

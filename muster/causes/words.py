@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from muster.words import range_words
 from shared.job.events import ScaleRequested
-from shared.job.naming import Slot, pod_name
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
+from shared.job.naming import Slot
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from shared.job.views import PodView, ranges
 
@@ -31,7 +31,7 @@ PLAIN = {
     "PreemptionByScheduler": "a more important pod needs its room",
     "QuotaExceeded": "the namespace's quota is used up",
     "ScheduledMaintenance": "its machine is maintained",
-    "SchedulingTimeout": "its workers were not Ready in time",
+    "SchedulingTimeout": "its pods were not Ready in time",
     "SpotInterruption": "its machine is taken back",
     "TerminationByKubelet": "its node runs short of resources, or shuts down",
     "Unschedulable": "no node has room for it",
@@ -41,13 +41,13 @@ PLAIN = {
 _TIMERS = {
     "ActiveDeadline": "it was active for all the time that it may be{}",
     "BelowMinimum": "it stayed below its minimum for all the time that it may{}",
-    "DisruptionDrain": "the workers that are about to go had their time to finish{}",
+    "DisruptionDrain": "the pods that are about to go had their time to finish{}",
     "DrainCheck": "the wait before the next look at the leaving workers is over{}",
     "Drain": "the leaving workers had their time to finish{}",
     "Replacement": "the wait before the next replacement is over{}",
     "Restart": "the wait before the next attempt is over{}",
     "ScalingDeadline": "the time of the request is over{}",
-    "Scheduling": "its workers had their time to become Ready{}",
+    "Scheduling": "its pods had their time to become Ready{}",
     "TimeToLive": "it was over for the time that it is kept{}",
 }
 
@@ -91,10 +91,18 @@ def problem_line(problems: tuple[Problem, ...]) -> str:
 
 def applied(spec: JobSpec) -> str:
     """What was asked for first."""
-    role = spec.role(WORKER)
-    most = f"to {role.max_replicas}" if role.max_replicas is not None else "or more"
     pause = ", suspended" if spec.suspend else ""
-    return f"somebody applied the job: {counted(role.replicas, 'worker')} ({role.min_replicas} {most}){pause}"
+    roles = [_role(role, spec) for role in spec.roles if role.name != LAUNCHER and role.replicas]
+    return f"somebody applied the job: {in_a_row(roles)}{pause}"
+
+
+def _role(role: RoleSpec, spec: JobSpec) -> str:
+    """`2 workers (1 to 4)`, `1 chief`."""
+    if role.name != WORKER:
+        # The plural of any word is not ours to know.
+        return f"{role.replicas} {role.name}"
+    most = f"to {role.max_replicas}" if role.max_replicas is not None else "or more"
+    return counted(role.replicas, "worker") + (f" ({role.min_replicas} {most})" if spec.handling.elastic else "")
 
 
 def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
@@ -104,8 +112,8 @@ def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
         wishes.append("suspend it" if now.suspend else "resume it")
     if now.restart != was.restart:
         wishes.append("restart it")
-    if now.role(WORKER).replicas != was.role(WORKER).replicas:
-        wishes.append(f"run {counted(now.role(WORKER).replicas, 'worker')} instead of {was.role(WORKER).replicas}")
+    if now.worker.replicas != was.worker.replicas:
+        wishes.append(f"run {counted(now.worker.replicas, 'worker')} instead of {was.worker.replicas}")
     if not wishes:
         return f"somebody edited the job (generation {generation})"
     return f"somebody asked to {in_a_row(wishes)}"
@@ -147,12 +155,28 @@ def _exit(code: int, reason: str) -> str:
     return f"exit code {code}{name}{known}"
 
 
+def listing(job: Job) -> str:
+    """Where it stands who the workers are."""
+    return "hosts files" if job.spec is None or job.spec.handling.hosts_files else "group"
+
+
 def names_of(job: Job, slots: Iterable[Slot]) -> str:
-    """`resnet-worker-3`; of several `workers 0-3`."""
+    """`resnet-worker-3`; of several `the launcher and workers 0-3`, or by their names where there is no launcher."""
     found = sorted(slots)
     if len(found) == 1:
-        return str(pod_name(job.key.name, found[0]))
+        return job.pod_name(found[0])
+    if job.spec is not None and not job.spec.has_launcher:
+        return in_a_row([_names(job, role, found) for role in dict.fromkeys(slot.role for slot in found)]) or "nobody"
     words = ["the launcher"] if any(slot.role == LAUNCHER for slot in found) else []
     if workers := [slot.index for slot in found if slot.role == WORKER]:
         words.append(f"worker{'s' if len(workers) > 1 else ''} {range_words(ranges(workers))}")
     return " and ".join(words) or "nobody"
+
+
+def _names(job: Job, role: str, slots: list[Slot]) -> str:
+    """`resnet-ps-0`, `resnet-ps-[0-3]`."""
+    those = [slot for slot in slots if slot.role == role]
+    if len(those) == 1:
+        return job.pod_name(those[0])
+    stem = job.pod_name(those[0]).removesuffix(str(those[0].index))
+    return f"{stem}[{range_words(ranges([slot.index for slot in those]))}]"

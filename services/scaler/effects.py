@@ -31,6 +31,24 @@ class NudgeLauncher(Effect, frozen=True):
         return "launcher"
 
 
+class LinkHosts(Effect, frozen=True):
+    """In a launcher that another operator made: its hosts files as links to those that follow the ConfigMap.
+
+    Only once these show the `version`, and then the launcher counts as nudged to load it.
+    """
+
+    apart: ClassVar[bool] = True
+
+    name: str
+    uid: Uid
+    container: str
+    version: int
+
+    @property
+    def target(self) -> str:
+        return "launcher"
+
+
 class OwnRequest(Effect, frozen=True):
     """The job as the request's controller owner: from then on it can bind to no other."""
 

@@ -5,12 +5,12 @@ is deleted, vanishes, or is about to go with its node; not being Ready for a whi
 wait for the scale queue.
 """
 
-from services.scaler.effects import DeleteHosts, NudgeLauncher, WriteHosts
+from services.scaler.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
 from services.scaler.policy import Policy
 from shared.job import replacement
 from shared.job.events import HostsPublished
 from shared.job.naming import Slot, Uid
-from shared.job.spec import WORKER
+from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job, alive
 from shared.job.steps import Record, Step
 from shared.job.views import PodView, ranges
@@ -22,9 +22,11 @@ def owed(job: Job, policy: Policy) -> list[Step]:
         return []
     wanted = members(job)
     steps: list[Step] = []
-    if wanted is not None and (wanted != job.members or not job.listed or _overtaken(job)):
+    if wanted is not None and (wanted != job.members or not job.listed or _unwritten(job) or _overtaken(job)):
         doomed = {slot.index for slot in disrupted(job)}
-        drain = policy.drain_seconds if doomed & job.members - wanted else 0
+        # Where nobody reads who the members are, nobody lets go of one before it goes.
+        told = job.spec.handling.hosts_files and doomed & job.members - wanted
+        drain = policy.drain_seconds if told else 0
         steps.append(Record(publish(job, wanted, drain=drain)))
     return [*steps, *written(job)]
 
@@ -75,15 +77,24 @@ def written(job: Job) -> list[Step]:
         if not job.may_try("WriteHosts"):
             return []
         return [WriteHosts(job.hosts_version, tuple(sorted(job.members)))]
-    if launcher is not None and alive(launcher) and launcher.hosts < hosts.hosts:
+    if launcher is None or not alive(launcher) or launcher.hosts >= hosts.hosts:
+        return []
+    if launcher.uid not in job.inherited or launcher.hosts:
         return [NudgeLauncher(launcher.name, launcher.uid, hosts.hosts)]
-    return []
+    if launcher.phase != "Running" or job.spec is None or hosts.hosts > job.hosts_version:
+        return []
+    return [LinkHosts(launcher.name, launcher.uid, job.spec.role(LAUNCHER).container, hosts.hosts)]
 
 
 def leftover(job: Job) -> list[Step]:
     """The hosts ConfigMap of a job that is gone."""
     hosts = job.hosts
     return [DeleteHosts(hosts.name, hosts.uid)] if hosts is not None and hosts.ours and not job.orphan else []
+
+
+def _unwritten(job: Job) -> bool:
+    """The members are those of the operator before us, whose files nobody has written anew yet."""
+    return job.adopted and not job.hosts_version
 
 
 def _overtaken(job: Job) -> bool:

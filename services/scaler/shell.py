@@ -5,18 +5,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from services.scaler.decide import decide
-from services.scaler.effects import CheckDrain, DeleteHosts, NudgeLauncher, OwnRequest, RunScript, WriteHosts
+from services.scaler.effects import CheckDrain, DeleteHosts, LinkHosts, NudgeLauncher, OwnRequest, RunScript, WriteHosts
 from services.scaler.hosts import hosts_config_map
 from services.scaler.policy import Policy
 from services.scaler.within import Within
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS
-from shared.errors import Conflict, Refused
+from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
 from shared.job.events import AnyEvent, Author
 from shared.job.fold import History
-from shared.job.naming import HOSTS_VERSION, JobKey, config_name
+from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
@@ -55,7 +55,9 @@ class Scaler:
             case WriteHosts():
                 await self._write_hosts(standing.job, effect)
             case NudgeLauncher():
-                await self._nudge(key, effect)
+                await self._touch(key, effect, HOSTS_VERSION)
+            case LinkHosts():
+                await self._link(standing.job, effect)
             case OwnRequest():
                 await self._own(standing.job, effect)
             case DeleteHosts():
@@ -81,7 +83,7 @@ class Scaler:
             else:
                 return
         meta = held.metadata if held is not None else None
-        settle(meta, key, f"config map {name}", labelled=False)
+        settle(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
         inside = (meta.annotations or {}).get(HOSTS_VERSION, "0")
         if inside.isdigit() and int(inside) >= effect.version:
@@ -98,8 +100,21 @@ class Scaler:
         }
         await self._cluster.patch(CONFIGMAPS, key.namespace, name, patch)
 
-    async def _nudge(self, key: JobKey, effect: NudgeLauncher) -> None:
-        patch = {"metadata": {"uid": effect.uid, "annotations": {HOSTS_VERSION: str(effect.version)}}}
+    async def _link(self, job: Job, effect: LinkHosts) -> None:
+        """The old files go on being read until the new ones say the same that is wanted now."""
+        assert job.spec is not None
+        framework = self._kinds.of(job)
+        files = framework.inherited_files()
+        if files:
+            if job.hosts_version != effect.version:
+                raise Transient("there are newer hosts files")
+            await self._touch(job.key, effect, HOSTS_LINKING)
+            members = [job.worker_name(index) for index in sorted(job.members)]
+            await self._within.link(job.key, effect, files, framework.hosts_files(job.key, job.spec, members))
+        await self._touch(job.key, effect, HOSTS_VERSION)
+
+    async def _touch(self, key: JobKey, effect: NudgeLauncher | LinkHosts, annotation: str) -> None:
+        patch = {"metadata": {"uid": effect.uid, "annotations": {annotation: str(effect.version)}}}
         try:
             await self._cluster.patch(PODS, key.namespace, effect.name, patch)
         except Conflict:

@@ -5,10 +5,12 @@ command writes is kept or logged.
 """
 
 import asyncio
+from collections.abc import Mapping
+from posixpath import basename
 
 from services.scaler import drain, script
-from services.scaler.effects import CheckDrain, RunScript
-from shared.cluster import Cluster
+from services.scaler.effects import CheckDrain, LinkHosts, RunScript
+from shared.cluster import Cluster, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.training import REQUESTS, parse_scale
@@ -31,6 +33,11 @@ MOST_ARGUMENTS = 4 << 20
 
 HOSTS = ("sh", f"{EDL_FOLDER}/{DISCOVER_HOSTS}")
 """Prints the hosts file with nothing but a shell, which the script needs too."""
+
+LINK = (
+    'while [ $# -gt 1 ]; do [ ! -e "$1" ] || { ln -sf "$2" "$1.new" && mv -f "$1.new" "$1"; } || exit 1; shift 2; done'
+)
+"""Each file that is there becomes a link, by a rename: whoever reads it meanwhile reads the old one or the new one."""
 
 LISTED_AGAIN_SECONDS = 0.1
 LONGEST_LISTED_AGAIN_SECONDS = 2.0
@@ -89,6 +96,26 @@ class Within:
             return DrainChecked(request=effect.request, reason=TIMED_OUT)
         used = drain.in_use(ended.output, effect.workers)
         return DrainChecked(request=effect.request, in_use=used, reason="" if used else _doubt(ended.output))
+
+    async def link(self, key: JobKey, effect: LinkHosts, files: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        """Make `files` links to those that follow the ConfigMap, in one step each, once these say what is `wanted`.
+
+        Raises `Transient` until then, and `Refused` where the launcher has no programs for it.
+        """
+        shown = next(iter(files.values()))
+        said = await self._ask(key, effect, "cat", shown)
+        if said.exit_code == 0 and said.output.decode(errors="replace") != wanted[basename(shown)]:
+            raise Transient("the launcher does not show the newest hosts files yet")
+        if said.exit_code == 0:
+            pairs = [path for pair in files.items() for path in pair]
+            said = await self._ask(key, effect, "sh", "-c", LINK, "link", *pairs)
+        if said.exit_code:
+            raise Refused("the launcher's hosts files cannot be made links", reason="CannotExecute")
+
+    async def _ask(self, key: JobKey, effect: LinkHosts, *command: str) -> Execution:
+        return await self._cluster.execute(
+            key.namespace, effect.name, effect.container, command, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS
+        )
 
     async def _listed(self, key: JobKey, effect: RunScript) -> bool:
         """Wait until the launcher finds those that come in its hosts files: a kubelet brings them a moment later.

@@ -14,7 +14,8 @@ def decide(job: Job) -> list[Step]:
     if job.deleting or job.phase == "":
         return []
     if job.over:
-        return [*cleanup.after_the_end(job), *cleanup.expiry(job), *slots.surplus(job)]
+        return [*cleanup.after_the_end(job), *cleanup.expiry(job), *slots.surplus(job), *slots.unclaimed(job)]
     if job.between_attempts:
         return [*restart.owed(job), *slots.surplus(job)]
-    return [*replacing.owed(job), *slots.assigned(job), *keys.owed(job), *slots.missing(job), *slots.surplus(job)]
+    decisions = [*replacing.owed(job), *slots.assigned(job), *keys.owed(job)]
+    return [*decisions, *slots.missing(job), *slots.surplus(job), *slots.unclaimed(job)]

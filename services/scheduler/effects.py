@@ -33,6 +33,18 @@ class CreatePod(Effect, frozen=True):
         return f"pod/{self.slot.role}/{self.slot.index}"
 
 
+class ClaimPod(Effect, frozen=True):
+    """Our labels on this very pod, which another operator made."""
+
+    name: str
+    uid: Uid
+    slot: Slot
+
+    @property
+    def target(self) -> str:
+        return f"pod/{self.uid}"
+
+
 class DeletePod(Effect, frozen=True):
     """This very pod, by uid."""
 

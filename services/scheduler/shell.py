@@ -3,9 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from services.scheduler.decide import decide
 from services.scheduler.effects import (
+    ClaimPod,
     CreatePod,
     CreateSecret,
     CreateService,
@@ -15,19 +17,19 @@ from services.scheduler.effects import (
     DeleteService,
 )
 from services.scheduler.keypair import make_key_pair
-from shared.cluster import Cluster
+from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import PODS, SECRETS, SERVICES
-from shared.cluster.objects import Custom
+from shared.cluster.objects import Custom, Metadata, Object
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import Place
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events import Author
 from shared.job.fold import History
-from shared.job.naming import ATTEMPT, JobKey, Slot, secret_name
+from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.service.claims import settle
+from shared.service.claims import QUICK_SECONDS, ours, settle
 from shared.service.parts import Parts
 from shared.service.run import Machine, Standing
 
@@ -60,6 +62,8 @@ class Scheduler:
         match effect:
             case CreatePod():
                 await self._create_pod(standing.job, effect)
+            case ClaimPod():
+                await self._claim_pod(standing.job, effect)
             case CreateService():
                 await self._create_service(standing.job, effect.slot)
             case CreateSecret():
@@ -89,7 +93,38 @@ class Scheduler:
             pod = await self._cluster.get(PODS, job.key.namespace, name)
             meta = pod.metadata if pod is not None else None
             attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
-            settle(meta, job.key, f"pod {name}", same=attempt == str(effect.slot.attempt))
+            settle(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
+
+    async def _claim_pod(self, job: Job, effect: ClaimPod) -> None:
+        pod = await self._cluster.get(PODS, job.key.namespace, effect.name)
+        if pod is None or pod.metadata.uid != effect.uid:
+            # It went; the watcher will say so.
+            return
+        await self._claim(PODS, job, pod.metadata, self._kinds.of(job).slot_labels(job.key, effect.slot))
+
+    async def _claim(self, resource: Resource[Any], job: Job, meta: Metadata, labels: dict[str, str]) -> None:
+        """Our labels on an object that another operator made for this very job, unless it changes meanwhile.
+
+        Raises `Refused` when it is not the job's by its owner, whatever its name.
+        """
+        if not ours(meta, job.key):
+            raise Refused(f"{resource.kind} {meta.name} belongs to somebody else", reason="NameConflict")
+        if labels.items() <= (meta.labels or {}).items():
+            return
+        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        try:
+            await self._cluster.patch(resource, job.key.namespace, meta.name, {"metadata": {**guard, "labels": labels}})
+        except Conflict as conflict:
+            raise Transient(f"{resource.kind} {meta.name} changed meanwhile", retry_after=QUICK_SECONDS) from conflict
+
+    async def _settle(self, resource: Resource[Any], job: Job, found: Object | None, what: str) -> None:
+        """Make sense of *already exists*; of what another operator made for this job take possession."""
+        meta = found.metadata if found is not None else None
+        unlabelled = meta is not None and JOB_UID not in (meta.labels or {}) and meta.deletion_timestamp is None
+        if job.adopted and meta is not None and unlabelled and ours(meta, job.key):
+            await self._claim(resource, job, meta, self._kinds.of(job).labels(job.key))
+            return
+        settle(meta, job, what)
 
     def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
         sizes = Counter(known.role for known in job.slots | job.spent)
@@ -108,7 +143,7 @@ class Scheduler:
             if refusal.reason != "AlreadyExists":
                 raise
             service = await self._cluster.get(SERVICES, job.key.namespace, name)
-            settle(service.metadata if service is not None else None, job.key, f"service {name}")
+            await self._settle(SERVICES, job, service, f"service {name}")
 
     async def _create_secret(self, job: Job) -> None:
         key = job.key
@@ -124,7 +159,7 @@ class Scheduler:
                 what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
                 raise Refused(what, reason=refusal.reason, field=refusal.field) from None
             secret = await self._cluster.get(SECRETS, key.namespace, name)
-            settle(secret.metadata if secret is not None else None, key, f"secret {name}")
+            await self._settle(SECRETS, job, secret, f"secret {name}")
 
     async def _resource(self, job: Job) -> Custom:
         """The resource with its pod templates, read once per generation.

@@ -6,7 +6,7 @@ When a scale-out or a scale-in changes them is the scaler's decision.
 from collections.abc import Iterator
 
 from services.scheduler import keys
-from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
+from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
 from shared.job import replacement
 from shared.job.events import SlotsAssigned
 from shared.job.naming import Slot, service_name
@@ -79,22 +79,49 @@ def surplus(job: Job) -> list[Step]:
     return [*pods, *_idle_services(job)]
 
 
+def unclaimed(job: Job) -> list[Step]:
+    """Pods that another operator made and that do not carry our labels yet."""
+    if not job.adopted or not job.may_try("ClaimPod"):
+        return []
+    kept = job.slots | job.spent
+    return [
+        ClaimPod(pod.name, pod.uid, pod.slot)
+        for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
+        if not pod.claimed and not pod.deleting and pod.slot in kept
+    ]
+
+
+def _together(job: Job) -> bool:
+    """One Service is behind the names of all pods."""
+    return job.spec is None or job.spec.handling.services == "Job"
+
+
+def _apart(job: Job, slots: frozenset[Slot]) -> frozenset[Slot]:
+    """Those of `slots` with a Service of their own: all where the kind wants it so.
+
+    Pods that another operator made find each other by such names alone, and nobody asks for a launcher's.
+    """
+    if not job.served_apart:
+        return frozenset()
+    return frozenset(slot for slot in slots if slot.role != LAUNCHER) if _together(job) else slots
+
+
 def _services(job: Job) -> Iterator[Step]:
     """Those that are wanted and were not seen."""
-    if job.spec is None or job.spec.handling.services == "Job":
-        if not _served(job):
-            yield CreateService()
-        return
-    for slot in sorted(job.slots):
+    if _together(job) and not _served(job):
+        yield CreateService()
+    for slot in sorted(_apart(job, job.slots)):
         if ("Service", job.pod_name(slot)) not in job.children:
             yield CreateService(slot)
 
 
 def _idle_services(job: Job) -> Iterator[Step]:
     """Of pods that were released while the others go on; between attempts and after the end they stay."""
-    if job.spec is None or job.spec.handling.services == "Job" or not job.begun or job.over or job.between_attempts:
+    if (_together(job) and not job.adopted) or not job.begun or job.over or job.between_attempts:
         return
-    kept = {job.pod_name(slot) for slot in job.slots | job.spent}
+    kept: set[str] = {job.pod_name(slot) for slot in _apart(job, job.slots | job.spent)}
+    if _together(job):
+        kept.add(service_name(job.key.name))
     for child in job.children.values():
         if child.kind == "Service" and child.ours and child.name not in kept:
             yield DeleteService(child.name, child.uid)

@@ -44,7 +44,7 @@ def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         elif any(condition.reason == refusal.reason for refusal in refused.values()):
             # Told of below, in the kind's own word.
             continue
-        elif not condition.status and condition.type in ("Created", *MILESTONES) and condition.message:
+        elif _hindered(job, condition):
             steps.append(
                 _tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True)
             )
@@ -54,6 +54,13 @@ def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
     return [*steps, *(step for request in job.requests.values() if request.shown for step in _of_request(request))]
+
+
+def _hindered(job: Job, condition: Condition) -> bool:
+    """It tells why the job does not get on, or why the newest edit of a job that runs is not followed."""
+    if condition.type == "Created" and job.problems:
+        return True
+    return not condition.status and condition.type in ("Created", *MILESTONES) and bool(condition.message)
 
 
 def _reason(job: Job, condition: Condition) -> str:

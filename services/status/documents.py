@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from services.status.effects import PatchStatus
+from shared.errors import Refused
 from shared.frameworks.framework import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
@@ -22,7 +23,12 @@ def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
 
 
 def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
-    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document_of(job, kinds), job.forged)]
+    try:
+        document = document_of(job, kinds)
+    except Refused:
+        # A framework of somebody else's that fails tells so itself; the job goes on without a word of it.
+        return []
+    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.forged)]
 
 
 def of_requests(job: Job) -> list[Step]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from services.watcher.heads import judge, told
+from services.watcher.heads import checkpointed, judge, told
 from services.watcher.observe import bereft_of
 from services.watcher.sights import JobSight
 from services.watcher.world import World
@@ -54,10 +54,20 @@ class Checks:
         self._wrong: dict[JobKey, tuple[HistoryBroken | HeadForged, int]] = {}
         """What is wrong with a head, and how far the fold was when that was found."""
         self._asking: set[JobKey] = set()
+        self._strangers: set[JobKey] = set()
+        """Jobs with a status that the checkpoint does not know."""
 
     def examined(self, history: History, sight: JobSight | None) -> bool:
-        """Whether any head of this job was compared with the log, or it shows none; a new one is from now on."""
+        """Whether any head of this job was compared with the log, or it shows none; a new one is from now on.
+
+        Of a job with a status and without a head, of which the log says nothing, the checkpoint is asked: a
+        definition that is not ours drops heads.
+        """
         key = history.job.key
+        if sight is not None and sight.head is None and sight.inherited is not None and not history.sequence:
+            if key not in self._strangers and key not in self._examined:
+                self._ask(key, self._recall(history))
+            return key in self._strangers or key in self._examined
         if sight is None or sight.head is None or self._examined.get(key) == (sight.log, sight.head):
             return True
         self._ask(key, self._examine(history, sight.log, sight.head))
@@ -105,6 +115,22 @@ class Checks:
         else:
             # It is there, and its watch will say so, or how it goes; should that be long in coming, ask again.
             self._wake_later(key, ASK_AGAIN_SECONDS)
+
+    async def _recall(self, history: History) -> None:
+        """Whether status ever wrote a head for this job; one that it did is compared with the log."""
+        key = history.job.key
+        try:
+            kept = await self._heads.get(key.uid)
+        except (Transient, Refused) as trouble:
+            log.info("cannot read a checkpoint", job=str(key), why=str(trouble))
+            self._wake_later(key, ASK_AGAIN_SECONDS)
+            return
+        named, head = checkpointed(kept.value.decode() if kept is not None else "")
+        if head is not None:
+            await self._examine(history, named, head)
+            return
+        self._strangers.add(key)
+        self._wake_later(key, 0.0)
 
     async def _examine(self, history: History, named: str, head: Head) -> None:
         """Compare a head from a resource with the log; a fold that is behind it catches up first."""

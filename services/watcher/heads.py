@@ -58,5 +58,12 @@ def accepted(job: Job, wish: str, pods: Mapping[Uid, PodView]) -> list[JobAdopte
     return [adopted, go_on]
 
 
+def checkpointed(text: str) -> tuple[str, Head | None]:
+    """A log's identity and a head as the checkpoint has them, `<log>/<sequence>:<hash>`."""
+    log, _, head = text.partition("/")
+    sequence, _, digest = head.partition(":")
+    return (log, Head(int(sequence), digest)) if log and sequence.isdecimal() and digest else ("", None)
+
+
 def _broken(log: str, head: Head, reason: str) -> HistoryBroken:
     return HistoryBroken(log=log, sequence=head.sequence, hash=head.hash, reason=reason)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 
 from services.watcher.sights import RequestSight
+from services.watcher.takeover import adopted
 from services.watcher.world import World
 from shared.job.events import (
     ChildGone,
@@ -63,6 +64,11 @@ def observe(
     if world.epoch > job.epoch and not job.gone:
         # In another store the job itself comes first: what it says of its end decides what its pods' end means.
         return []
+    if job.another:
+        if not world.takes_over or not world.has_inherited(job) or not world.pods.listed:
+            return []
+        # First its pods, whatever became of them; nobody acts on the job before it is adopted.
+        return [*_pods(job, world)] or [*adopted(job, world)]
     views = _pods(job, world) if pods else ()
     # Whatever owner a request names: it is about a TrainingJob, or nobody's.
     scaled = _requests(job, world, folded, begun) if world.level_of(job) is world.scalable else ()
@@ -141,9 +147,7 @@ def bereft_of(job: Job, world: World) -> set[Uid]:
 
 
 def _vanished(job: Job, world: World, pod: PodView) -> bool:
-    if pod.uid in world.pods_of(job.key):
-        return False
-    return pod.version <= world.pods.version or world.epoch > job.epoch
+    return pod.uid not in world.pods_of(job.key) and world.went(job, pod)
 
 
 def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:
@@ -170,7 +174,7 @@ def _news(job: Job, world: World, pod: PodView) -> bool:
 def _told(pod: PodView) -> tuple[object, ...]:
     # Its node is told of together with what happens to it there.
     node = pod.node if pod.phase != "Pending" else ""
-    return (pod.phase, pod.ready, pod.exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts)
+    return (pod.phase, pod.ready, pod.exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
 
 
 def _children(job: Job, world: World) -> Iterator[Fact]:
@@ -245,13 +249,18 @@ def _requests(
 
 
 def _ended_in_a_lost_log(job: Job, request: RequestSight) -> bool:
-    return bool(job.accepted_heads) and request.phase in ("ScaleSucceeded", "ScaleFailed")
+    return _begun_elsewhere(job) and request.phase in ("ScaleSucceeded", "ScaleFailed")
+
+
+def _begun_elsewhere(job: Job) -> bool:
+    """Requests may have been acted upon of which this history says nothing."""
+    return bool(job.accepted_heads) or job.adopted
 
 
 def _as_far_as_known(job: Job, request: RequestSight) -> RequestSight:
     """The request; one that was under way when the log was lost cannot be carried on, and must not begin anew."""
     known = job.requests.get(request.uid)
-    if not job.accepted_heads or request.phase != "Scaling" or (known is not None and known.problems != _UNKNOWN):
+    if not _begun_elsewhere(job) or request.phase != "Scaling" or (known is not None and known.problems != _UNKNOWN):
         return request
     return msgspec.structs.replace(request, spec=None, problems=_UNKNOWN)
 

@@ -17,8 +17,9 @@ from services.watcher.epochs import Known, known, went_back
 from services.watcher.heads import accepted
 from services.watcher.observe import bereft_of, observe, waiting_room
 from services.watcher.pace import pause
+from services.watcher.takeover import begun_by_another
 from services.watcher.vanished import counts, may_be_gone, missing, too_many
-from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
+from services.watcher.views import child_sight, inherited_sight, job_sight, pod_sight, request_sight
 from services.watcher.world import Level, World
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
@@ -71,10 +72,12 @@ class Watcher:
         *,
         namespace: str = "",
         believes_vanished: bool = False,
+        takes_over: bool = False,
         disruption_taints: Collection[str] = (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """An empty `namespace` is the whole cluster; `believes_vanished` is a person's word that many jobs are gone.
+        """An empty `namespace` is the whole cluster; `believes_vanished` is a person's word that many jobs are gone,
+        `takes_over` that the operators before us are.
 
         `disruption_taints` are keys of taints that say, besides the well-known ones, that a node is about to go.
         """
@@ -82,7 +85,7 @@ class Watcher:
         self._namespace = namespace
         self._now = now
         self._kinds = kinds
-        self._world = World(kinds)
+        self._world = World(kinds, takes_over=takes_over)
         self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in self._world.jobs}
         """One for each kind of job: of one kind the watch may be broken while the others go on."""
         self._promises = Clock()
@@ -93,6 +96,8 @@ class Watcher:
         """Too many jobs vanished at once to be believed; or that cannot be told yet."""
         self._beat = inf
         """When this process was last known to move, on the loop's clock."""
+        self._left_alone: set[JobKey] = set()
+        """Jobs of other operators that were spoken of."""
         self._paused: set[JobKey] = set()
         """Jobs whose pods were told of a moment ago."""
         self._tasks = asyncio.TaskGroup()
@@ -125,6 +130,10 @@ class Watcher:
             # What is there is taken on with the acceptance: before a list of pods nobody knows what that is.
             wish = sight.accept if sight is not None and self._world.pods.listed else ""
             return [Record(event) for event in accepted(job, wish, self._world.pods_of(key))]
+        if (theirs := begun_by_another(job, sight)) is not None:
+            return [Record(theirs)]
+        if job.another:
+            self._tell_of_another(job)
         vanished = may_be_gone(job, self._world) and not self._held_back
         if vanished or bereft_of(job, self._world) - self._world.vouched:
             self._checks.confirm(history)
@@ -132,6 +141,20 @@ class Watcher:
         self._pause_after(history, facts)
         self._see_off(job)
         return [*map(Record, facts), *map(Record, self._timers(history))]
+
+    def _tell_of_another(self, job: Job) -> None:
+        """Once in the life of this process."""
+        framework = self._kinds.find(job.api_version, job.kind)
+        if framework is None or job.gone or job.key in self._left_alone:
+            return
+        self._left_alone.add(job.key)
+        if not framework.inherits:
+            log.warning("a job of another operator is left alone: its kind cannot be taken over", job=str(job.key))
+        elif not self._world.takes_over:
+            log.warning(
+                "a job of another operator is left alone until MUSTER_TAKE_OVER=true says that operator is gone",
+                job=str(job.key),
+            )
 
     def _pause_after(self, history: History, facts: list[Fact]) -> None:
         """Tell of a job's pods only once in a while; what does not fit into one event goes on at once."""
@@ -180,6 +203,7 @@ class Watcher:
                 lambda at, pod: world.set_pod(at, pod_sight(pod), tolerations(pod)) if pod else world.set_pod(at, None),
                 selector,
             ),
+            *(partial(self._follow_inherited, theirs) for theirs in world.inherited),
             lambda: self._follow_children(SERVICES, selector),
             lambda: self._follow_children(CONFIGMAPS, selector),
             lambda: self._follow_children(SECRETS, selector),
@@ -211,10 +235,19 @@ class Watcher:
 
     async def _follow_jobs(self, framework: Framework) -> None:
         kind = framework.resource
+
+        def seen(at: At, manifest: Custom | None) -> set[JobKey]:
+            ours = manifest is not None and framework.ours(manifest)
+            return self._world.set_job(kind, at, job_sight(framework, manifest) if manifest and ours else None)
+
+        await self._follow(kind, self._world.jobs[kind], seen)
+
+    async def _follow_inherited(self, selector: str) -> None:
         await self._follow(
-            kind,
-            self._world.jobs[kind],
-            lambda at, seen: self._world.set_job(kind, at, job_sight(framework, seen) if seen else None),
+            PODS,
+            self._world.inherited[selector],
+            lambda at, pod: self._world.set_inherited(selector, at, inherited_sight(pod, self._kinds) if pod else None),
+            selector,
         )
 
     async def _follow_requests(self, kind: ScaleKind) -> None:
@@ -399,5 +432,6 @@ def build(parts: Parts) -> Watcher:
         parts.kinds,
         namespace=parts.settings.namespace,
         believes_vanished=parts.settings.believe_vanished,
+        takes_over=parts.settings.take_over,
         disruption_taints=parts.settings.disruption_taints,
     )

@@ -3,6 +3,7 @@
 import msgspec
 
 from shared.cluster.objects import Taint
+from shared.frameworks.inheriting import Inherited
 from shared.job.chain import Head
 from shared.job.events import JobObserved
 from shared.job.naming import JobKey, Uid
@@ -21,6 +22,8 @@ class JobSight(msgspec.Struct, frozen=True):
     head: Head | None
     accept: str
     """The head whose loss a person accepted, `<sequence>:<hash>`."""
+    inherited: Inherited | None = None
+    """What its status says when there is no head of ours in it; None when it says nothing."""
 
 
 class RequestSight(msgspec.Struct, frozen=True):

@@ -2,9 +2,12 @@
 
 import re
 
+import msgspec
+
 from services.watcher.sights import JobSight, RequestSight
-from shared.cluster.objects import Custom, Metadata, Object, Pod
+from shared.cluster.objects import Custom, Metadata, Object, Pod, Terminated
 from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS, parse_scale
 from shared.job.chain import Head
 from shared.job.events import JobObserved
@@ -19,6 +22,7 @@ from shared.job.naming import (
     REPLICA_INDEX,
     ROLE,
     JobKey,
+    Slot,
     Uid,
 )
 from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, ScaleSpec
@@ -57,6 +61,7 @@ def job_sight(framework: Framework, manifest: Custom) -> JobSight:
         log=log,
         head=head,
         accept=(meta.annotations or {}).get(ACCEPT_HISTORY, ""),
+        inherited=framework.inherited_status(manifest) if head is None else None,
     )
 
 
@@ -94,23 +99,44 @@ def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
     attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(INDEX, labels.get(REPLICA_INDEX, "0")))
     if key is None or attempt is None or index is None:
         return None
+    return key, _view(pod, Slot(attempt, labels.get(ROLE, labels.get(JOB_ROLE, "")), index))
+
+
+def inherited_sight(pod: Pod, kinds: Kinds) -> tuple[JobKey, PodView] | None:
+    """A pod that another operator made, as of the first attempt; None when it is not one of a kind's old pods.
+
+    One that carries our labels by now is seen as any other.
+    """
+    claimed, owner = pod_sight(pod), pod.metadata.controller
+    framework = kinds.find(owner.api_version, owner.kind) if owner is not None else None
+    if claimed is not None or owner is None or framework is None or not owner.name:
+        return claimed
+    place = framework.inherited(pod.metadata.labels or {})
+    if place is None:
+        return None
+    key = JobKey(pod.metadata.namespace, owner.name, Uid(owner.uid))
+    return key, msgspec.structs.replace(_view(pod, Slot(0, *place)), claimed=False)
+
+
+def _view(pod: Pod, slot: Slot) -> PodView:
+    meta = pod.metadata
     statuses = pod.status.container_statuses or ()
     waiting = next((s.state.waiting.reason for s in statuses if s.state.waiting and s.state.waiting.reason), None)
     conditions = pod.status.conditions or ()
     unschedulable = next((c.reason for c in conditions if c.type == "PodScheduled" and c.status == "False"), None)
-    return key, PodView(
+    return PodView(
         uid=Uid(meta.uid),
         name=meta.name,
         version=meta.version,
-        attempt=attempt,
-        role=labels.get(ROLE, labels.get(JOB_ROLE, "")),
-        index=index,
+        attempt=slot.attempt,
+        role=slot.role,
+        index=slot.index,
         phase=_phase(pod),
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
         exits=tuple(
             Exit(s.name, s.state.terminated.exit_code, s.state.terminated.reason or "")
             for s in statuses
-            if s.state.terminated is not None
+            if s.state.terminated is not None and not _begins_again(pod, s.state.terminated)
         ),
         reason=pod.status.reason or waiting or unschedulable or "",
         node=pod.spec.node_name or "",
@@ -130,10 +156,19 @@ def _phase(pod: Pod) -> str:
     """
     phase = pod.status.phase or "Pending"
     ends = [status.state.terminated for status in pod.status.container_statuses or ()]
-    if phase not in ("Pending", "Running") or not ends or None in ends:
+    if phase not in ("Pending", "Running") or not ends:
         return phase
-    # Never restarted: such is the restartPolicy of every pod of a job.
+    if any(end is None or _begins_again(pod, end) for end in ends):
+        return phase
     return "Failed" if any(end is not None and end.exit_code for end in ends) else "Succeeded"
+
+
+def _begins_again(pod: Pod, end: Terminated) -> bool:
+    """The kubelet will start that container again; never in a pod of ours, whose restartPolicy is Never."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return False
+    policy = pod.spec.restart_policy
+    return policy == "Always" or (policy == "OnFailure" and end.exit_code != 0)
 
 
 def child_sight(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:

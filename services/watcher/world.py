@@ -45,14 +45,19 @@ class Level(dict[tuple[str, str], T]):
 class World:
     """The levels of all resources, and what was worked out about them."""
 
-    def __init__(self, kinds: Kinds = BUILT_IN) -> None:
+    def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False) -> None:
+        """`takes_over` is a person's word that the operators before us are gone."""
         self._kinds = kinds
+        self.takes_over = takes_over
         self.epoch = 0
         """Raised when versions went back: an etcd restored from a backup counts again."""
         self.jobs: Mapping[Resource[Custom], Level[JobSight]] = {each.resource: Level() for each in kinds}
         """By the resource of their kind."""
         self.requests: dict[str, Level[RequestSight]] = {"ScaleIn": Level(), "ScaleOut": Level()}
         self.pods: Level[tuple[JobKey, PodView]] = Level()
+        selectors = {each.inherits for each in kinds if each.inherits} if takes_over else ()
+        self.inherited: Mapping[str, Level[tuple[JobKey, PodView]]] = {each: Level() for each in sorted(selectors)}
+        """Pods that other operators made, by the selector of their labels; they are here with our labels, too."""
         self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {kind: Level() for kind in CHILDREN}
         self.nodes: Level[NodeSight] = Level()
         self.going: dict[str, NodeSight] = {}
@@ -63,6 +68,7 @@ class World:
         """Launchers that vanished while their job stayed: its own GET, asked afterwards, said so."""
         self._sights: dict[JobKey, JobSight] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
+        self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
         """The pods on each node, and whose they are."""
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
@@ -75,6 +81,7 @@ class World:
         yield from self.jobs.values()
         yield from self.requests.values()
         yield self.pods
+        yield from self.inherited.values()
         yield from self.children.values()
         yield self.nodes
 
@@ -84,7 +91,7 @@ class World:
         That of nodes is a help, and may be forbidden to us.  Those of other kinds, served or not, tell nothing of it.
         """
         requests = self.requests.values() if kind == TRAININGJOBS else ()
-        watched = (self.jobs[kind], *requests, self.pods, *self.children.values())
+        watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *self.children.values())
         return not any(level.blind or level.outdated for level in watched)
 
     def level_of(self, job: Job) -> Level[JobSight] | None:
@@ -121,8 +128,25 @@ class World:
         """The resource of this very uid."""
         return self._sights.get(key)
 
-    def pods_of(self, key: JobKey) -> dict[Uid, PodView]:
-        return self._pods_of.get(key, {})
+    def pods_of(self, key: JobKey) -> Mapping[Uid, PodView]:
+        ours, theirs = self._pods_of.get(key, {}), self._inherited_of.get(key)
+        if not theirs:
+            return ours
+        older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
+        return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
+
+    def has_inherited(self, job: Job) -> bool:
+        """All pods were listed that the operator before us may have made for it."""
+        framework = self._kinds.find(job.api_version, job.kind)
+        level = self.inherited.get(framework.inherits) if framework is not None else None
+        return level is not None and level.listed
+
+    def went(self, job: Job, pod: PodView) -> bool:
+        """A pod that is not shown any more was there once, as far as the lists go that would show it."""
+        if not pod.claimed and not self.has_inherited(job):
+            return False
+        levels = [self.pods, *(() if pod.claimed else self.inherited.values())]
+        return all(pod.version <= level.version for level in levels) or self.epoch > job.epoch
 
     def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
         return self._children_of.get(key, {})
@@ -191,6 +215,17 @@ class World:
                 self._tolerations[seen[1].uid] = tolerations
         if before is not None and before[1].node in self.going:
             self._forget_if_empty(before[1].node)
+        return {key for key, _ in filter(None, (before, seen))}
+
+    def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> set[JobKey]:
+        """The pod at (namespace, name), by labels of another operator, is now so, or is no more."""
+        level = self.inherited[selector]
+        before = level.pop(at, None)
+        if before is not None:
+            _drop(self._inherited_of, before[0], before[1].uid)
+        if seen is not None:
+            level[at] = seen
+            self._inherited_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
         return {key for key, _ in filter(None, (before, seen))}
 
     def set_node(self, name: str, seen: NodeSight | None) -> set[JobKey]:

@@ -1,10 +1,10 @@
-"""Whether an API server can be worked with: it answers, it serves our kinds, and we may do there what we need.
+"""Whether an API server can be worked with: it answers, it serves a kind of ours, and we may do there what we need.
 
 Asked before a service begins and whenever something fails, so that one sentence says what a person has to do.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from shared.cluster import Resource
@@ -37,30 +37,48 @@ class Examined(Protocol):
 
 async def examine(
     cluster: Examined,
-    kinds: Iterable[Resource[Any]],
-    rights: Iterable[Right],
+    kinds: Mapping[Resource[Any], Sequence[Resource[Any]]],
+    rights: Callable[[Sequence[Resource[Any]]], Iterable[Right]],
     namespace: str = "",
     *,
     patience: float = PATIENCE_SECONDS,
-) -> None:
-    """Raise `Refused(reason="NotInstalled" | "Forbidden")` or `Transient`, with what is missing and what to do."""
+) -> list[Resource[Any]]:
+    """Return which of the `kinds` are served; each says what else has to be where it is.
+
+    `rights` are those that are needed with what is served.  Raises `Refused(reason="NotInstalled" | "Forbidden")` or
+    `Transient`, with what is missing and what to do.
+    """
     try:
         async with asyncio.timeout(patience):
-            await _must_serve(cluster, [*kinds])
-            await _must_allow(cluster, [*rights], namespace)
+            served = await _must_serve(cluster, kinds)
+            await _must_allow(cluster, [*rights(served)], namespace)
     except TimeoutError as error:
         raise Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?") from error
+    return served
 
 
-async def _must_serve(cluster: Examined, kinds: list[Resource[Any]]) -> None:
-    served = await asyncio.gather(*(cluster.serves(kind) for kind in kinds))
-    missing = [f"{kind.plural}.{kind.group}" for kind, there in zip(kinds, served, strict=True) if not there]
-    if missing:
-        raise Refused(
-            f"{cluster.url} does not serve {', '.join(missing)}; "
-            "`muster crds | kubectl apply -f -` installs the definitions",
-            reason="NotInstalled",
-        )
+async def _must_serve(cluster: Examined, kinds: Mapping[Resource[Any], Sequence[Resource[Any]]]) -> list[Resource[Any]]:
+    served = await _served(cluster, [*kinds])
+    if kinds and not served:
+        raise _not_installed(cluster, "any of " if len(kinds) > 1 else "", [*kinds])
+    others = [other for kind in served for other in kinds[kind]]
+    there = await _served(cluster, others)
+    if missing := [other for other in others if other not in there]:
+        raise _not_installed(cluster, "", missing)
+    return served
+
+
+async def _served(cluster: Examined, kinds: Sequence[Resource[Any]]) -> list[Resource[Any]]:
+    answers = await asyncio.gather(*(cluster.serves(kind) for kind in kinds))
+    return [kind for kind, there in zip(kinds, answers, strict=True) if there]
+
+
+def _not_installed(cluster: Examined, which: str, kinds: Iterable[Resource[Any]]) -> Refused:
+    names = ", ".join(f"{kind.plural}.{kind.group}" for kind in kinds)
+    return Refused(
+        f"{cluster.url} does not serve {which}{names}; `muster crds | kubectl apply -f -` installs the definitions",
+        reason="NotInstalled",
+    )
 
 
 async def _must_allow(cluster: Examined, rights: list[Right], namespace: str) -> None:

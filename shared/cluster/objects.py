@@ -89,6 +89,7 @@ class Toleration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_name: str | None = None
+    restart_policy: str | None = None
     tolerations: tuple[Toleration, ...] | None = None
 
 

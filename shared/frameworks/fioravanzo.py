@@ -1,7 +1,7 @@
 """MXJob (`fioravanzo.org/v1alpha1`): MXNet jobs as mx-operator knows them."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from types import MappingProxyType
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
@@ -32,7 +32,7 @@ class FioravanzoMXJob(ParameterServer):
     port_field = "mxPort"
     container_properties = ContainerProperties(name="mxnet", port_name="mx-port", port=9000)
     clean_pod_policy = "None"
-    announcements: ClassVar[Mapping[str, str]] = {"WorkersCreated": "SuccessfulCreate", "Refused": "FailedCreate"}
+    announcements = MappingProxyType({"WorkersCreated": "SuccessfulCreate", "Refused": "FailedCreate"})
 
     @property
     def definition(self) -> Definition | None:

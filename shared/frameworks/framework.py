@@ -6,12 +6,14 @@ jobs is decided elsewhere, from the `JobSpec` alone.  Pure.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks.inheriting import Inherited, read_status
 from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, JobKey, Slot, WorkerName, service_name
 from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job
@@ -74,16 +76,23 @@ class Definition(NamedTuple):
     """Others that are served."""
 
 
+_WEIGHTIEST_FIRST = ("Failed", "Succeeded", "Suspended", "Restarting", "Scaling", "Running", "Created")
+
+
 class Framework(ABC):
     """One kind of job.  Implementations have no state and are shared between threads and jobs."""
 
     resource: Resource[Custom]
     """The version of it that is watched and written."""
-    announcements: ClassVar[Mapping[str, str]] = {}
+    announcements: Mapping[str, str] = MappingProxyType({})
     """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
     condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
     suspend_path: str = ""
     """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
+
+    inherits: str = ""
+    """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
+    changed; empty where its jobs cannot be taken over while they run."""
 
     @property
     def name(self) -> str:
@@ -100,6 +109,10 @@ class Framework(ABC):
         """What the job asks for; or why it cannot be acted upon, all problems at once.  Raises nothing, whatever
         stands in the resource: older definitions let anything through."""
 
+    def ours(self, manifest: Custom) -> bool:
+        """Whether it is for us to act on this job; one that is not is neither noted nor written to."""
+        return True
+
     @abstractmethod
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         """The pod of a slot, from a resource that `parse` accepted."""
@@ -111,19 +124,50 @@ class Framework(ABC):
         None marks a field that shall be absent.
         """
 
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """Role and index of a pod that the operator before us made; None when its labels do not say so."""
+        return None
+
+    def inherited_status(self, manifest: Custom) -> Inherited | None:
+        """What a status says that has no head of ours; None when it is as good as empty."""
+        return read_status(manifest.status)
+
+    def inherited_files(self) -> Mapping[str, str]:
+        """Files in the inherited launcher that its old operator kept by hand → where the hosts ConfigMap shows there.
+
+        They become links; none where the launcher reads no such files.
+        """
+        return {}
+
+    def phase(self, status: Document) -> str:
+        """The phase of a job that shows this status, in the words of `shared.job.state.Phase`; empty before the first.
+
+        This one reads the conditions, which most kinds have; it raises nothing, whatever stands there.
+        """
+        conditions = status.get("conditions")
+        true = [
+            known.get("type")
+            for known in (conditions if isinstance(conditions, list) else ())
+            if isinstance(known, dict) and known.get("status") == "True"
+        ]
+        # A job that was never taken on may show that it was refused.
+        return next((phase for phase in _WEIGHTIEST_FIRST if phase in true and "Created" in true), "")
+
     def labels(self, key: JobKey) -> dict[str, str]:
         """Of every object that is made for a job."""
         return {JOB_UID: key.uid}
 
+    def place_labels(self, slot: Slot) -> dict[str, str]:
+        """By which the pods of a job are told apart."""
+        return {ROLE: slot.role, INDEX: str(slot.index)}
+
     def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
         """Of the pod in a slot, on top of what its template says."""
-        return self.labels(key) | {ROLE: slot.role, INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}
+        return self.labels(key) | self.place_labels(slot) | {ATTEMPT: str(slot.attempt)}
 
     def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
         """The headless Service behind all pods' names, Ready or not; with a `place` the one of that pod alone."""
-        selector: dict[str, str] = {JOB_UID: key.uid}
-        if place is not None:
-            selector |= {ROLE: place.slot.role, INDEX: str(place.slot.index)}
+        selector = {JOB_UID: key.uid} | (self.place_labels(place.slot) if place is not None else {})
         return {
             "apiVersion": "v1",
             "kind": "Service",
@@ -143,6 +187,11 @@ class Framework(ABC):
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         """The files by name that tell the launcher who the workers are, where the framework has such files."""
         return {}
+
+    @property
+    def has_hosts_files(self) -> bool:
+        """Whether it has such files at all: the scaler, which writes them, needs rights for it."""
+        return type(self).hosts_files is not Framework.hosts_files
 
     def metadata(self, key: JobKey, name: str) -> Document:
         """Of an object named `name` that the job controls."""

@@ -3,7 +3,8 @@
 Theirs are the `runPolicy`, labels, names and Services; their status is in `kubeflow_status.py`.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, get_args
 
 import msgspec
@@ -17,10 +18,14 @@ from shared.frameworks.schemas import (
     AGE,
     ANYTHING,
     BOOLEAN,
+    BY_CONDITIONS,
+    MOST_MEMBERS,
     REPLICAS,
+    STATUS_WITH_CONDITIONS,
     TEMPLATE,
     TEXT,
     choice,
+    each_fixed,
     name_rule,
     number,
 )
@@ -34,6 +39,9 @@ GROUP = "kubeflow.org"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
 """On the pod that leads the others: `master`."""
+
+_INDEX = re.compile(r"[0-9]{1,5}")
+"""Of a pod, in a label."""
 
 THEIR_CONTROLLERS = ("", "kubeflow.org/training-operator")
 """The values of `managedBy` under which a job is the operator's own."""
@@ -89,7 +97,11 @@ class KubeflowJob(Replicated):
                 "properties": {
                     "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
                     # By any name: upstream takes the types in upper and lower case.
-                    self.replica_specs: {"type": "object", "additionalProperties": replica},
+                    self.replica_specs: {
+                        "type": "object",
+                        "maxProperties": MOST_MEMBERS,
+                        "additionalProperties": replica,
+                    },
                 }
                 | RUN_POLICY
                 | self.fields,
@@ -103,9 +115,24 @@ class KubeflowJob(Replicated):
                     f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
                     "letter and not ending with a hyphen: its pods are named after it",
                 ),
+                each_fixed(
+                    f"spec.{self.replica_specs}",
+                    ("template",) if self.scale else ("template", "replicas"),
+                    f"pod templates{'' if self.scale else ' and replicas'} cannot be changed unless the job is "
+                    "suspended: its pods would differ; set spec.runPolicy.suspend to true first, or create the job "
+                    "again",
+                    free=BY_CONDITIONS,
+                ),
             ),
+            status=STATUS_WITH_CONDITIONS,
             scale=self.scale,
         )
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """training-operator's own labels, since 1.3."""
+        role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
+        known = any(kind.role == role for kind in self.replica_types)
+        return (role, int(index)) if known and _INDEX.fullmatch(index) else None
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         """How this job is handled, whose end is the job's; what is wrong is noted in `spec`."""
@@ -157,11 +184,28 @@ class KubeflowJob(Replicated):
             suspend=policy.boolean("suspend"),
         )
 
+    def ours(self, manifest: Custom) -> bool:
+        """Not where `managedBy` names another controller; a job that was begun here stays here."""
+        manager = _at(_at(manifest.spec, "runPolicy"), "managedBy")
+        another = isinstance(manager, str) and manager not in THEIR_CONTROLLERS
+        return not another or _at(manifest.status, "history") is not None
+
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         pod = super().pod(manifest, spec, place)
         if self.leads(spec, place.slot):
             pod["metadata"]["labels"][JOB_ROLE] = "master"
         return pod
+
+    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+        """All ports of the training container that have a name: what a pod's own Service is asked for."""
+        found = {port["name"]: port["port"] for port in super().ports(manifest, spec, place)}
+        containers = self.template(manifest, place.slot.role)["spec"]["containers"] if place is not None else []
+        for container in containers:
+            if container["name"] == self.container_properties.name:
+                for port in container.get("ports") or ():
+                    if isinstance(port.get("name"), str) and isinstance(port.get("containerPort"), int):
+                        found.setdefault(port["name"], port["containerPort"])
+        return [{"name": name, "port": port} for name, port in found.items()]
 
     def labels(self, key: JobKey) -> dict[str, str]:
         operator = f"{self.job_type.lower()}-controller"
@@ -178,3 +222,7 @@ def _where(spec: Fields, name: str) -> Fields:
     """The object that has this field of the run policy: `runPolicy`, or the spec itself as in older manifests."""
     policy = spec.part("runPolicy")
     return spec if spec.has(name) and not policy.has(name) else policy
+
+
+def _at(value: object, field: str) -> object:
+    return value.get(field) if isinstance(value, dict) else None

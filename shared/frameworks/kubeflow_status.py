@@ -61,7 +61,9 @@ def conditions(job: Job) -> list[Condition]:
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]
         found.append(again)
-    newest = max((known for known in found if known.status), key=lambda known: known.since.sequence, default=None)
+    # Of those that came with one event, when the job was taken over, the last one.
+    true = [known for known in reversed(found) if known.status]
+    newest = max(true, key=lambda known: known.since.sequence, default=None)
     return [known for known in found if known is not newest] + ([newest] if newest else [])
 
 
@@ -91,17 +93,23 @@ def _trouble(job: Job) -> Condition | None:
 
 
 def _replacing(job: Job) -> Condition | None:
-    """Pods begin again while the job goes on: true from the loss until the place is filled again."""
+    """Pods begin again while the job goes on: true from the loss until what took the place runs."""
     if job.phase not in ("Running", "Scaling"):
         return None
-    owed = replacement.owed(job)
-    if owed:
+    if owed := replacement.owed(job):
         last = max(owed, key=lambda slot: owed[slot].at.sequence)
         vacancy = owed[last]
         how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else vacancy.reason
         return _restarting(job, vacancy.at, status=True, message=f"{job.pod_name(last)}: {how}")
-    filled = max((refill.at for refill in job.refilled.values()), key=lambda at: at.sequence, default=None)
-    return _restarting(job, filled, status=False, message="") if filled else None
+    pods = job.by_slot()
+    filled = {slot: refill.at for slot, refill in job.refilled.items() if slot in job.slots}
+    starting = {slot: at for slot, at in filled.items() if (pod := pods.get(slot)) is None or pod.phase == "Pending"}
+    if not filled:
+        return None
+    places = starting or filled
+    last = max(places, key=lambda slot: places[slot].sequence)
+    message = f"{job.pod_name(last)} starts" if starting else ""
+    return _restarting(job, places[last], status=bool(starting), message=message)
 
 
 def _restarting(job: Job, at: At, *, status: bool, message: str) -> Condition:

@@ -2,7 +2,10 @@
 
 from collections import Counter
 
+import msgspec
+
 from shared.frameworks.framework import Document
+from shared.frameworks.inheriting import Ended, Inherited
 from shared.frameworks.schemas import OPEN, TEXT
 from shared.job import replacement
 from shared.job.naming import Slot
@@ -13,7 +16,7 @@ LONGEST_REASON = 1_024
 """Characters; the whole story is in the log."""
 
 NOT_BEGUN = ("", "Failed")
-"""Phases of a job that has no pods yet; of one that has some, Failed is the end."""
+"""Phases of a job that has no pods yet."""
 
 
 def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
@@ -52,7 +55,7 @@ def schema(type_field: str, **more: Document) -> Document:
 
 
 def phase(job: Job) -> str:
-    """Failed is a job that never ran; one that did is Done, and `state` says how."""
+    """Failed is a job that was never begun; one that is over is Done, and `state` says how."""
     if job.deleting:
         return "CleanUp"
     match job.phase:
@@ -60,12 +63,32 @@ def phase(job: Job) -> str:
             return "Failed" if job.problems else ""
         case "Running" | "Scaling":
             return "Running"
-        case "Succeeded":
+        case "Succeeded" | "Failed":
             return "Done"
-        case "Failed":
-            return "Done" if any(known.type == "Running" for known in job.conditions) else "Failed"
         case "Created" | "Restarting" | "Suspended":
             return "Creating"
+
+
+def phase_of(status: Document) -> str:
+    """The phase of a job that shows this status, in our own words."""
+    match status.get("phase"), status.get("state"):
+        case "Creating", _:
+            return "Created"
+        case "Running", _:
+            return "Running"
+        case "Done", ("Succeeded" | "Failed") as end:
+            return str(end)
+        case _:
+            return ""
+
+
+def inherited(theirs: Inherited | None, status: object) -> Inherited | None:
+    """With the end that an operator before us wrote: it says in `state` how a job that is Done ended."""
+    if theirs is None or not isinstance(status, dict):
+        return theirs
+    over = status.get("state") if status.get("phase") == "Done" else status.get("phase")
+    end: Ended = "Succeeded" if over == "Succeeded" else "Failed" if over == "Failed" else ""
+    return msgspec.structs.replace(theirs, end=end)
 
 
 def state(job: Job) -> str:

@@ -17,12 +17,20 @@ from shared.frameworks.framework import Document, Framework, Place
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.templates import training_container
-from shared.frameworks.training import JOB_NAME_PATTERN, LONGEST_RESTART, MOST_WORKERS, RESTART_POLICIES
+from shared.frameworks.training import (
+    JOB_NAME_PATTERN,
+    LONGEST_RESTART,
+    MOST_WORKERS,
+    NAME_OF_VARIABLE,
+    RESTART_POLICIES,
+)
 from shared.job.naming import RESTART
 from shared.job.spec import UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 LONGEST_POD_NAME = 63
 """Characters: it is the name of a Service and of a host too."""
+
+GREATEST_PORT = 65_535
 
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
 
@@ -196,7 +204,7 @@ class Replicated(Framework):
         for container in self.template(manifest, role)["spec"]["containers"]:
             if properties.name in ("", container["name"]):
                 for port in container.get("ports") or ():
-                    if port and port.get("name") == properties.port_name and isinstance(port.get("containerPort"), int):
+                    if port.get("name") == properties.port_name and isinstance(port.get("containerPort"), int):
                         return int(port["containerPort"])
         return properties.port
 
@@ -204,9 +212,15 @@ class Replicated(Framework):
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
         container = training_container(fields, self.container_properties.name)
         if container is not None:
-            container.parts("ports")
+            for port in container.parts("ports"):
+                port.integer("containerPort", least=1, most=GREATEST_PORT)
+                if not port.has("containerPort"):
+                    port.refuse("NoPort", "say which port it is", "containerPort")
             for variable in container.parts("env"):
-                if variable.text("name") in self.reserved:
+                named = variable.text("name")
+                if not named:
+                    variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
+                if named in self.reserved:
                     message = "leave it out: every pod gets its own value, by which the pods find each other"
                     variable.refuse("ReservedVariable", message, "name")
         name = container.raw("name") if container is not None else ""
@@ -235,11 +249,11 @@ class Replicated(Framework):
 
     def _with_environment(self, container: Document, wanted: Mapping[str, str], port: int) -> Document:
         theirs = container.get("env") or []
-        named = [variable.get("name") for variable in theirs if variable]
+        named = {variable.get("name") for variable in theirs}
         # Ours first: the user's own may refer to them.
         ours = [{"name": name, "value": value} for name, value in wanted.items() if name not in named]
         properties = self.container_properties
         ports: list[Any] = container.get("ports") or []
-        if port and not any(known and known.get("name") == properties.port_name for known in ports):
+        if port and not any(known.get("name") == properties.port_name for known in ports):
             ports = [*ports, {"name": properties.port_name, "containerPort": port}]
         return container | {"env": [*ours, *theirs]} | ({"ports": ports} if ports else {})

@@ -1,15 +1,18 @@
 """TrainingJob (`kai.alibabacloud.com/v1alpha1`) as a framework: et-operator's elastic training with a launcher."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.framework import Definition, Document, Framework, Place
+from shared.frameworks.inheriting import Inherited
 from shared.frameworks.pods import pod_of
 from shared.frameworks.training import TRAININGJOBS, parse_job
 from shared.frameworks.training_status import job_status
 from shared.job.naming import (
-    ATTEMPT,
     DEEPSPEED_HOSTFILE,
     DISCOVER_HOSTS,
     EDL_FOLDER,
@@ -26,8 +29,11 @@ from shared.job.naming import (
     Slot,
     WorkerName,
 )
-from shared.job.spec import LAUNCHER, JobSpec, Problem
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
 from shared.job.state import Job
+
+_INDEX = re.compile(r"[0-9]{1,5}")
+"""Of a worker, in a label or a name."""
 
 # Built-ins of any shell only: an image may lack `cat`.
 DISCOVER_SCRIPT = f"""\
@@ -52,6 +58,7 @@ class TrainingJob(Framework):
     """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
 
     resource = TRAININGJOBS
+    inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
     suspend_path = ".spec.suspend"
 
     @property
@@ -80,12 +87,49 @@ class TrainingJob(Framework):
     def status(self, job: Job) -> Document:
         return job_status(job)
 
+    def phase(self, status: Document) -> str:
+        phase = status.get("phase")
+        return phase if isinstance(phase, str) else ""
+
     def labels(self, key: JobKey) -> dict[str, str]:
         return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
 
-    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+    def place_labels(self, slot: Slot) -> dict[str, str]:
         """The launcher has an index too: without one, a template's own label of that name would be believed."""
-        return self.labels(key) | {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}
+        return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """et-operator's own labels; its launcher has no index."""
+        role, index = labels.get(JOB_ROLE, ""), labels.get(REPLICA_INDEX, "")
+        if role == LAUNCHER:
+            return LAUNCHER, 0
+        return (WORKER, int(index)) if role == WORKER and _INDEX.fullmatch(index) else None
+
+    def inherited_status(self, manifest: Custom) -> Inherited | None:
+        """The workers that it should have are named; its launcher was made last."""
+        theirs = super().inherited_status(manifest)
+        if theirs is None:
+            return None
+        reached = {known.type for known in theirs.conditions if known.status}
+        named = manifest.status.get("targetWorkers")
+        stem = f"{manifest.metadata.name}-{WORKER}-"
+        indices = [
+            int(name.removeprefix(stem))
+            for name in (named if isinstance(named, list) else ())
+            if isinstance(name, str) and name.startswith(stem) and _INDEX.fullmatch(name.removeprefix(stem))
+        ]
+        return msgspec.structs.replace(
+            theirs,
+            begun=theirs.begun or "LauncherCreated" in reached,
+            workers=tuple(sorted(set(indices))) if indices else None,
+        )
+
+    def inherited_files(self) -> Mapping[str, str]:
+        """et-operator copied these once and wrote to them by exec; /etc/mpi was the ConfigMap from the beginning."""
+        return {
+            f"{EDL_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{HOSTFILE}",
+            f"{JOB_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{DEEPSPEED_HOSTFILE}",
+        }
 
     def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
         return [{"name": "ssh-port", "port": 22}, {"name": "kubeai-service-port", "port": 9009}]

@@ -11,7 +11,7 @@ import msgspec
 
 from shared.job.naming import Uid
 from shared.job.spec import JobSpec, Problem, ScaleKind, ScaleSpec
-from shared.job.views import ChildView, Member, PodView, Slots
+from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots
 
 Author = Literal["setup", "watcher", "scheduler", "scaler", "status"]
 
@@ -57,15 +57,38 @@ class JobGone(Event, frozen=True, tag="JobGone"):
     reason: str = "Deleted"
 
 
+class JobOfAnother(Event, frozen=True, tag="JobOfAnother"):
+    """Another operator began this job; nothing is done for it before a person says that this operator is gone."""
+
+    phase: str
+    """What that operator's status says of it."""
+    reason: str = "BegunByAnother"
+
+
 class JobAdopted(Event, frozen=True, tag="JobAdopted"):
     """A history begins in the middle: after an accepted loss, or taken over from another operator."""
 
     source: str
+    """`AcceptedLoss`, or `AnotherOperator`."""
     attempt: int = 0
     restarts: int = 0
     slots: tuple[Slots, ...] = ()
+    """Where pods are, whether they ended or not, or shall be made."""
     next_index: int = 0
     reason: str = "Adopted"
+    lost: tuple[Slots, ...] = ()
+    """Where a pod should be that is not there: it was lost while nobody looked."""
+    size: int = 0
+    """How many workers it shall have; 0 is as many as `slots` has."""
+    members: tuple[tuple[int, int], ...] = ()
+    """Worker indices that were in use, as inclusive ranges."""
+    phase: Literal["", "Succeeded", "Failed"] = ""
+    """The end that it had reached; empty while it goes on."""
+    start_time: str = ""
+    completion_time: str = ""
+    conditions: tuple[Reached, ...] = ()
+    counts: tuple[Count, ...] = ()
+    """Of a job that had ended: its pods may be gone."""
 
 
 class PodsObserved(Event, frozen=True, tag="PodsObserved"):
@@ -331,6 +354,7 @@ Fact = (
     | JobObserved
     | JobDeleting
     | JobGone
+    | JobOfAnother
     | JobAdopted
     | PodsObserved
     | PodsGone
@@ -379,6 +403,7 @@ _BY_AUTHORS: tuple[tuple[tuple[Author, ...], tuple[type[Event], ...]], ...] = (
             JobObserved,
             JobDeleting,
             JobGone,
+            JobOfAnother,
             JobAdopted,
             PodsObserved,
             PodsGone,

@@ -25,6 +25,7 @@ from shared.job.events import (
     JobFailed,
     JobGone,
     JobObserved,
+    JobOfAnother,
     JobRestarted,
     JobRestarting,
     JobRunning,
@@ -50,6 +51,7 @@ from shared.job.events import (
     TimePassed,
     WorkersReleased,
 )
+from shared.job.evolve_adoption import adopted
 from shared.job.evolve_attempts import (
     active_again,
     asked_to_restart,
@@ -76,7 +78,7 @@ from shared.job.evolve_requests import (
     seen,
     with_request,
 )
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER
 from shared.job.state import (
     At,
     Job,
@@ -114,18 +116,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             )
         case JobGone():
             return replace(job, gone=True)
+        case JobOfAnother():
+            return replace(job, another=True)
         case JobAdopted():
-            slots = each(event.slots)
-            return replace(
-                job,
-                attempt=event.attempt,
-                restarts=event.restarts,
-                slots=slots,
-                spent=frozenset(),
-                assigned=at if slots else None,
-                next_index=event.next_index,
-                size=sum(slot.role == WORKER for slot in slots),
-            )
+            return adopted(job, event, at)
         case ScaleRequested():
             return requested(job, event, at)
         case ScaleRequestGone():
@@ -141,7 +135,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobRestarted():
             return restarted(job, event)
         case HostsPublished():
-            return hosts_published(departed(job, event), event)
+            # Where nobody reads such files, they are in place at once.
+            return seen(hosts_published(departed(job, event), event), at)
         case ScaleAccepted():
             return accepted(job, event, at)
         case ScaleRejected():

@@ -127,10 +127,12 @@ def restarted(job: Job, event: JobRestarted) -> Job:
         next_index=0,
         launcher_lost=False,
         launcher_gone=None,
+        inherited=frozenset(),
         tallies={},
         members=frozenset(),
         listed=False,
         leaving=frozenset(),
+        gathered=False,
         below_minimum=0,
         # What was refused may be allowed by now, and another template may be right.
         refusals={},

@@ -40,6 +40,8 @@ RESTART_REQUESTED = "RestartRequested"
 ACCEPT_HISTORY = "muster.dev/accept-history"
 HOSTS_VERSION = "muster.dev/hosts-version"
 """On the hosts ConfigMap: the version inside; on the launcher pod: the version it was nudged to load."""
+HOSTS_LINKING = "muster.dev/hosts-linking"
+"""On a launcher that another operator made: the version that its hosts files are about to become links to."""
 
 HOSTFILE = "hostfile"
 """`pod:slots` lines, as Horovod reads them."""

@@ -219,6 +219,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     broken: str = ""
     """`<log>/<sequence>:<hash>` of a head that this log does not lead to; nobody acts until it is accepted."""
     accepted_heads: frozenset[str] = frozenset()
+    another: bool = False
+    """Another operator began it and may still be running; nobody acts on it."""
+    adopted: bool = False
+    """It was taken over from another operator."""
+    inherited: frozenset[Uid] = frozenset()
+    """The pods that another operator made, of a job that was taken over from it."""
     forged: int = 0
     """The sequence at which a head was noticed, or accepted, that has to leave the resource before ours can come."""
 
@@ -271,6 +277,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tallies: Mapping[str, Tally] = {}
     failures: tuple[Failure, ...] = ()
     """The newest ones, at most `KEPT_FAILURES`."""
+    gathered: bool = False
+    """As many workers as its minimum have run in this attempt, since its phase was Running."""
     below_minimum: int = 0
     """The sequence at which a running job fell below its minimum; 0 while it has enough workers."""
 
@@ -324,8 +332,14 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def halted(self) -> bool:
-        """Nothing may be decided or done: the history cannot be trusted."""
-        return bool(self.broken)
+        """Nothing may be decided or done: the history cannot be trusted, or the job is another operator's."""
+        return bool(self.broken) or self.another
+
+    @property
+    def served_apart(self) -> bool:
+        """Every pod has a Service of its own: its kind wants it so, or pods of another operator know no other names."""
+        apart = self.spec is not None and self.spec.handling.services == "Pods"
+        return apart or any(uid in self.inherited for uid in self.pods)
 
     @property
     def launcher(self) -> PodView | None:

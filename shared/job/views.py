@@ -47,6 +47,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The reason of its `DisruptionTarget` condition."""
     hosts: int = 0
     """Of a launcher: the version of the hosts files that it was nudged to load."""
+    claimed: bool = True
+    """It carries our labels; those that another operator made do not at first."""
 
     @property
     def slot(self) -> Slot:
@@ -64,6 +66,24 @@ class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """False: it belongs to somebody else and is never touched."""
     hosts: int = 0
     """Of the hosts ConfigMap: the version inside."""
+
+
+class Reached(msgspec.Struct, frozen=True, gc=False):
+    """A condition that a job had reached with another operator; its message is not kept."""
+
+    type: str
+    status: bool
+    reason: str
+    time: str
+    """When it became so, as that operator wrote it; empty when it did not say."""
+
+
+class Count(msgspec.Struct, frozen=True, gc=False):
+    """How many pods of a role had ended, as another operator counted them."""
+
+    role: str
+    succeeded: int = 0
+    failed: int = 0
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -13,6 +13,7 @@ import structlog
 import uvloop
 from pydantic import ValidationError
 
+from shared.cluster import Resource
 from shared.cluster.examination import Right, examine
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
@@ -24,7 +25,8 @@ from shared.service.health import Health
 from shared.service.health import serve as probes
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
-from shared.service.permissions import OURS, necessary
+from shared.service.permissions import definitions, necessary
+from shared.service.plugins import kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings, complaint
@@ -46,6 +48,7 @@ def main(author: Author, build: Build) -> None:
     except ValidationError as error:
         sys.exit(f"{author}: {complaint(error)}")
     configure(author, style=settings.log_format, level=settings.log_level)
+    tell()
     try:
         uvloop.run(until_stopped(_alone(author, build, settings)))
     except Trouble as trouble:
@@ -90,8 +93,13 @@ class Found(NamedTuple):
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
         await must_fit(self.eventlog)
-        rights = [Right(need.verb, need.group, need.resource) for need in necessary(author)]
-        await examine(self.cluster, OURS, rights, self.parts.settings.namespace)
+        wanted = {kind.resource: definitions(kind) for kind in self.parts.kinds}
+
+        def rights(served: Sequence[Resource[Any]]) -> list[Right]:
+            there = [kind for kind in self.parts.kinds if kind.resource in served]
+            return [Right(need.verb, need.group, need.resource) for need in necessary(author, there)]
+
+        await examine(self.cluster, wanted, rights, self.parts.settings.namespace)
 
 
 @asynccontextmanager
@@ -102,7 +110,7 @@ async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
         cluster = await KubeCluster.connect(settings.kubeconfig)
         try:
-            found = Found(Parts(settings, cluster, eventlog, heads, identity), eventlog, cluster)
+            found = Found(Parts(settings, cluster, eventlog, heads, identity, kinds()), eventlog, cluster)
             await found.must_do(author)
             yield found
         finally:

@@ -1,24 +1,37 @@
 """What each service may do in Kubernetes, and which of its calls needs it.
 
-The one source of `deploy/rbac/`, and what a service asks about itself before it begins.
+The one source of `deploy/rbac/`, and what a service asks about itself before it begins.  What is needed of jobs is
+needed of each kind of job alike, and said once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import Enum
 from typing import Any, NamedTuple
 
 from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, NODES, PODS, SECRETS, SERVICES
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events import Author
 
 REQUESTS = (SCALEINS, SCALEOUTS)
-OURS = (TRAININGJOBS, *REQUESTS)
 
 TAKEN = "the name is taken: is what has it ours?"
 FINALIZERS = (
     "the owner references that it writes block the owner's deletion; a cluster with the admission plugin "
     "`OwnerReferencesPermissionEnforcement` asks for this right"
 )
+
+
+class Jobs(Enum):
+    """In the place of a resource: those of some kinds of job, whichever there are."""
+
+    EVERY = "every kind of job"
+    WITH_HOSTS_FILES = "every kind of job with hosts files"
+
+    def among(self, kinds: Iterable[Framework]) -> list[Resource[Any]]:
+        return [kind.resource for kind in kinds if self is Jobs.EVERY or kind.has_hosts_files]
 
 
 class Need(NamedTuple):
@@ -36,7 +49,7 @@ class Permission(NamedTuple):
 
     service: Author
     verbs: tuple[str, ...]
-    resources: tuple[Resource[Any], ...]
+    resources: tuple[Resource[Any] | Jobs, ...]
     call: str
     subresource: str = ""
     everywhere: bool = False
@@ -44,21 +57,25 @@ class Permission(NamedTuple):
     helpful: bool = False
     """A cluster may withhold it: what it serves is done in another way."""
 
-    def needs(self) -> Iterator[Need]:
-        tail = f"/{self.subresource}" if self.subresource else ""
-        for resource in self.resources:
-            for verb in self.verbs:
-                yield Need(self.service, verb, resource.group, resource.plural + tail)
+    def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
+        """One by one, where there are these `kinds` of job; without TrainingJobs nobody has requests."""
+        kinds, tail = [*kinds], f"/{self.subresource}" if self.subresource else ""
+        for at in self.resources:
+            for resource in at.among(kinds) if isinstance(at, Jobs) else (at,):
+                if resource in REQUESTS and not any(kind.resource == TRAININGJOBS for kind in kinds):
+                    continue
+                for verb in self.verbs:
+                    yield Need(self.service, verb, resource.group, resource.plural + tail)
 
 
 PERMISSIONS = (
-    Permission("watcher", ("list", "watch"), OURS, "the watches of jobs and requests"),
+    Permission("watcher", ("list", "watch"), (Jobs.EVERY, *REQUESTS), "the watches of jobs and requests"),
     Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
     Permission("watcher", ("list", "watch"), (SERVICES, CONFIGMAPS), "the watches of a job's other children"),
     Permission("watcher", ("list", "watch"), (SECRETS,), "the same, of the job's own alone, and only their metadata"),
     Permission("watcher", ("list", "watch"), (NODES,), "which nodes are about to go", everywhere=True),
-    Permission("watcher", ("get",), (TRAININGJOBS,), "a job that a list lacks is asked for before it is believed gone"),
-    Permission("scheduler", ("get",), (TRAININGJOBS,), "the pod templates, read once per generation"),
+    Permission("watcher", ("get",), (Jobs.EVERY,), "a job that a list lacks is asked for before it is believed gone"),
+    Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
     Permission("scheduler", ("create",), (PODS,), "`CreatePod`"),
     Permission("scheduler", ("create",), (SERVICES,), "`CreateService`"),
     Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`"),
@@ -68,8 +85,8 @@ PERMISSIONS = (
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
-    Permission("scheduler", ("delete",), (TRAININGJOBS,), "`DeleteJob`: its time to live after the end is over"),
-    Permission("scheduler", ("update",), (TRAININGJOBS,), FINALIZERS, "finalizers"),
+    Permission("scheduler", ("delete",), (Jobs.EVERY,), "`DeleteJob`: its time to live after the end is over"),
+    Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
     Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: which version is there, and is it ours?"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
     Permission("scaler", ("delete",), (CONFIGMAPS,), "`DeleteHosts`"),
@@ -90,22 +107,30 @@ PERMISSIONS = (
         REQUESTS,
         "`OwnRequest`: the same plugin lets only those set an owner who could delete the object; nothing is deleted",
     ),
-    Permission("scaler", ("update",), (TRAININGJOBS,), FINALIZERS, "finalizers"),
-    Permission("status", ("get",), OURS, "`PatchStatus`: is it the same object, and does the status differ?"),
-    Permission("status", ("patch",), OURS, "`PatchStatus`", "status"),
+    Permission("scaler", ("update",), (Jobs.WITH_HOSTS_FILES,), FINALIZERS, "finalizers"),
+    Permission(
+        "status", ("get",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`: is it the same object, and does the status differ?"
+    ),
+    Permission("status", ("patch",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`", "status"),
     Permission("status", ("create",), (EVENTS,), "`Announce`"),
 )
 
 
-def needs(service: Author, namespace: str = "") -> list[Need]:
+def needs(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> list[Need]:
     """Every right of a service, one by one; without a `namespace` those of an installation for the whole cluster."""
-    found = [known for known in _of(service) if not (namespace and known.everywhere)]
-    return [need for known in found for need in known.needs()]
+    found, kinds = [known for known in _of(service) if not (namespace and known.everywhere)], [*kinds]
+    return [need for known in found for need in known.needs(kinds)]
 
 
-def necessary(service: Author) -> list[Need]:
-    """Those without which it cannot begin."""
-    return [need for known in _of(service) if not (known.everywhere or known.helpful) for need in known.needs()]
+def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN) -> list[Need]:
+    """Those without which it cannot begin where these `kinds` of job are served."""
+    found, kinds = [known for known in _of(service) if not (known.everywhere or known.helpful)], [*kinds]
+    return [need for known in found for need in known.needs(kinds)]
+
+
+def definitions(kind: Framework) -> tuple[Resource[Any], ...]:
+    """What has to be served besides a kind of job where it is: requests are about TrainingJobs."""
+    return REQUESTS if kind.resource == TRAININGJOBS else ()
 
 
 def _of(service: Author) -> list[Permission]:

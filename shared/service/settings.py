@@ -62,6 +62,10 @@ class Settings(BaseSettings):
     believe_vanished: bool = False
     """A person's word to the watcher that jobs which vanished all at once are really gone; take it back afterwards."""
 
+    take_over: bool = False
+    """A person's word that the operators before us (et-operator, training-operator) are gone: what they left is taken
+    over, running; take it back once nothing is left of them."""
+
     cluster_domain: str = "cluster.local"
     """The DNS domain of the cluster: plain worker names resolve through it."""
 

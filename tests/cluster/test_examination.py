@@ -1,20 +1,29 @@
 """Examining an API server: what is missing is one sentence with what to do, and what cannot be asked is no fault."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from shared.cluster import Resource
 from shared.cluster.examination import Right, examine
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
 from shared.frameworks.training import SCALEINS, TRAININGJOBS
 from tests.kit.apiserver import Answer, ScriptedApiServer, html, ok, status
+from tests.kit.swarm import SWARMJOBS
 
 LIST_PODS = Right("list", "", "pods")
 PATCH_STATUS = Right("patch", TRAININGJOBS.group, "trainingjobs/status")
+JOBS_ALONE: dict[Resource[Any], list[Resource[Any]]] = {TRAININGJOBS: []}
+MANY: dict[Resource[Any], list[Resource[Any]]] = {TRAININGJOBS: [SCALEINS], SWARMJOBS: []}
+
+
+def nothing(served: Sequence[Resource[Any]]) -> list[Right]:
+    return []
 
 
 def group(*plurals: str) -> dict[str, Any]:
@@ -27,7 +36,7 @@ def review(*, allowed: bool) -> dict[str, Any]:
 
 async def test_all_is_well(cluster: KubeCluster, server: ScriptedApiServer):
     server.answers += [ok(group("trainingjobs", "trainingjobs/status")), ok(review(allowed=True))]
-    await examine(cluster, [TRAININGJOBS], [PATCH_STATUS], "team-a")
+    await examine(cluster, JOBS_ALONE, lambda _: [PATCH_STATUS], "team-a")
     asked = server.asked[1].body["spec"]["resourceAttributes"]
     assert asked == {
         "verb": "patch",
@@ -43,9 +52,36 @@ async def test_all_is_well(cluster: KubeCluster, server: ScriptedApiServer):
     [pytest.param(html(404), id="nobody knows the group"), pytest.param(ok(group("mxjobs")), id="other kinds alone")],
 )
 async def test_a_kind_is_not_served(cluster: KubeCluster, server: ScriptedApiServer, answer: Answer):
-    server.answers += [answer, answer]
-    with pytest.raises(Refused, match=r"does not serve trainingjobs.*, scaleins.*muster crds") as refusal:
-        await examine(cluster, [TRAININGJOBS, SCALEINS], [])
+    server.answers += [answer]
+    with pytest.raises(Refused, match=r"does not serve trainingjobs.kai.alibabacloud.com; .*muster crds") as refusal:
+        await examine(cluster, JOBS_ALONE, nothing)
+    assert refusal.value.reason == "NotInstalled"
+
+
+async def test_no_kind_at_all_is_served(cluster: KubeCluster, server: ScriptedApiServer):
+    server.answers += [ok(group("scaleins")), html(404)]
+    with pytest.raises(Refused, match=r"does not serve any of trainingjobs.*, swarmjobs.*muster crds") as refusal:
+        await examine(cluster, MANY, nothing)
+    assert refusal.value.reason == "NotInstalled"
+
+
+async def test_one_kind_is_enough_and_rights_are_asked_for_that_alone(cluster: KubeCluster, server: ScriptedApiServer):
+    server.answers += [html(404), ok(group("swarmjobs")), ok(review(allowed=True))]
+    asked: list[object] = []
+
+    def rights(served: Sequence[Resource[Any]]) -> list[Right]:
+        asked.extend(served)
+        return [LIST_PODS]
+
+    assert await examine(cluster, MANY, rights) == asked == [SWARMJOBS]
+
+
+async def test_what_belongs_to_a_kind_has_to_be_served_where_the_kind_is(
+    cluster: KubeCluster, server: ScriptedApiServer
+):
+    server.answers += [ok(group("trainingjobs")), html(404), ok(group("trainingjobs"))]
+    with pytest.raises(Refused, match=r"does not serve scaleins.kai.alibabacloud.com; .*muster crds") as refusal:
+        await examine(cluster, MANY, nothing)
     assert refusal.value.reason == "NotInstalled"
 
 
@@ -60,14 +96,14 @@ async def test_rights_are_missing(cluster: KubeCluster, server: ScriptedApiServe
     server.every_list = ok(group("trainingjobs"))
     server.answers += [ok(review(allowed=False))] * 3
     with pytest.raises(Refused) as refusal:
-        await examine(cluster, [], [LIST_PODS, Right("watch", "", "pods"), PATCH_STATUS], namespace)
+        await examine(cluster, {}, lambda _: [LIST_PODS, Right("watch", "", "pods"), PATCH_STATUS], namespace)
     assert refusal.value.reason == "Forbidden"
     assert f"does not let us list/watch pods, patch trainingjobs/status {where}" in str(refusal.value)
 
 
 async def test_whoever_may_not_even_ask_finds_out_by_trying(cluster: KubeCluster, server: ScriptedApiServer):
     server.answers += [status(403, "Forbidden")] * 2
-    await examine(cluster, [TRAININGJOBS], [LIST_PODS])
+    await examine(cluster, JOBS_ALONE, lambda _: [LIST_PODS])
 
 
 async def test_kinds_of_kubernetes_itself_are_looked_for_too(cluster: KubeCluster, server: ScriptedApiServer):
@@ -86,7 +122,7 @@ async def test_kinds_of_kubernetes_itself_are_looked_for_too(cluster: KubeCluste
 async def test_trouble_on_the_way_passes(cluster: KubeCluster, server: ScriptedApiServer, answer: Answer):
     server.answers.append(answer)
     with pytest.raises(Transient):
-        await examine(cluster, [TRAININGJOBS], [])
+        await examine(cluster, JOBS_ALONE, nothing)
 
 
 async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: KubeCluster, server: ScriptedApiServer):
@@ -96,4 +132,4 @@ async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: Kube
 
     server.answers.append(never)
     with pytest.raises(Transient, match="is the API server up"):
-        await examine(cluster, [TRAININGJOBS], [], patience=0.05)
+        await examine(cluster, JOBS_ALONE, nothing, patience=0.05)

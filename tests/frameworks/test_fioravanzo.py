@@ -211,9 +211,9 @@ class TestStatus:
         assert words(*over, failed) == ("Done", "Failed", f"{failed.reason}: {failed.message}")
         assert states(shown(*over, failed))["SCHEDULER"] == {"Failed": 1}
 
-    def test_one_that_never_ran_failed(self):
+    def test_one_that_never_ran_is_done_too(self):
         failed = JobFailed(reason="Invalid", message="CreatePod was refused for good")
-        assert words(*CREATED, failed) == ("Failed", "Failed", "Invalid: CreatePod was refused for good")
+        assert words(*CREATED, failed) == ("Done", "Failed", "Invalid: CreatePod was refused for good")
 
     def test_an_invalid_spec_is_told_until_it_is_corrected(self):
         problem = Problem(reason="NoReplicas", field="spec.replicaSpecs", message="add 1 SCHEDULER")
@@ -229,6 +229,36 @@ class TestStatus:
             "Running": 1,
             "Unknown": 1,
         }
+
+    @pytest.mark.parametrize(
+        ("phase", "state", "ours"),
+        [
+            ("", "Unknown", ""),
+            ("Failed", "Failed", ""),
+            ("Creating", "Running", "Created"),
+            ("Running", "Running", "Running"),
+            ("Done", "Succeeded", "Succeeded"),
+            ("Done", "Failed", "Failed"),
+            ([], {}, ""),
+        ],
+    )
+    def test_a_phase_can_be_told_from_it(self, phase: object, state: object, ours: str):
+        assert FIORAVANZO_MXJOB.phase({"phase": phase, "state": state}) == ours
+
+    @pytest.mark.parametrize(
+        ("phase", "state", "end"),
+        [
+            ("Running", "Running", ""),
+            ("Done", "Succeeded", "Succeeded"),
+            ("Done", "Failed", "Failed"),
+            ("Failed", "Failed", "Failed"),
+        ],
+    )
+    def test_a_job_that_ended_before_us_stays_so(self, phase: str, state: str, end: str):
+        theirs = {"phase": phase, "state": state, "reason": "", "replicaStatuses": []}
+        found = FIORAVANZO_MXJOB.inherited_status(custom(PUBLISHED | {"status": theirs}))
+        assert found is not None
+        assert found.end == end
 
     def test_it_is_cleaned_up_when_it_is_deleted(self):
         assert words(*RUNNING, JobDeleting(version=9))[0] == "CleanUp"

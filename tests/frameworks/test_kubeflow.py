@@ -124,6 +124,12 @@ class TestNames:
         assert service["spec"]["clusterIP"] == "None"
         assert service["spec"]["ports"] == [{"name": "tfjob-port", "port": 2222}]
 
+    def test_it_has_all_ports_of_the_container_that_have_a_name(self):
+        ports = [{"name": "board", "containerPort": 6006}, {"containerPort": 80}]
+        job = changed(tf_job(), f"{WORKER}.template.spec.containers[0].ports", ports)
+        service = service_for(custom(job), Slot(0, "worker", 0), TFJOB)
+        assert service["spec"]["ports"] == [{"name": "tfjob-port", "port": 2222}, {"name": "board", "port": 6006}]
+
 
 ANSWER = TFJOB.parse(custom(tf_job(PS=1, Worker=2)))
 assert isinstance(ANSWER, JobSpec)
@@ -197,7 +203,7 @@ class TestStatus:
         assert (last["type"], last["reason"]) == ("Failed", "TFJobFailed")
         assert last["message"] == "DeadlineExceeded: it was active for 5 s (activeDeadlineSeconds)"
 
-    def test_a_pod_that_begins_again_is_restarting_until_its_place_is_filled(self):
+    def test_a_pod_that_begins_again_is_restarting_until_it_runs(self):
         spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
         lost = [*running(spec), ended("worker", 1, 1, container="tensorflow")]
         document = status(*lost)
@@ -206,7 +212,9 @@ class TestStatus:
         again = all_slots(spec)[1:]
         place = type(again[0])(0, "worker", ((1, 1),))
         filled = SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced")
-        kinds = shown(status(*lost, PodsGone(uids=(Uid("worker-1-0"),)), filled))
+        refilled = [*lost, PodsGone(uids=(Uid("worker-1-0"),)), filled]
+        assert shown(status(*refilled))[-1] == ("Restarting", "True", "TFJobRestarting")
+        kinds = shown(status(*refilled, PodsObserved(pods=(replica("worker", 1, life=1),))))
         assert kinds[-1] == ("Running", "True", "TFJobRunning")
         assert ("Restarting", "False", "TFJobRunning") in kinds
 

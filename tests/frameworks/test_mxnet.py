@@ -156,11 +156,6 @@ class TestPods:
         (container,) = pod_for(job, Slot(0, "scheduler", 0), framework)["spec"]["containers"]
         assert container["resources"] == {"limits": {"nvidia.com/gpu": 2}}
 
-    def test_null_entries_in_lists_harm_nobody(self, framework: Framework, document: Document, at: str):
-        holes = changed(document, f"{at}.template.spec.containers[0].env", [None])
-        job = custom(changed(holes, f"{at}.template.spec.containers[0].ports", [None]))
-        assert pod_for(job, Slot(0, "scheduler", 0), framework)
-
     def test_every_pod_has_a_service_under_its_name(self, framework: Framework, document: Document, at: str):
         job = custom(document)
         slot = Slot(0, "scheduler", 0)

@@ -4,7 +4,7 @@ from shared.job import events
 from shared.job.events import AnyEvent
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec, ScaleSpec
-from shared.job.views import ChildView, Exit, Member, PodView, Slots
+from shared.job.views import ChildView, Count, Exit, Member, PodView, Reached, Slots
 
 PROBLEM = Problem(reason="NoContainers", field="spec.etReplicaSpecs.worker", message="add at least one container")
 POD = PodView(
@@ -65,8 +65,22 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     ),
     events.JobDeleting(version=50, orphan=True),
     events.JobGone(version=60, reason="Deleted"),
+    events.JobOfAnother(phase="Running", reason="BegunByAnother"),
     events.JobAdopted(
-        source="AcceptedLoss", attempt=1, restarts=2, slots=WORKERS, next_index=8, reason="AdoptedAfterLoss"
+        source="AnotherOperator",
+        attempt=1,
+        restarts=2,
+        slots=WORKERS,
+        next_index=8,
+        reason="Adopted",
+        lost=WORKERS,
+        size=9,
+        members=((0, 3),),
+        phase="Failed",
+        start_time="2030-01-01T00:00:00Z",
+        completion_time="2030-01-01T01:00:00Z",
+        conditions=(Reached("Created", True, "TrainingJobCreated", "2030-01-01T00:00:00Z"),),
+        counts=(Count("worker", succeeded=1, failed=2),),
     ),
     events.PodsObserved(pods=(POD,), epoch=1),
     events.PodsGone(uids=(Uid("pod-1"), Uid("pod-2"))),

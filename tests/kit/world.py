@@ -81,6 +81,7 @@ class World:
         namespace: str = "",
         kinds: Kinds = BUILT_IN,
         weather: Callable[[str], Weather | None] = lambda _: None,
+        takes_over: bool = False,
     ) -> None:
         """`sharing` brings the log and the cluster of another world: a second replica of every service.
 
@@ -94,6 +95,8 @@ class World:
         self._namespace = namespace
         self._kinds = kinds
         self._weather = weather
+        self.takes_over = takes_over
+        """What the next watcher is told: the operators before us are gone."""
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
@@ -136,7 +139,15 @@ class World:
         self._running[author] = (machine, asyncio.create_task(machine.run()))
 
     def _watcher(self, cluster: MemoryCluster, eventlog: EventLog, heads: Bucket) -> Watcher:
-        return Watcher(cluster, eventlog, heads, self._kinds, namespace=self._namespace, now=wall_clock)
+        return Watcher(
+            cluster,
+            eventlog,
+            heads,
+            self._kinds,
+            namespace=self._namespace,
+            takes_over=self.takes_over,
+            now=wall_clock,
+        )
 
     async def kill(self, author: str) -> None:
         """End a service wherever it is."""
@@ -260,7 +271,8 @@ class World:
 
     def _report(self, held: Held, phase: str, code: int | None = None, *, reason: str = "") -> None:
         ready = phase == "Running" and code is None
-        container = {"name": held.manifest["spec"]["containers"][0]["name"], "ready": ready, "state": {}}
+        first = next(iter(held.manifest["spec"]["containers"]), {"name": "main"})
+        container = {"name": first["name"], "ready": ready, "state": {}}
         if code is not None:
             reason = reason or ("Error" if code else "Completed")
             container["state"] = {"terminated": {"exitCode": code, "reason": reason}}

@@ -7,15 +7,15 @@ import pytest
 import typer
 
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
-from muster.following import follow, phase_of
-from muster.targets import parse_target
+from muster.following import follow
+from muster.targets import Target, parse_target
 from shared.cluster.memory import Call, Calm, MemoryCluster
 from shared.cluster.store import MemoryStore
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from tests.kit.operator import a_job
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, Said
 
-JOB = parse_target(NAME)
+(JOB,) = parse_target(f"trainingjob/{NAME}").targets
 LONG = QUIET_SECONDS + 1
 
 
@@ -70,7 +70,7 @@ class Waiting:
 
 
 def runs(status: dict[str, Any]) -> bool | None:
-    return True if phase_of(status) == "Running" else None
+    return True if JOB.phase(status) == "Running" else None
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ async def test_a_service_that_did_something_is_not_asked_for(job: Waiting):
 async def test_a_request_that_waits_its_turn_says_for_what(said: Said, clock: Clock):
     cluster = MemoryCluster(MemoryStore())
     made = await cluster.create(SCALEOUTS, "default", {"metadata": {"name": "more"}})
-    waiting = asyncio.ensure_future(follow(cluster, parse_target("scaleout/more"), made, runs, timeout=30))
+    waiting = asyncio.ensure_future(follow(cluster, Target(SCALEOUTS, "more"), made, runs, timeout=30))
     waits = {"type": "Pending", "status": "True", "reason": "AnotherRequestRuns"}
     for phase, conditions in (("Pending", [waits]), ("Running", [])):
         status = {"phase": phase, "conditions": conditions}

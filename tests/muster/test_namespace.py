@@ -106,7 +106,7 @@ async def test_commands_work_in_the_namespace_of_the_current_context(a_site: Mak
         refused = await run(*words, environment=environment)
         assert (refused.code, refused.complaint) == (
             1,
-            "muster: no TrainingJob team-a/resnet; -n names another namespace\n",
+            "muster: no job team-a/resnet; -n names another namespace\n",
         )
         asked = await run(*words, "--no-wait", "-n", "default", environment=environment)
         assert asked.out == "trainingjob/resnet asked to suspend\n"

@@ -255,7 +255,7 @@ async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said
     await site.cluster.delete(TRAININGJOBS, "default", NAME, uid=looked_at.metadata.uid)
     await site.cluster.create(TRAININGJOBS, "default", a_job(NAME, "true"))
     with pytest.raises(typer.Exit):
-        await patched(site.cluster, looked_at, {"spec": {"suspend": True}})
+        await patched(site.cluster, JOB.targets[0], looked_at, {"spec": {"suspend": True}})
     assert "was replaced by another one" in said.err
     assert "suspend" not in (await site.job()).spec
 
@@ -264,7 +264,7 @@ async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said
     ("target", "complaint"),
     [
         pytest.param("trainingjob/none", "no TrainingJob default/none", id="no such job"),
-        pytest.param("scaleout/resnet", "only a TrainingJob can be suspended", id="a request"),
+        pytest.param("scaleout/resnet", "only a job can be suspended", id="a request"),
     ],
 )
 async def test_what_cannot_be_suspended_is_said_in_one_line(site: Site, target: str, complaint: str, said: Said):

@@ -14,7 +14,7 @@ from muster.causes.chains import of_job
 from muster.causes.fold import Causes
 from muster.causes.ledger import UNRECORDED
 from muster.causes.pods import NOBODY_ASKED
-from muster.targets import Target, parse_target
+from muster.targets import parse_target
 from muster.why import answer, as_lines, caused, explained, told
 from shared.eventlog import Stored
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
@@ -79,7 +79,8 @@ from tests.kit.loop import Loop
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 
 replace = msgspec.structs.replace
-JOB = Target(TRAININGJOBS, KEY.name)
+ASKED = parse_target(f"trainingjob/{KEY.name}")
+(JOB,) = ASKED.targets
 
 
 def log_of(events: Iterable[AnyEvent], *, key: JobKey = KEY, after: int = 0) -> list[Stored]:
@@ -492,7 +493,7 @@ async def test_nothing_is_unknown_of_what_the_services_decided():
         await world.quiet()
         log = MemoryEventLog(world.journal, user="status")
         for about in ("", "worker-0", "worker-2", "launcher", "scaleout/out", "scalein/in"):
-            told = "\n".join(await answer(log, JOB, about, NAMESPACE, uid=uid))
+            told = "\n".join(await answer(log, ASKED, about, NAMESPACE, uid=uid))
             assert UNRECORDED not in told, told
             assert "somebody" in told, told
         told = "\n".join(await answer(log, parse_target("scaleout/out"), "", NAMESPACE))
@@ -509,8 +510,8 @@ async def test_the_newest_life_of_a_name_is_meant_and_a_uid_names_another():
         world.apply(TRAININGJOBS, a_training_job(workers=3))
         await world.running()
         log = MemoryEventLog(world.journal, user="status")
-        newest = (await answer(log, JOB, "", NAMESPACE))[0]
-        earlier = (await answer(log, JOB, "", NAMESPACE, uid=first))[0]
+        newest = (await answer(log, ASKED, "", NAMESPACE))[0]
+        earlier = (await answer(log, ASKED, "", NAMESPACE, uid=first))[0]
     assert first not in newest
     assert ": Running" in newest
     assert earlier.startswith(f"trainingjob/resnet ({first}): gone")
@@ -557,12 +558,12 @@ async def test_of_two_requests_of_one_name_the_kind_tells_which_is_meant():
         await world.phase("ScaleSucceeded", SCALEINS, "same")
         log = MemoryEventLog(world.journal, user="status")
         out = await answer(log, parse_target("scaleout/same"), "", NAMESPACE)
-        other = await answer(log, JOB, "scalein/same", NAMESPACE)
+        other = await answer(log, ASKED, "scalein/same", NAMESPACE)
     assert out[0].startswith("scaleout/same: Succeeded")
     assert other[0].startswith("scalein/same: Succeeded")
 
 
 async def test_an_empty_log_knows_nothing(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(typer.Exit):
-        await answer(MemoryEventLog(MemoryJournal(), user="status"), JOB, "", "team-a")
+        await answer(MemoryEventLog(MemoryJournal(), user="status"), ASKED, "", "team-a")
     assert "the log knows no TrainingJob team-a/resnet" in capsys.readouterr().err

@@ -13,7 +13,11 @@ import msgspec
 from muster.permissions import HOME, SERVICE_ACCOUNTS
 from shared.cluster.answers import UNKNOWN_OWNER
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.training import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOB
+from shared.job.events import Author
 from shared.service.permissions import Need
 
 EVERYBODYS = ("system:basic-user", "system:discovery", "system:public-info-viewer")
@@ -54,10 +58,20 @@ class Comparison(msgspec.Struct, frozen=True):
     in_vain: frozenset[Need]
 
 
-def compare(calls: Iterable[Call], granted: Iterable[Need]) -> Comparison:
-    """What differs between the rights that `calls` needed and those that are `granted`."""
+def used(calls: Iterable[Call], kinds: Iterable[Framework] = BUILT_IN) -> list[Framework]:
+    """The kinds of job of which jobs had pods: their templates are read for nothing else."""
+    needs = {call.need for call in calls}
+    return [kind for kind in kinds if Need("scheduler", "get", kind.resource.group, kind.resource.plural) in needs]
+
+
+def compare(calls: Iterable[Call], granted: Iterable[Need], kinds: Iterable[Framework] = BUILT_IN) -> Comparison:
+    """What differs between the rights that `calls` needed and those that are `granted`.
+
+    Whose child something became stands in no recording: of all `kinds` that were used, it is believed.
+    """
     made = list(calls)
-    needed = {need for call in made for need in (call.need, *_asked_by_admission(call.need))}
+    owners = used(made, kinds)
+    needed = {need for call in made for need in (call.need, *_asked_by_admission(call.need, owners))}
     given = set(granted)
     return Comparison(
         refused=tuple(
@@ -108,20 +122,32 @@ def granted(manifests: Iterable[dict[str, Any]]) -> list[Need]:
     ]
 
 
-def _asked_by_admission(need: Need) -> Iterator[Need]:
+def of_kinds(needs: Iterable[Need], kinds: Iterable[Framework]) -> set[Need]:
+    """Those of `needs` that are about jobs of these kinds."""
+    places = {(kind.resource.group, kind.resource.plural) for kind in kinds}
+    return {need for need in needs if (need.group, need.resource.partition("/")[0]) in places}
+
+
+def _asked_by_admission(need: Need, owners: Iterable[Framework]) -> Iterator[Need]:
     """`OwnerReferencesPermissionEnforcement`: who sets an owner could delete the object, and hold up the owner.
 
     And who upgrades a GET to a stream of commands could have begun it with a POST, as newer versions insist.
     """
     if need.resource == "pods/exec":
         yield need._replace(verb="create")
-    owner = Need(need.service, "update", TRAININGJOBS.group, f"{TRAININGJOBS.plural}/finalizers")
     place = (need.group, need.resource)
     if need.verb == "create" and place in CHILDREN:
-        yield owner
+        # The scaler's only child is the ConfigMap with the hosts files.
+        yield from (
+            _finalizers(need.service, owner) for owner in owners if need.service != "scaler" or owner.has_hosts_files
+        )
     if need.verb == "patch" and place in REQUESTS:
-        yield owner
+        yield _finalizers(need.service, TRAININGJOB)
         yield need._replace(verb="delete")
+
+
+def _finalizers(service: Author, owner: Framework) -> Need:
+    return Need(service, "update", owner.resource.group, f"{owner.resource.plural}/finalizers")
 
 
 def _was_turned_away(entry: dict[str, Any]) -> bool:

@@ -12,11 +12,13 @@ from muster import permissions
 from shared.job.events import Author
 from shared.job.steps import Effect
 from shared.service.permissions import PERMISSIONS, Need, necessary, needs
-from tests.security.rights import calls, compare, granted
+from tests.kit.swarm import SWARMJOB, WITH_SWARMS
+from tests.security.rights import calls, compare, granted, of_kinds, used
 
 ROOT = Path(__file__).parents[2]
 GET = Need("status", "get", "", "pods")
 FINALIZERS = Need("scheduler", "update", "kai.alibabacloud.com", "trainingjobs/finalizers")
+JOBS, SWARMS = ("kai.alibabacloud.com", "trainingjobs"), ("test.muster.dev", "swarmjobs")
 
 
 def documents(variant: str) -> list[dict[str, Any]]:
@@ -105,9 +107,45 @@ def test_subresources_are_rights_of_their_own():
 
 
 def test_who_sets_an_owner_needs_what_admission_asks():
-    creation = Need("scheduler", "create", "", "pods")
-    assert compare(calls([line(creation)]), [creation]).missing == {FINALIZERS}
-    assert compare(calls([line(creation)]), [creation, FINALIZERS]).in_vain == set()
+    creation, template = Need("scheduler", "create", "", "pods"), Need("scheduler", "get", *JOBS)
+    made = [line(template), line(creation)]
+    assert compare(calls(made), [template, creation]).missing == {FINALIZERS}
+    assert compare(calls(made), [template, creation, FINALIZERS]).in_vain == set()
+
+
+def test_an_owner_is_of_a_kind_that_was_used():
+    creation, template = Need("scheduler", "create", "", "pods"), Need("scheduler", "get", *SWARMS)
+    recording = [*calls([line(template), line(creation)])]
+    assert used(recording, WITH_SWARMS) == [SWARMJOB]
+    found = compare(recording, [template, creation], WITH_SWARMS)
+    assert {(need.group, need.resource) for need in found.missing} == {(SWARMS[0], "swarmjobs/finalizers")}
+
+
+def test_only_what_has_hosts_files_is_an_owner_to_the_scaler():
+    creation = Need("scaler", "create", "", "configmaps")
+    templates = [Need("scheduler", "get", *place) for place in (JOBS, SWARMS)]
+    found = compare(calls([*map(line, templates), line(creation)]), [*templates, creation], WITH_SWARMS)
+    assert found.missing == {FINALIZERS._replace(service="scaler")}
+
+
+class TestKindByKind:
+    @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
+    def test_a_kind_adds_what_is_about_its_own_jobs_and_nothing_else(self, service: Author):
+        more = set(needs(service, kinds=WITH_SWARMS)) - set(needs(service))
+        assert more == of_kinds(more, [SWARMJOB])
+        assert of_kinds(needs(service, kinds=WITH_SWARMS), [SWARMJOB]) == more
+        # It has no hosts files: the scaler makes nothing that such a job owns.
+        assert bool(more) == (service != "scaler")
+
+    @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
+    def test_without_training_jobs_nothing_is_needed_of_requests(self, service: Author):
+        found = necessary(service, [SWARMJOB])
+        assert {need.group for need in found} <= {"", "events.k8s.io", SWARMS[0]}
+
+    def test_what_is_printed_has_the_kinds_of_other_packages_too(self):
+        text = permissions.render(kinds=WITH_SWARMS)["status.yaml"]
+        assert "swarmjobs/status" in text
+        assert "swarmjobs" not in permissions.render()["status.yaml"]
 
 
 @pytest.mark.parametrize(("variant", "namespace"), [("cluster", ""), ("namespace", permissions.HOME)])

@@ -61,8 +61,9 @@ class Stage(World):
         of: "Stage | None" = None,
         log: str = "memory",
         journal: ToldJournal | None = None,
+        takes_over: bool = False,
     ) -> None:
-        super().__init__(drain_seconds=drain_seconds, kinds=kinds)
+        super().__init__(drain_seconds=drain_seconds, kinds=kinds, takes_over=takes_over)
         self.journal: ToldJournal = journal or ToldJournal(identity=log)
         if of is not None:
             self.store = of.store
@@ -81,7 +82,7 @@ class Stage(World):
         """Every status that was written, by (kind, namespace, name)."""
         self.hosts_files: defaultdict[At, list[Document]] = defaultdict(list)
         """Every content of a ConfigMap that was written."""
-        for resource in (TRAININGJOBS, SCALEINS, SCALEOUTS):
+        for resource in (*(kind.resource for kind in kinds), SCALEINS, SCALEOUTS):
             self.store.admit(resource, self._admit_status)
         self.store.admit(CONFIGMAPS, self._note_hosts)
 

@@ -8,15 +8,25 @@ import pytest
 from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
 from shared.job.naming import JOB_UID
+from shared.job.state import Job
 from shared.service.claims import QUICK_SECONDS, ours, settle
 from tests.kit.histories import KEY
 
+JOB = Job(key=KEY, kind="TrainingJob", api_version="kai.alibabacloud.com/v1alpha1")
 GOING = "2030-01-01T00:00:00Z"
 
 
-def an_object(owner: str = "", *, name: str = "resnet", labelled: str | None = None, going: bool = False) -> Metadata:
+def an_object(
+    owner: str = "",
+    *,
+    name: str = "resnet",
+    kind: str = "TrainingJob",
+    labelled: str | None = None,
+    going: bool = False,
+) -> Metadata:
     """An object that `owner` (a job called `name`) controls, and whose labels say `labelled`."""
-    owners = [{"kind": "TrainingJob", "name": name, "uid": owner, "controller": True}] if owner else []
+    known = {"apiVersion": JOB.api_version, "kind": kind, "name": name, "uid": owner, "controller": True}
+    owners = [known] if owner else []
     document: dict[str, Any] = {
         "name": "resnet-worker-0",
         "uid": "pod-0",
@@ -33,7 +43,7 @@ def test_ours_is_what_this_very_job_controls():
 
 
 def test_what_is_ours_and_as_we_meant_it_counts_as_made():
-    settle(an_object("uid-1"), KEY, "pod resnet-worker-0")
+    settle(an_object("uid-1"), JOB, "pod resnet-worker-0")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +59,7 @@ def test_what_is_ours_and_as_we_meant_it_counts_as_made():
 )
 def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
     with pytest.raises(Transient) as trouble:
-        settle(meta, KEY, "pod resnet-worker-0", same=same)
+        settle(meta, JOB, "pod resnet-worker-0", same=same)
     assert trouble.value.retry_after == QUICK_SECONDS
 
 
@@ -61,14 +71,15 @@ def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
         pytest.param(an_object("uid-9", labelled="uid-1"), id="our labels under another owner"),
         pytest.param(an_object("uid-9", labelled=""), id="another owner without our label"),
         pytest.param(an_object("uid-9", name="bert"), id="another job's"),
+        pytest.param(an_object("uid-9", kind="TFJob"), id="a job's of another kind and the same name"),
     ],
 )
 def test_what_is_somebody_elses_is_left_alone(meta: Metadata):
     with pytest.raises(Refused, match="belongs to somebody else") as refusal:
-        settle(meta, KEY, "pod resnet-worker-0")
+        settle(meta, JOB, "pod resnet-worker-0")
     assert refusal.value.reason == "NameConflict"
 
 
 def test_an_object_without_labels_is_somebody_elses():
     with pytest.raises(Refused):
-        settle(Metadata(name="resnet"), KEY, "service resnet")
+        settle(Metadata(name="resnet"), JOB, "service resnet")

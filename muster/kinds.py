@@ -1,0 +1,40 @@
+"""The kinds of jobs that the commands know, and the words that people have for them."""
+
+from collections.abc import Iterator
+
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
+from shared.job.state import Job
+from shared.service import plugins
+
+
+def known_kinds() -> Kinds:
+    """Those that Muster brings along, and the users' own that are installed here."""
+    return plugins.kinds()
+
+
+def words_of(framework: Framework) -> Iterator[str]:
+    """What people call a kind of jobs, in lower case and without its group."""
+    resource, described = framework.resource, framework.definition
+    yield resource.kind.lower()
+    yield resource.plural
+    if described is None:
+        # That of a TrainingJob is written from models.
+        yield "tj"
+    else:
+        yield from filter(None, (described.singular.lower(), *described.short_names))
+
+
+def called(framework: Framework, kinds: Kinds) -> str:
+    """What to call a kind so that everybody knows which one is meant: three groups have an MXJob."""
+    word = framework.resource.kind.lower()
+    several = sum(other.resource.kind.lower() == word for other in kinds) > 1
+    return f"{word}.{framework.resource.group}" if several else word
+
+
+def word_of(job: Job, kinds: Kinds) -> str:
+    """What to call the kind of a job, known or not; `job` before anything was seen of its resource."""
+    framework = kinds.find(job.api_version, job.kind)
+    if framework is not None:
+        return called(framework, kinds)
+    return f"{job.kind.lower()}.{job.api_version.partition('/')[0]}" if job.kind else "job"

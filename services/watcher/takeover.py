@@ -1,0 +1,81 @@
+"""Jobs that another operator began: left alone, or taken over with what is there once a person says so.  Pure.
+
+Whether an operator still runs cannot be seen from here; two of them would undo each other's work.  So its jobs are
+only noted, until the setting `MUSTER_TAKE_OVER` says that it is gone.
+"""
+
+from collections.abc import Iterator
+
+from services.watcher.sights import JobSight
+from services.watcher.world import World
+from shared.frameworks.inheriting import Inherited
+from shared.job.events import JobAdopted, JobOfAnother
+from shared.job.evolve_adoption import ANOTHER_OPERATOR
+from shared.job.naming import Slot
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
+from shared.job.state import Job, alive, ended
+from shared.job.views import ranges, spans
+
+
+def begun_by_another(job: Job, sight: JobSight | None) -> JobOfAnother | None:
+    """The fact that somebody else's status stands in a resource of which this log has never heard.
+
+    A status that we wrote has a head, or the log knows the job: definitions that are not ours drop the head.  That the
+    checkpoint does not know the job either was asked before.
+    """
+    if sight is None or sight.inherited is None or sight.head is not None:
+        return None
+    if job.generation or job.another or job.accepted_heads or job.gone:
+        return None
+    return JobOfAnother(phase=sight.inherited.phase)
+
+
+def adopted(job: Job, world: World) -> Iterator[JobAdopted]:
+    """The job as it is there, once the log knows all its pods; nothing while something of it is not known."""
+    sight = world.job(job.key)
+    if sight is None or sight.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
+        return
+    yield _of(job, job.spec, sight.inherited)
+
+
+def _of(job: Job, spec: JobSpec, theirs: Inherited) -> JobAdopted:
+    attempt = max((pod.attempt for pod in job.pods.values()), default=0)
+    # A pod under another name than this slot's would be looked for in vain by the others.
+    pods = {pod.slot: pod for pod in job.pods.values() if pod.attempt == attempt and pod.name == job.pod_name(pod.slot)}
+    there = frozenset(pods)
+    wanted = _wanted(spec, theirs, attempt) if pods or theirs.begun else frozenset()
+    slots, lost = (there, wanted - there) if theirs.begun else (there | wanted, frozenset())
+    if theirs.end:
+        slots, lost = there, frozenset()
+    workers = {slot.index for slot in slots | lost if slot.role == WORKER}
+    missed = {slot for slot in there - wanted if ended(pods[slot])}
+    members = [
+        slot.index for slot, pod in pods.items() if slot.role == WORKER and pod.ready and alive(pod) and theirs.begun
+    ]
+    return JobAdopted(
+        source=ANOTHER_OPERATOR,
+        attempt=attempt,
+        restarts=theirs.restarts,
+        slots=spans(slots),
+        lost=spans(lost),
+        size=sum(slot.role == WORKER for slot in (slots | lost) - missed),
+        next_index=max(workers, default=-1) + 1,
+        members=ranges(members) if not theirs.end else (),
+        phase=theirs.end,
+        start_time=theirs.start_time,
+        completion_time=theirs.completion_time,
+        conditions=theirs.conditions,
+        counts=theirs.counts if theirs.end else (),
+    )
+
+
+def _wanted(spec: JobSpec, theirs: Inherited, attempt: int) -> frozenset[Slot]:
+    """Where a pod should be: the launcher only once it had its turn."""
+    found = set()
+    for role in spec.roles:
+        indices = range(role.replicas)
+        if role.name == WORKER and theirs.workers is not None:
+            found |= {Slot(attempt, role.name, index) for index in theirs.workers}
+        elif role.name != LAUNCHER or theirs.begun:
+            found |= {Slot(attempt, role.name, index) for index in indices}
+    return frozenset(found)

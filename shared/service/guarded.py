@@ -1,0 +1,135 @@
+"""A framework of somebody else's: whatever its methods do, it is the story of its own jobs alone.
+
+An exception, or an answer that is none, becomes a problem of the job (`parse`) or a refusal (all else), with the
+reason `FrameworkFailed`.  What an exception says is not repeated: it may hold what a user wrote.
+"""
+
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from shared.cluster.objects import Custom
+from shared.errors import Refused
+from shared.frameworks.framework import Definition, Document, Framework, Place
+from shared.job.naming import JobKey, Slot, WorkerName
+from shared.job.spec import JobSpec, Problem
+from shared.job.state import Job
+
+FAILED = "FrameworkFailed"
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+class Guarded(Framework):
+    """In front of another framework."""
+
+    def __init__(self, inner: Framework) -> None:
+        """Raises whatever the other one's kind or definition raises."""
+        self._inner = inner
+        self.resource = inner.resource
+        self.suspend_path = inner.suspend_path
+        self._definition = inner.definition
+        self._suspend_path: str = _as(str, inner.suspend_path)
+        self.announcements = _as(dict[str, str], {**inner.announcements})
+        self._told: set[str] = set()
+
+    @property
+    def definition(self) -> Definition | None:
+        return self._definition
+
+    @property
+    def suspend_path(self) -> str:  # type: ignore[override]
+        return self._suspend_path
+
+    @property
+    def has_hosts_files(self) -> bool:
+        return self._inner.has_hosts_files
+
+    def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
+        try:
+            return self._guard("parse", lambda: _parsed(self._inner.parse(manifest)))
+        except Refused as refusal:
+            return (Problem(reason=FAILED, message=str(refusal)),)
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        return self._guard("pod", lambda: _named(self._inner.pod(manifest, spec, place)))
+
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
+        return self._guard("service", lambda: _named(self._inner.service(manifest, spec, key, place)))
+
+    def status(self, job: Job) -> Document:
+        return self._guard("status", lambda: _as(Document, self._inner.status(job)))
+
+    def phase(self, status: Document) -> str:
+        phase: str = self._guard("phase", lambda: _as(str, self._inner.phase(status)))
+        return phase
+
+    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+        return self._guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, place)))
+
+    def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
+        return self._guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
+
+    def labels(self, key: JobKey) -> dict[str, str]:
+        return self._guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
+
+    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+        return self._guard("slot_labels", lambda: _as(dict[str, str], self._inner.slot_labels(key, slot)))
+
+    def metadata(self, key: JobKey, name: str) -> Document:
+        return self._guard("metadata", lambda: _as(Document, self._inner.metadata(key, name)))
+
+    def owner_reference(self, key: JobKey) -> Document:
+        return self._guard("owner_reference", lambda: _as(Document, self._inner.owner_reference(key)))
+
+    def _guard(self, method: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except _WrongAnswer as wrong:
+            what = f"{self.name}: {method} gives a wrong answer ({wrong})"
+        except (Exception, SystemExit) as error:  # noqa: BLE001  somebody else's code, of which anything may come
+            *_, last = traceback.extract_tb(error.__traceback__)
+            place = f"{PurePath(last.filename).name}, line {last.lineno}"
+            what = f"{self.name}: {method} fails ({type(error).__name__} in {place})"
+        if what not in self._told:
+            self._told.add(what)
+            log.error("framework failed", kind=self.name, why=what)
+        raise Refused(f"{what}; mend or upgrade the package of this kind of job", reason=FAILED)
+
+
+class _WrongAnswer(Exception):  # noqa: N818  it is one
+    """What is wrong with it, by types and places alone."""
+
+
+def _parsed(answer: object) -> JobSpec | tuple[Problem, ...]:
+    if isinstance(answer, JobSpec):
+        # Whoever makes one by hand can put anything into it.
+        spec: JobSpec = _as(JobSpec, answer)
+        return spec
+    problems: tuple[Problem, ...] = _as(tuple[Problem, ...], answer)
+    if not problems:
+        raise _WrongAnswer("neither a spec nor a problem")
+    return problems
+
+
+def _named(answer: object) -> Document:
+    document: Document = _as(Document, answer)
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not name or not isinstance(name, str):
+        raise _WrongAnswer("an object without a name")
+    return document
+
+
+def _as(kind: Any, answer: object) -> Any:
+    """The answer, if it is of this kind all through and can be said in JSON."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(answer), type=kind)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise _WrongAnswer(str(error)) from None

@@ -1,0 +1,311 @@
+"""Frameworks of other packages: found by entry points, and in nobody's way whatever is wrong with them."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import EntryPoint
+from inspect import getmembers
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom, Pod
+from shared.errors import Refused
+from shared.frameworks.framework import Definition, Document, Framework, Place
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.training import GROUP, TRAININGJOBS
+from shared.job.naming import JobKey, Slot, Uid, WorkerName
+from shared.job.spec import JobSpec, Problem, RoleSpec
+from shared.job.state import Job
+from shared.service import plugins
+from shared.service.guarded import FAILED, Guarded
+from shared.service.plugins import Plugins, find
+from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, a_training_job
+from tests.service.stage import Stage
+
+HERE = __name__
+KEY = JobKey(NAMESPACE, "resnet", Uid("uid-1"))
+SECRET = "hunter2"
+"""Stands in the resources here, and must stand nowhere else."""
+
+
+class NoArguments(SwarmJob):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+class Abstract(Framework):
+    resource = SWARMJOBS
+
+
+class Kindless(SwarmJob):
+    group = ""
+
+
+class OfPods(SwarmJob):
+    resource = Resource("test.muster.dev", "v1", "swarmjobs", "SwarmJob", Pod)  # type: ignore[assignment]
+
+
+class WithoutDefinition(SwarmJob):
+    @property
+    def definition(self) -> Definition | None:
+        return None
+
+
+class BrokenDefinition(SwarmJob):
+    @property
+    def definition(self) -> Definition | None:
+        raise KeyError("columns")
+
+
+class AnotherTrainingJob(SwarmJob):
+    job_type, group = "TrainingJob", GROUP
+
+
+class ARequest(SwarmJob):
+    job_type, group = "ScaleOut", GROUP
+
+
+class SamePlural(SwarmJob):
+    job_type, plural = "Bee", "swarmjobs"
+
+
+def entry(value: str, name: str = "swarm") -> EntryPoint:
+    return EntryPoint(name, f"{HERE}:{value}" if ":" not in value else value, plugins.GROUP)
+
+
+def names(found: Plugins) -> list[str]:
+    return [framework.name for framework in found.kinds][len([*BUILT_IN]) :]
+
+
+@pytest.mark.parametrize("value", ["SWARMJOB", "SwarmJob"], ids=["an instance", "a class"])
+def test_what_a_package_names_is_a_kind_like_any_other(value: str):
+    found = find([entry(value)])
+    assert names(found) == ["SwarmJob.test.muster.dev"]
+    assert found.left_out == ()
+    known = found.kinds.find("test.muster.dev/v1", "SwarmJob")
+    assert known is not None
+    assert known.definition == SWARMJOB.definition
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        pytest.param(
+            "no.such.package:X", r"cannot be imported \(ModuleNotFoundError: No module named 'no'", id="missing"
+        ),
+        pytest.param("NoSuchName", "cannot be imported .AttributeError", id="no such name in it"),
+        pytest.param("NoArguments", "cannot be made without arguments", id="a class that wants arguments"),
+        pytest.param(
+            "Abstract", "cannot be made without arguments .TypeError: Can't instantiate", id="an unfinished one"
+        ),
+        pytest.param("HERE", "is no Framework", id="a text"),
+        pytest.param("Stage", "is no Framework", id="another class"),
+        pytest.param("Kindless", "needs a group, a version, a plural and a kind", id="without a group"),
+        pytest.param("OfPods", "not a Resource of type Custom", id="of another type"),
+        pytest.param("WithoutDefinition", "its definition is none", id="without a definition"),
+        pytest.param("BrokenDefinition", "its kind or its definition .KeyError", id="a definition that fails"),
+        pytest.param("AnotherTrainingJob", "there is a TrainingJob of kai.* already", id="a kind that Muster has"),
+        pytest.param("ARequest", "there is a ScaleOut of kai.* already", id="a kind of request"),
+    ],
+)
+def test_one_that_cannot_be_used_is_told_of_and_left_out(value: str, why: str):
+    found = find([entry(value, "broken"), entry("SWARMJOB", "whole")])
+    assert names(found) == ["SwarmJob.test.muster.dev"]
+    (sentence,) = found.left_out
+    assert sentence.startswith("the framework broken (")
+    assert re.search(why, sentence), sentence
+
+
+@pytest.mark.parametrize("second", ["SwarmJob", "SamePlural"], ids=["one kind", "one plural"])
+def test_of_two_that_are_one_the_first_by_name_is_taken(second: str):
+    found = find([entry(second, "b"), entry("SWARMJOB", "a")])
+    assert names(found) == ["SwarmJob.test.muster.dev"]
+    (sentence,) = found.left_out
+    assert "the framework b " in sentence
+    assert "there is a SwarmJob of test.muster.dev already" in sentence
+
+
+def a_package(folder: Path, name: str, code: str) -> None:
+    """As an installer leaves it."""
+    (folder / f"{name}.py").write_text(code)
+    about = folder / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{name} = {name}:FRAMEWORK\n")
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of packages; what this process found is looked for anew, and afterwards too."""
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.installed.cache_clear()
+    yield tmp_path
+    plugins.installed.cache_clear()
+
+
+def test_packages_that_are_installed_are_found(packages: Path):
+    a_package(packages, "hives", "from tests.kit.swarm import SwarmJob as FRAMEWORK")
+    a_package(packages, "wasps", "raise SystemExit(3)")
+    with capture_logs() as said:
+        plugins.tell()
+    assert names(plugins.installed()) == ["SwarmJob.test.muster.dev"]
+    assert [line["event"] for line in said] == ["framework found", "framework left out"]
+    assert "the framework wasps of the package wasps (wasps:FRAMEWORK)" in said[1]["why"]
+    assert [line["log_level"] for line in said] == ["info", "error"]
+
+
+def test_without_packages_there_is_what_muster_brings_along(packages: Path):
+    assert [*plugins.kinds()] == [*BUILT_IN]
+
+
+class Broken(SwarmJob):
+    """Some of its methods fail, or answer what is no answer."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+
+    def _answer(self, method: str, right: Callable[[], Any]) -> Any:
+        if method not in self.answers:
+            return right()
+        answer = self.answers[method]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
+        return self._answer("parse", lambda: super(Broken, self).parse(manifest))
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        return self._answer("pod", lambda: super(Broken, self).pod(manifest, spec, place))
+
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
+        return self._answer("service", lambda: super(Broken, self).service(manifest, spec, key, place))
+
+    def status(self, job: Job) -> Document:
+        return self._answer("status", lambda: super(Broken, self).status(job))
+
+    def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
+        return self._answer("hosts_files", dict)
+
+    def labels(self, key: JobKey) -> dict[str, str]:
+        return self._answer("labels", lambda: super(Broken, self).labels(key))
+
+
+ROLE = RoleSpec(name="bee", replicas=1)
+BAD = [
+    pytest.param(RuntimeError(SECRET), r"fails \(RuntimeError in test_plugins.py, line \d+\)", id="an exception"),
+    pytest.param(SystemExit(SECRET), "fails .SystemExit", id="an exit"),
+    pytest.param(RecursionError(SECRET), "fails .RecursionError", id="no end"),
+    pytest.param(None, "gives a wrong answer", id="nothing"),
+    pytest.param([SECRET], "gives a wrong answer", id="a list of texts"),
+    pytest.param({"a": object()}, "gives a wrong answer", id="what is not JSON"),
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        *BAD,
+        pytest.param((), "neither a spec nor a problem", id="no problem either"),
+        pytest.param((SECRET,), "gives a wrong answer", id="texts for problems"),
+        pytest.param(JobSpec(framework="x", roles=(SECRET,)), "Expected `object`, got `str`", id="a text for a role"),  # type: ignore[arg-type]
+        pytest.param(
+            JobSpec(framework="x", roles=(ROLE,), backoff_limit="many"), "Expected `int`", id="a text as number"
+        ),  # type: ignore[arg-type]
+    ],
+)
+def test_what_goes_wrong_in_parse_is_a_problem_of_the_job(answer: object, why: str):
+    (problem,) = Guarded(Broken(parse=answer)).parse(Custom())  # type: ignore[misc]
+    assert problem.reason == FAILED
+    assert re.search(why, problem.message), problem
+    assert SECRET not in problem.message
+
+
+@pytest.mark.parametrize("method", ["pod", "service", "status", "hosts_files", "labels"])
+@pytest.mark.parametrize(("answer", "why"), BAD)
+def test_what_goes_wrong_elsewhere_is_a_refusal(method: str, answer: object, why: str):
+    guarded, spec = Guarded(Broken(**{method: answer})), JobSpec(framework="x", roles=(ROLE,))
+    place = Place(key=KEY, slot=Slot(0, "bee", 0), name=WorkerName("resnet-bee-0"), sizes={"bee": 1})
+    calls: dict[str, Callable[[], object]] = {
+        "pod": lambda: guarded.pod(Custom(), spec, place),
+        "service": lambda: guarded.service(Custom(), spec, KEY, place),
+        "status": lambda: guarded.status(Job(key=KEY)),
+        "hosts_files": lambda: guarded.hosts_files(KEY, spec, ()),
+        "labels": lambda: guarded.labels(KEY),
+    }
+    with capture_logs() as said, pytest.raises(Refused, match=why) as refusal:
+        calls[method]()
+    assert refusal.value.reason == FAILED
+    assert SECRET not in f"{refusal.value}{said}"
+
+
+@pytest.mark.parametrize("document", [{}, {"metadata": {}}, {"metadata": {"name": 5}}, {"metadata": []}])
+def test_an_object_needs_a_name(document: object):
+    spec = JobSpec(framework="x", roles=(ROLE,))
+    with pytest.raises(Refused, match="an object without a name"):
+        Guarded(Broken(service=document)).service(Custom(), spec, KEY, None)
+
+
+def test_the_same_is_told_once():
+    guarded = Guarded(Broken(parse=RuntimeError()))
+    with capture_logs() as said:
+        for _ in range(3):
+            guarded.parse(Custom())
+    assert [line["event"] for line in said] == ["framework failed"]
+
+
+def test_everything_that_a_framework_does_is_guarded():
+    methods = {name for name, _ in getmembers(Framework) if not name.startswith("_")}
+    # The name follows from the resource.
+    assert methods - {"name"} <= {*vars(Guarded), *vars(Guarded(SWARMJOB))}
+
+
+def with_broken(**answers: Any) -> Kinds:
+    return Kinds((*BUILT_IN, Guarded(Broken(**answers))))
+
+
+def a_swarm_with_a_secret() -> dict[str, Any]:
+    job = a_swarm_job(bees=1)
+    container = job["spec"]["replicaSpecs"]["Bee"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "PASSWORD", "value": SECRET}]
+    return job
+
+
+@in_virtual_time
+@pytest.mark.parametrize("method", ["parse", "pod", "service", "status", "labels"])
+async def test_jobs_of_other_kinds_live_beside_a_framework_that_fails(method: str):
+    async with Stage(kinds=with_broken(**{method: ValueError(SECRET)})) as stage:
+        stage.apply(SWARMJOBS, a_swarm_with_a_secret())
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.pass_seconds(60)
+        stage.exit_codes["resnet-launcher"] = 0
+        await stage.phase("Succeeded")
+        assert not any(machine.held() for machine, _ in stage._running.values())
+        assert not any(SECRET.encode() in stored.body for stored in stage.journal.events)
+
+
+@in_virtual_time
+async def test_a_job_whose_framework_was_mended_goes_on_after_the_restart():
+    async with Stage(kinds=with_broken(parse=ValueError())) as stage:
+        stage.apply(SWARMJOBS, a_swarm_job(bees=1))
+        await stage.until(lambda: stage.status(SWARMJOBS, "resnet") != {})
+        (problem,) = stage.job().problems
+        assert problem.reason == FAILED
+    async with Stage(kinds=with_broken(), of=stage, journal=stage.journal) as later:
+        await later.until(lambda: later.status(SWARMJOBS, "resnet").get("state") == "Running")
+
+
+@in_virtual_time
+async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
+    async with Stage(kinds=with_broken(status=ValueError())) as stage:
+        stage.apply(SWARMJOBS, a_swarm_job(bees=1))
+        await stage.until(lambda: stage.job().phase == "Running")
+        stage.exit_codes["resnet-bee-0"] = 0
+        await stage.until(lambda: stage.job().phase == "Succeeded")
+        assert stage.status(SWARMJOBS, "resnet") == {}
