@@ -5,8 +5,13 @@ from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.framework import Framework
+from shared.frameworks.mlkube import MLKUBE_MXJOB
+from shared.frameworks.mpba import MPBA_MXJOB
 from shared.frameworks.mpijob import MPIJOB
+from shared.frameworks.mxjob import MXJOB
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_job import TRAININGJOB
@@ -42,6 +47,11 @@ class Kinds:
         """The framework of a job.  Raises `KeyError` when this process does not know it."""
         return self._frameworks[job.api_version.partition("/")[0], job.kind]
 
+    def seen(self, job: Job) -> Framework:
+        """The same, in the version in which its resource was last seen.  Raises `KeyError` as `of` does."""
+        kind = self.of(job)
+        return next((each for each in (kind, *kind.others) if each.resource.api_version == job.api_version), kind)
+
     def knows(self, job: Job) -> bool:
         """The job was observed, and its framework is here."""
         return self.find(job.api_version, job.kind) is not None
@@ -54,5 +64,5 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB, TFJOB, MPIJOB))
+BUILT_IN = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MXJOB, MPIJOB, FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB))
 """Those that Muster brings along."""
