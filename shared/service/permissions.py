@@ -70,7 +70,12 @@ class Permission(NamedTuple):
 
 PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (Jobs.EVERY, *REQUESTS), "the watches of jobs and requests"),
-    Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
+    Permission(
+        "watcher",
+        ("list", "watch"),
+        (PODS,),
+        "the watches of pods that carry a job's uid, or were made by an operator before us",
+    ),
     Permission("watcher", ("list", "watch"), (SERVICES, CONFIGMAPS), "the watches of a job's other children"),
     Permission("watcher", ("list", "watch"), (SECRETS,), "the same, of the job's own alone, and only their metadata"),
     Permission("watcher", ("list", "watch"), (NODES,), "which nodes are about to go", everywhere=True),
@@ -81,6 +86,14 @@ PERMISSIONS = (
     Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`"),
     Permission(
         "scheduler", ("get",), (PODS, SERVICES, SECRETS), f"`CreatePod`, `CreateService`, `CreateSecret`: {TAKEN}"
+    ),
+    Permission(
+        "scheduler",
+        ("patch",),
+        (PODS, SERVICES, SECRETS),
+        "`ClaimPod`, `CreateService`, `CreateSecret`: our labels on what another operator made for a job that is taken "
+        "over; withheld, such jobs cannot be taken over",
+        helpful=True,
     ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
@@ -96,7 +109,8 @@ PERMISSIONS = (
         "scaler",
         ("get", "create"),
         (PODS,),
-        "`RunScript`, `CheckDrain`: commands within the launcher; withheld, scripts fail and drains are timed",
+        "`RunScript`, `CheckDrain`, `LinkHosts`: commands within the launcher; withheld, scripts fail, drains are "
+        "timed, and TrainingJobs that are taken over cannot be scaled",
         "exec",
         helpful=True,
     ),

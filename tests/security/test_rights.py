@@ -178,6 +178,7 @@ def test_both_variants_grant_the_same_accounts_what_their_scope_has():
 def test_a_service_begins_without_what_it_can_do_without(service: Author):
     spared = {
         "watcher": [Need(service, verb, "", "nodes") for verb in ("list", "watch")],
+        "scheduler": [Need(service, "patch", "", kind) for kind in ("pods", "services", "secrets")],
         "scaler": [Need(service, verb, "", "pods/exec") for verb in ("get", "create")],
     }
     assert [need for need in needs(service) if need not in necessary(service)] == spared.get(service, [])

@@ -143,7 +143,9 @@ async def test_a_finished_job_is_never_run_again_and_its_time_to_live_counts_fro
         assert status["replicaStatuses"]["Launcher"] == {"active": 0, "succeeded": 1, "failed": 0}
         assert stage.pods() == {}
         assert stage.store.get(TRAININGJOBS, NAMESPACE, "resnet") is not None
-        await stage.pass_seconds(3700)
+        await stage.pass_seconds(2600)
+        assert stage.store.get(TRAININGJOBS, NAMESPACE, "resnet") is not None
+        await stage.pass_seconds(100)
         assert stage.store.get(TRAININGJOBS, NAMESPACE, "resnet") is None
 
 
