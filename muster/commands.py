@@ -180,9 +180,11 @@ def setup(
 def crds() -> None:
     """Print the custom resource definitions of every kind: `muster crds | kubectl apply -f -`."""
     from muster.crds import render
-    from muster.kinds import known_kinds
+    from shared.service.plugins import installed
 
-    typer.echo("---\n".join(render(known_kinds()).values()), nl=False)
+    for why in installed().left_out:
+        typer.echo(why, err=True)
+    typer.echo("---\n".join(render(installed().kinds).values()), nl=False)
 
 
 @app.command()

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from shared.frameworks.framework import Framework
-from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.kinds import Kinds
 from shared.job.state import Job
+from shared.service import plugins
 
 
 def known_kinds() -> Kinds:
-    """All that this installation has."""
-    return BUILT_IN
+    """Those that Muster brings along, and the users' own that are installed here."""
+    return plugins.kinds()
 
 
 def words_of(framework: Framework) -> Iterator[str]:

@@ -8,6 +8,7 @@ STEP = re.compile(
     r"\.(?P<name>(?:[\w-]|\\\.|/)+)"
     r"|\[['\"](?P<quoted>[^'\"]+)['\"]\]"
     r"|\[(?P<index>-?\d+|\*)\]"
+    r"|\[(?P<first>-?\d*):(?P<end>-?\d*)\]"
     r"|\[\?\(@\.(?P<field>[\w.-]+)\s*==\s*[\"'](?P<value>[^\"']*)[\"']\)\]"
 )
 
@@ -40,6 +41,9 @@ def _take(value: Any, step: dict[str, str | None]) -> list[Any]:
         return [value[name]] if isinstance(value, dict) and name in value else []
     if not isinstance(value, list):
         return []
+    first, end = step.get("first"), step.get("end")
+    if first is not None:
+        return value[int(first) if first else None : int(end) if end else None]
     index, field = step.get("index"), step.get("field")
     if index == "*":
         return value

@@ -17,6 +17,9 @@ from devcluster.node import kernel
 PRIVATE = {"/tmp": 0o1777, "/run": 0o755, "/dev": 0o755, "/proc": 0o555}  # noqa: S108
 """Folders that begin empty in each container, with their modes; what is written there goes with it."""
 
+IMAGE_FOLDERS = ("/run/sshd",)
+"""What every image with an sshd has there: it will not start without."""
+
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
@@ -115,6 +118,8 @@ def _fill_private(base: str) -> None:
     for folder, mode in PRIVATE.items():
         os.makedirs(base + folder, exist_ok=True)
         os.chmod(base + folder, mode)
+    for folder in IMAGE_FOLDERS:
+        os.makedirs(base + folder, mode=0o755)
     kernel.mount("proc", f"{base}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     for name in DEVICES:
         os.close(os.open(f"{base}/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o666))

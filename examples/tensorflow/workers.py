@@ -26,11 +26,16 @@ def main() -> int:
     examples = tf.data.Dataset.from_tensor_slices(points()).repeat().batch(BATCH * workers)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    said = tf.keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: print(f"epoch={epoch + 1} loss={logs['loss']:.4f} {workers=}", flush=True)
-    )
+
+    def say(epoch: int, measured: dict[str, float]) -> None:
+        print(f"epoch={epoch + 1} loss={measured['loss']:.4f} workers={workers}", flush=True)
+
     learnt = model.fit(
-        examples.with_options(options), epochs=EPOCHS, steps_per_epoch=STEPS, verbose=0, callbacks=[said]
+        examples.with_options(options),
+        epochs=EPOCHS,
+        steps_per_epoch=STEPS,
+        verbose=0,
+        callbacks=[tf.keras.callbacks.LambdaCallback(on_epoch_end=say)],
     )
     return 0 if learnt.history["loss"][-1] < WANTED_LOSS else 1
 

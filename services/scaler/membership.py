@@ -24,7 +24,9 @@ def owed(job: Job, policy: Policy) -> list[Step]:
     steps: list[Step] = []
     if wanted is not None and (wanted != job.members or not job.listed or _unwritten(job) or _overtaken(job)):
         doomed = {slot.index for slot in disrupted(job)}
-        drain = policy.drain_seconds if doomed & job.members - wanted else 0
+        # Where nobody reads who the members are, nobody lets go of one before it goes.
+        told = job.spec.handling.hosts_files and doomed & job.members - wanted
+        drain = policy.drain_seconds if told else 0
         steps.append(Record(publish(job, wanted, drain=drain)))
     return [*steps, *written(job)]
 

@@ -7,14 +7,13 @@ How an accepted request is carried on is decided in `scale_out.py` and `scale_in
 from services.scaler import scale_in, scale_out
 from services.scaler.effects import OwnRequest
 from services.scaler.policy import Policy
-from shared.job import replacement
 from shared.job.events import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
-from shared.job.spec import OWNED_BY_ANOTHER, WORKER, ScaleSpec
+from shared.job.spec import OWNED_BY_ANOTHER, ScaleSpec
 from shared.job.state import Job, Request
 from shared.job.steps import Record, Step
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
-from shared.job.views import Member, Slots, spans
+from shared.job.views import Member, spans
 
 
 def owed(job: Job, policy: Policy) -> list[Step]:
@@ -93,15 +92,15 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
     assert job.spec is not None
     workers = job.spec.worker
     # Places that are about to be filled again count as filled.
-    size = len(job.workers) + len(replacement.owed(job))
+    size = len(scale_out.filled(job))
     if spec.kind == "ScaleOut":
         count = spec.count or 0
         if count < 1:
             return "NothingToAdd"
         if workers.max_replicas is not None and size + count > workers.max_replicas:
             return "AboveMaximum"
-        new = Slots(job.attempt, WORKER, ((job.next_index, job.next_index + count - 1),))
-        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=(new,), deadline=spec.timeout_seconds, drain=0)
+        new = scale_out.places(job, count)
+        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
     leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
     if leaving is None:
         return "NoSuchWorker"
@@ -121,7 +120,7 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
 def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
     """What an edit of the job's own number of workers comes to, by how many there are when its turn comes."""
     assert job.spec is not None
-    role, here = job.spec.worker, len(job.workers)
+    role, here = job.spec.worker, len(scale_in.places(job))
     if role.max_replicas is not None and size > role.max_replicas:
         return ScaleRejected(request=request.uid, reason="AboveMaximum")
     if size < role.min_replicas:
@@ -129,10 +128,10 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     # Nodes may have to be added before the new workers run, and nobody named a time.
     deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
     # Workers that are about to be replaced come by themselves.
-    missing = size - here - len(replacement.owed(job))
+    missing = size - len(scale_out.filled(job))
     if missing > 0:
-        new = Slots(job.attempt, WORKER, ((job.next_index, job.next_index + missing - 1),))
-        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=(new,), deadline=deadline, drain=0)
+        new = scale_out.places(job, missing)
+        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=deadline, drain=0)
     if here > size:
         leaving, drain = scale_in.victims(job, here - size), min(policy.drain_seconds, deadline // 2)
         return ScaleAccepted(request=request.uid, kind="ScaleIn", leaving=leaving, deadline=deadline, drain=drain)

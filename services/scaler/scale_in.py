@@ -6,7 +6,7 @@ nothing; after it the leaving workers are released all the same.
 
 from collections.abc import Mapping
 
-from services.scaler import drain, membership, script
+from services.scaler import drain, membership, scale_out, script
 from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER
@@ -16,11 +16,21 @@ from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import Member, PodView, spans
 
 
+def places(job: Job) -> frozenset[Slot]:
+    """Those that a smaller size leaves fewer of: of the workers that are there.
+
+    Where a place is filled again under its own name, one that is empty for a while counts too: that worker 0 is
+    about to come back is no reason to keep worker 2 in its stead.
+    """
+    in_place = job.spec is not None and job.spec.handling.in_place
+    return scale_out.filled(job) if in_place else job.workers
+
+
 def victims(job: Job, count: int) -> tuple[Member, ...]:
     """The `count` workers with the highest indices, highest first; all there are when there are fewer."""
     # By number, not by name: "worker-10" sorts before "worker-9".
     pods = job.by_slot()
-    ranked = sorted(job.workers, key=lambda slot: slot.index, reverse=True)
+    ranked = sorted(places(job), key=lambda slot: slot.index, reverse=True)
     return tuple(member(slot, pods) for slot in ranked[:count])
 
 

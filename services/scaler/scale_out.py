@@ -3,13 +3,38 @@
 `HostsPublished` is the point of no return: before it a failure takes all new workers back, after it none.
 """
 
+from itertools import count as numbers
+from itertools import filterfalse, islice
+
 from services.scaler import membership, script
 from shared.job import replacement
 from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded
+from shared.job.naming import Slot
+from shared.job.spec import WORKER
 from shared.job.state import Job, Request
 from shared.job.steps import Record, Step
 from shared.job.timing import SCALING_DEADLINE, passed
-from shared.job.views import spans
+from shared.job.views import Slots, spans
+
+
+def filled(job: Job) -> frozenset[Slot]:
+    """The workers that are there, and those that are about to be replaced."""
+    return job.workers | {slot for slot in replacement.owed(job) if slot.role == WORKER}
+
+
+def places(job: Job, count: int) -> tuple[Slots, ...]:
+    """Where `count` new workers go.
+
+    Indices that were never used in this attempt; or the lowest free ones, where replacements keep theirs: nobody
+    there remembers a name as that of a dead host, and people know their workers by 0, 1, 2.
+    """
+    if job.spec is None or not job.spec.handling.in_place:
+        return (Slots(job.attempt, WORKER, ((job.next_index, job.next_index + count - 1),)),)
+    # What is left of a pod has its name until it is gone.
+    there = job.slots | job.spent | {pod.slot for pod in job.pods.values()}
+    taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt, WORKER)}
+    free = islice(filterfalse(taken.__contains__, numbers()), count)
+    return spans(Slot(job.attempt, WORKER, index) for index in free)
 
 
 def owed(job: Job, request: Request) -> list[Step]:

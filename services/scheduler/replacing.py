@@ -34,8 +34,11 @@ def _in_place(job: Job, due: list[Slot]) -> list[Step]:
     """The same slots once more: what is left of a pod goes first, because the next one has its name."""
     left = {pod.slot: pod for pod in sorted(job.pods.values(), key=lambda pod: pod.deleting, reverse=True)}
     free = [slot for slot in due if slot not in left]
+    # Those in places that were released go without being told here.
     going: list[Step] = [
-        DeletePod(pod.name, pod.uid) for slot in due if (pod := left.get(slot)) is not None and not pod.deleting
+        DeletePod(pod.name, pod.uid)
+        for slot in due
+        if slot in job.spent and (pod := left.get(slot)) is not None and not pod.deleting
     ]
     if not free:
         return going

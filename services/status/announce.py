@@ -32,7 +32,7 @@ def owed(job: Job) -> list[Step]:
         if condition.status and condition.type in _OF_JOB:
             reason = _reason(job, condition)
             steps.append(_tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, reason))
-        elif not condition.status and condition.type in ("Created", *MILESTONES) and condition.message:
+        elif _hindered(job, condition):
             steps.append(
                 _tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True)
             )
@@ -41,6 +41,13 @@ def owed(job: Job) -> list[Step]:
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
     return [*steps, *(step for request in job.requests.values() if request.shown for step in _of_request(request))]
+
+
+def _hindered(job: Job, condition: Condition) -> bool:
+    """It tells why the job does not get on, or why the newest edit of a job that runs is not followed."""
+    if condition.type == "Created" and job.problems:
+        return True
+    return not condition.status and condition.type in ("Created", *MILESTONES) and bool(condition.message)
 
 
 def _reason(job: Job, condition: Condition) -> str:

@@ -146,7 +146,8 @@ class Framework(ABC):
             for known in (conditions if isinstance(conditions, list) else ())
             if isinstance(known, dict) and known.get("status") == "True"
         ]
-        return next((phase for phase in _WEIGHTIEST_FIRST if phase in true), "")
+        # A job that was never taken on may show that it was refused.
+        return next((phase for phase in _WEIGHTIEST_FIRST if phase in true and "Created" in true), "")
 
     def labels(self, key: JobKey) -> dict[str, str]:
         """Of every object that is made for a job."""

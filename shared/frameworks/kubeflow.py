@@ -18,10 +18,14 @@ from shared.frameworks.schemas import (
     AGE,
     ANYTHING,
     BOOLEAN,
+    BY_CONDITIONS,
+    MOST_MEMBERS,
     REPLICAS,
+    STATUS_WITH_CONDITIONS,
     TEMPLATE,
     TEXT,
     choice,
+    each_fixed,
     name_rule,
     number,
 )
@@ -90,7 +94,11 @@ class KubeflowJob(Replicated):
                 "properties": {
                     "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
                     # By any name: upstream takes the types in upper and lower case.
-                    self.replica_specs: {"type": "object", "additionalProperties": replica},
+                    self.replica_specs: {
+                        "type": "object",
+                        "maxProperties": MOST_MEMBERS,
+                        "additionalProperties": replica,
+                    },
                 }
                 | RUN_POLICY
                 | self.fields,
@@ -104,7 +112,16 @@ class KubeflowJob(Replicated):
                     f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
                     "letter and not ending with a hyphen: its pods are named after it",
                 ),
+                each_fixed(
+                    f"spec.{self.replica_specs}",
+                    ("template",) if self.scale else ("template", "replicas"),
+                    f"pod templates{'' if self.scale else ' and replicas'} cannot be changed unless the job is "
+                    "suspended: its pods would differ; set spec.runPolicy.suspend to true first, or create the job "
+                    "again",
+                    free=BY_CONDITIONS,
+                ),
             ),
+            status=STATUS_WITH_CONDITIONS,
             scale=self.scale,
         )
 

@@ -3,6 +3,8 @@
 `muster.crds` puts a definition together; a framework writes the schema of its `spec` out of these.
 """
 
+from collections.abc import Iterable
+
 from shared.frameworks.framework import Document
 from shared.frameworks.reading import GREATEST
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
@@ -103,6 +105,10 @@ BY_CONDITIONS = (
 """No pod depends on the spec: the job was not taken on yet, or refused, or is Suspended."""
 
 
+MOST_MEMBERS = 8
+"""Of a map that a rule goes through: the API server counts the cost of each as that of the largest there could be."""
+
+
 def by_phase(*phases: str, field: str = "status.phase") -> str:
     """No pod depends on the spec of a job in one of these phases; "" says of kinds that have a phase for it that the
     job was refused, or not taken on yet."""
@@ -146,6 +152,21 @@ def fixed(field: str, message: str, *, within: str, free: str) -> dict[str, str]
     else:
         same = f"(({was}) == ({now}) && (!({now}) || self.{field} == oldSelf.{field}))"
     return rule(f"{free} || {same}", message, field=f".{field}")
+
+
+def each_fixed(field: str, parts: Iterable[str], message: str, *, free: str) -> dict[str, str]:
+    """The same for these parts of each member of a map, which is always there and has `MOST_MEMBERS` at most.
+
+    None of its members comes or goes.
+    """
+    was, now = f"oldSelf.{field}", f"self.{field}"
+    same = " && ".join(
+        f"has({now}[name].{part}) == has({was}[name].{part})"
+        f" && (!has({now}[name].{part}) || {now}[name].{part} == {was}[name].{part})"
+        for part in parts
+    )
+    kept = f"size({now}) == size({was}) && {was}.all(name, name in {now} && {same})"
+    return rule(f"{free} || ({kept})", message, field=f".{field}")
 
 
 def name_rule(pattern: str, longest: int, message: str) -> dict[str, str]:

@@ -132,6 +132,7 @@ def restarted(job: Job, event: JobRestarted) -> Job:
         members=frozenset(),
         listed=False,
         leaving=frozenset(),
+        gathered=False,
         below_minimum=0,
         # What was refused may be allowed by now, and another template may be right.
         refusals={},

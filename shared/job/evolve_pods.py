@@ -158,10 +158,12 @@ def enough(job: Job, at: At) -> Job:
     """Note since when a running job has fewer workers that run than its minimum."""
     if job.spec is None or job.phase not in ("Running", "Scaling"):
         return job
-    short = running_workers(job) < job.spec.worker.min_replicas
-    if short and not job.below_minimum:
-        return replace(job, below_minimum=at.sequence)
-    return job if short or not job.below_minimum else replace(job, below_minimum=0)
+    if running_workers(job) >= job.spec.worker.min_replicas:
+        enough_now = job.gathered and not job.below_minimum
+        return job if enough_now else replace(job, gathered=True, below_minimum=0)
+    # A launcher runs only after all its workers did; without one, those who never came are not lost.
+    lost = job.gathered or job.spec.has_launcher
+    return replace(job, below_minimum=at.sequence) if lost and not job.below_minimum else job
 
 
 def _progress(job: Job, fresh: int) -> Mapping[str, Refusal]:

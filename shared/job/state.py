@@ -277,6 +277,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tallies: Mapping[str, Tally] = {}
     failures: tuple[Failure, ...] = ()
     """The newest ones, at most `KEPT_FAILURES`."""
+    gathered: bool = False
+    """As many workers as its minimum have run in this attempt, since its phase was Running."""
     below_minimum: int = 0
     """The sequence at which a running job fell below its minimum; 0 while it has enough workers."""
 

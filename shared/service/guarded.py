@@ -33,12 +33,18 @@ class Guarded(Framework):
         """Raises whatever the other one's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
+        self.suspend_path = inner.suspend_path
         self._definition = inner.definition
+        self._suspend_path: str = _as(str, inner.suspend_path)
         self._told: set[str] = set()
 
     @property
     def definition(self) -> Definition | None:
         return self._definition
+
+    @property
+    def suspend_path(self) -> str:  # type: ignore[override]
+        return self._suspend_path
 
     @property
     def has_hosts_files(self) -> bool:
@@ -58,6 +64,10 @@ class Guarded(Framework):
 
     def status(self, job: Job) -> Document:
         return self._guard("status", lambda: _as(Document, self._inner.status(job)))
+
+    def phase(self, status: Document) -> str:
+        phase: str = self._guard("phase", lambda: _as(str, self._inner.phase(status)))
+        return phase
 
     def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
         return self._guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, place)))

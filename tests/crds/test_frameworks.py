@@ -12,7 +12,7 @@ from shared.frameworks.kinds import Kinds
 from tests.crds.admission import KINDS
 from tests.crds.judges import Judge
 from tests.crds.structural_rules import faults
-from tests.frameworks.documents import ABSENT, Document, changed
+from tests.frameworks.documents import ABSENT, Document, changed, tf_job
 from tests.kit.choirs import CHOIRS, Choir, a_band, a_choir, a_template
 
 MADE = {crd["metadata"]["name"]: crd for crd in manifests(KINDS)}
@@ -147,6 +147,27 @@ async def test_what_pods_depend_on_stays(
     causes = await judge.refusals(changed(old, path, value), old)
     assert (causes == []) is free
     assert free or "suspend it first" in causes[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "free"),
+    [
+        pytest.param("worker.template.spec.hostNetwork", True, False, id="a template under a name of any case"),
+        pytest.param("PS.template", ABSENT, False, id="a template that goes"),
+        pytest.param("Chief", {"replicas": 1, "template": TEMPLATE}, False, id="a role that comes"),
+        pytest.param("PS", ABSENT, False, id="a role that goes"),
+        pytest.param("worker.replicas", 3, True, id="the size of a kind that is scaled"),
+        pytest.param("worker.restartPolicy", "OnFailure", True, id="when a pod is replaced"),
+    ],
+)
+async def test_what_pods_depend_on_stays_in_a_map_of_roles(judge: Judge, path: str, value: Any, free: bool):
+    running = changed(tf_job(worker=2, PS=1), "status", {"conditions": [CREATED]})
+    path = f"spec.tfReplicaSpecs.{path}"
+    causes = await judge.refusals(changed(running, path, value), running)
+    assert (causes == []) is free
+    assert free or "suspended" in causes[0]
+    paused = changed(running, "status", {"conditions": [CREATED, PAUSED]})
+    assert await judge.refusals(changed(paused, path, value), paused) == []
 
 
 @pytest.mark.parametrize(("phase", "free"), [("Running", False), ("", True)])

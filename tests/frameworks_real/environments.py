@@ -30,6 +30,8 @@ PYTHONS = {
 
 NO_WHEEL = "No matching distribution found"
 """How pip ends when nothing fits this platform."""
+NO_ANSWER = "Retrying ("
+"""What pip says on the way to the same words when it did not reach the index."""
 
 Say = Callable[[str], None]
 
@@ -89,7 +91,7 @@ def _make(name: str, folder: Path, say: Say) -> None:
     if running.returncode:
         shutil.rmtree(folder, ignore_errors=True)
         last = "\n".join(lines[-5:])
-        if NO_WHEEL in last:
+        if NO_WHEEL in last and not any(NO_ANSWER in line for line in lines):
             raise Unavailable(f"{name}: no wheel for this platform: {lines[-1]}")
         raise Broken(f"{name} could not be installed:\n{last}")
     say(f"{name}: ready after {time.monotonic() - began:.0f} s")

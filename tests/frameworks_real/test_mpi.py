@@ -21,12 +21,14 @@ def programs() -> None:
         pytest.skip("sshd lets others in as itself only where it is root")
 
 
-async def test_mpirun_of_a_training_job_trains_on_its_workers(training: Training):
-    job = await training.start("mpi/training_job.yaml")
+@pytest.mark.parametrize("kind", ["training_job", "mpi_job_v1", "mpi_job_v2beta1"])
+async def test_mpirun_trains_on_the_workers_of_its_job(training: Training, kind: str):
+    job = await training.start(f"mpi/{kind}.yaml")
     await training.succeeds(job)
-    log = (await training.log("mpi-launcher")).splitlines()
+    name = job.partition("/")[2]
+    log = (await training.log(f"{name}-launcher")).splitlines()
     assert sorted(line for line in log if line.startswith("rank ")) == [
-        f"rank {rank} of 4 on mpi-worker-{rank // 2}" for rank in range(4)
+        f"rank {rank} of 4 on {name}-worker-{rank // 2}" for rank in range(4)
     ]
-    await training.learnt("mpi-launcher", processes="ranks=4")
+    await training.learnt(f"{name}-launcher", processes="ranks=4")
     await training.end(job)

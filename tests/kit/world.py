@@ -271,7 +271,8 @@ class World:
 
     def _report(self, held: Held, phase: str, code: int | None = None, *, reason: str = "") -> None:
         ready = phase == "Running" and code is None
-        container = {"name": held.manifest["spec"]["containers"][0]["name"], "ready": ready, "state": {}}
+        first = next(iter(held.manifest["spec"]["containers"]), {"name": "main"})
+        container = {"name": first["name"], "ready": ready, "state": {}}
         if code is not None:
             reason = reason or ("Error" if code else "Completed")
             container["state"] = {"terminated": {"exitCode": code, "reason": reason}}

@@ -202,6 +202,10 @@ async def test_the_host_is_read_only_and_the_container_has_places_of_its_own(spa
     assert not await asyncio.to_thread(Path("/x").exists)
 
 
+async def test_sshd_finds_the_folder_that_it_wants(space):
+    assert await space.output("p", "stat -c '%a %u' /run/sshd; ls /run") == "755 0\nsshd\n"
+
+
 async def test_the_command_runs_where_it_should(space):
     assert await space.output("image", "pwd") == f"{(await space.output('pwd', 'pwd')).strip()}\n"
     assert await space.output("own", "pwd", container={"workingDir": "/usr"}) == "/usr\n"

@@ -1,0 +1,66 @@
+"""How the environments of the real frameworks are made, without asking any package index."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.frameworks_real import environments
+from tests.frameworks_real.environments import EXAMPLES, PYTHONS, Broken, Unavailable, environment
+
+NO_INDEX = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+NOBODY_ANSWERS = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "1", "PIP_FIND_LINKS": ""}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where environments are made instead of people's own, of the Python that runs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(PYTHONS, "mpi", (".".join(map(str, sys.version_info[:2])),))
+    return tmp_path / "muster" / "frameworks" / "mpi"
+
+
+@pytest.mark.parametrize("name", PYTHONS)
+def test_every_package_is_an_exact_version_with_hashes_and_from_no_address(name):
+    text = (EXAMPLES / name / "requirements.txt").read_text()
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
+    assert lines
+    assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    assert "://" not in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem", "words"),
+    [
+        pytest.param(NO_INDEX, Unavailable, "mpi: no wheel for this platform", id="no wheel is a reason to skip"),
+        pytest.param(NOBODY_ANSWERS, Broken, "mpi could not be installed", id="no index is an error"),
+    ],
+)
+def test_what_cannot_be_installed_leaves_nothing(cache, monkeypatch, settings, problem, words):
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(problem, match=words):
+        environment("mpi", lambda line: None)
+    assert [path.name for path in cache.iterdir() if path.is_dir()] == []
+
+
+def test_without_a_python_that_has_wheels_the_reason_names_those_that_have(cache, monkeypatch):
+    monkeypatch.setitem(PYTHONS, "mpi", ("3.1", "3.2"))
+    with pytest.raises(Unavailable, match=r"for Python 3\.1 or 3\.2, and none is on this machine"):
+        environment("mpi", lambda line: None)
+
+
+def test_an_environment_that_was_not_finished_is_made_again_and_a_finished_one_is_used(cache, monkeypatch):
+    made = []
+
+    def make(name, folder, say):
+        assert not folder.exists()
+        folder.mkdir()
+        made.append(folder)
+
+    monkeypatch.setattr(environments, "_make", make)
+    first = environment("mpi")
+    (first / ".ready").unlink()
+    assert environment("mpi") == environment("mpi") == first
+    assert made == [first, first]

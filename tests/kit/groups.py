@@ -1,0 +1,71 @@
+"""Events of elastic jobs without a launcher, whose workers find each other by their names: PyTorchJobs."""
+
+from shared.job.events import (
+    AnyEvent,
+    JobCreated,
+    JobObserved,
+    JobRunning,
+    JobScaling,
+    ScaleAccepted,
+    SlotsAssigned,
+)
+from shared.job.naming import Uid
+from shared.job.spec import UNLIMITED, WORKER, Handling, JobSpec, RestartPolicy, RoleSpec
+from tests.kit.builders import observed, pods, published, worker, workers
+
+ELASTIC = Handling(
+    judge=WORKER,
+    succeeds="Any",
+    restarts="Pod",
+    strict=True,
+    in_place=True,
+    elastic=True,
+    hosts_files=False,
+    services="Pods",
+)
+
+E2, E3 = Uid("replicas-2"), Uid("replicas-3")
+
+
+def a_group_spec(
+    size: int = 3, *, least: int = 1, most: int | None = 4, restart: RestartPolicy = "OnFailure", **more: object
+) -> JobSpec:
+    role = RoleSpec(
+        name=WORKER, replicas=size, min_replicas=least, max_replicas=most, restart_policy=restart, container="main"
+    )
+    spec = {"handling": ELASTIC, "attach_mode": "", "clean_pod_policy": "None", "backoff_limit": UNLIMITED} | more
+    return JobSpec(framework="group", roles=(role,), **spec)  # type: ignore[arg-type]
+
+
+def sized(size: int, *, generation: int = 2, **spec: object) -> JobObserved:
+    """The job's resource with so many replicas."""
+    return observed(a_group_spec(size, **spec), generation=generation)  # type: ignore[arg-type]
+
+
+def a_starting_group(size: int = 3, **spec: object) -> list[AnyEvent]:
+    """All places assigned, nothing seen of their pods."""
+    return [
+        sized(size, generation=1, **spec),
+        JobCreated(reason="TrainingJobCreated"),
+        SlotsAssigned(slots=(workers(*range(size)),), reason="JobCreated"),
+    ]
+
+
+def a_running_group(size: int = 3, **spec: object) -> list[AnyEvent]:
+    """All workers Ready, and known to be."""
+    return [
+        *a_starting_group(size, **spec),
+        pods(*(worker(index) for index in range(size))),
+        JobRunning(reason="TrainingJobRunning"),
+        published(1, *range(size)),
+    ]
+
+
+def growing(*indices: int, size: int = 2, request: Uid = E2, **spec: object) -> list[AnyEvent]:
+    """An edit from `size` to these more, accepted and in phase Scaling."""
+    return [
+        *a_running_group(size, **spec),
+        sized(size + len(indices), **spec),
+        ScaleAccepted(request=request, kind="ScaleOut", added=(workers(*indices),), deadline=600, drain=0),
+        JobScaling(reason="ScalingStart"),
+    ]
