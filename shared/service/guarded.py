@@ -5,7 +5,7 @@ reason `FrameworkFailed`.  What an exception says is not repeated: it may hold w
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import structlog
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.framework import Definition, Document, Framework, Place
+from shared.frameworks.inheriting import Inherited
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job
@@ -33,9 +34,9 @@ class Guarded(Framework):
         """Raises whatever the other one's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
-        self.suspend_path = inner.suspend_path
         self._definition = inner.definition
         self._suspend_path: str = _as(str, inner.suspend_path)
+        self._inherits: str = _as(str, inner.inherits)
         self._told: set[str] = set()
 
     @property
@@ -74,6 +75,32 @@ class Guarded(Framework):
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self._guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
+
+    @property
+    def inherits(self) -> str:
+        return self._inherits
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """A pod that it cannot read is none of its pods."""
+        try:
+            return self._guard("inherited", lambda: _as(tuple[str, int] | None, self._inner.inherited(labels)))
+        except Refused:
+            return None
+
+    def inherited_status(self, manifest: Custom) -> Inherited | None:
+        """Of a status that it cannot read, what most kinds have in theirs."""
+        try:
+            return self._guard(
+                "inherited_status", lambda: _as(Inherited | None, self._inner.inherited_status(manifest))
+            )
+        except Refused:
+            return super().inherited_status(manifest)
+
+    def inherited_files(self) -> Mapping[str, str]:
+        return self._guard("inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
+
+    def place_labels(self, slot: Slot) -> dict[str, str]:
+        return self._guard("place_labels", lambda: _as(dict[str, str], self._inner.place_labels(slot)))
 
     def labels(self, key: JobKey) -> dict[str, str]:
         return self._guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
