@@ -83,18 +83,22 @@ class Guarded(Framework):
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """A pod that it cannot read is none of its pods."""
         try:
-            return self._guard("inherited", lambda: _as(tuple[str, int] | None, self._inner.inherited(labels)))
+            place: tuple[str, int] | None = self._guard(
+                "inherited", lambda: _as(tuple[str, int] | None, self._inner.inherited(labels))
+            )
         except Refused:
             return None
+        return place
 
     def inherited_status(self, manifest: Custom) -> Inherited | None:
         """Of a status that it cannot read, what most kinds have in theirs."""
         try:
-            return self._guard(
+            theirs: Inherited | None = self._guard(
                 "inherited_status", lambda: _as(Inherited | None, self._inner.inherited_status(manifest))
             )
         except Refused:
             return super().inherited_status(manifest)
+        return theirs
 
     def inherited_files(self) -> Mapping[str, str]:
         return self._guard("inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
