@@ -76,6 +76,14 @@ class Guarded(Framework):
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self._guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
 
+    def ours(self, manifest: Custom) -> bool:
+        """What it cannot answer is taken for ours: what else is wrong is told of the job."""
+        try:
+            ours: bool = self._guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
+        except Refused:
+            return True
+        return ours
+
     @property
     def inherits(self) -> str:
         return self._inherits
