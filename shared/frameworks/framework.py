@@ -83,6 +83,10 @@ class Framework(ABC):
 
     resource: Resource[Custom]
     """The version of it that is watched and written."""
+
+    inherits: str = ""
+    """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
+    changed; empty where its jobs cannot be taken over."""
     suspend_path: str = ""
     """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
@@ -115,12 +119,6 @@ class Framework(ABC):
 
         None marks a field that shall be absent.
         """
-
-    @property
-    def inherits(self) -> str:
-        """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
-        changed; empty where its jobs cannot be taken over."""
-        return ""
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """Role and index of a pod that the operator before us made; None when its labels do not say so."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_job import TRAININGJOB
@@ -45,5 +46,5 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB, TFJOB))
+BUILT_IN = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB))
 """Those that Muster brings along."""

@@ -6,8 +6,10 @@ from typing import ClassVar
 
 import msgspec
 
+from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document, Scale
 from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.job.naming import Slot
@@ -25,6 +27,7 @@ class TFJob(KubeflowJob):
     """A chief, if there is one, parameter servers, workers, and an evaluator beside them."""
 
     job_type = "TFJob"
+    inherits = OPERATOR_NAME
     short_names = ("tfj",)
     description = "A TensorFlow job: chief, parameter servers, workers and evaluator find each other by TF_CONFIG."
     replica_specs = "tfReplicaSpecs"
@@ -65,6 +68,14 @@ class TFJob(KubeflowJob):
             # Upstream goes on without those that are lost for good.
             spares=(WORKER,) if dynamic else (),
         )
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        parsed = super().spec_of(manifest, spec, roles)
+        if not parsed.handling.elastic or parsed.handling.judge != WORKER:
+            return parsed
+        # Nobody else can end the job: without any worker it would wait for ever.
+        least = tuple(msgspec.structs.replace(role, min_replicas=int(role.name == WORKER)) for role in parsed.roles)
+        return msgspec.structs.replace(parsed, roles=least)
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
         return slot.role in CHIEFS or (super().leads(spec, slot) and slot.role == WORKER)

@@ -34,18 +34,14 @@ class Guarded(Framework):
         """Raises whatever the other one's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
+        self.suspend_path = _as(str, inner.suspend_path)
+        self.inherits = _as(str, inner.inherits)
         self._definition = inner.definition
-        self._suspend_path: str = _as(str, inner.suspend_path)
-        self._inherits: str = _as(str, inner.inherits)
         self._told: set[str] = set()
 
     @property
     def definition(self) -> Definition | None:
         return self._definition
-
-    @property
-    def suspend_path(self) -> str:  # type: ignore[override]
-        return self._suspend_path
 
     @property
     def has_hosts_files(self) -> bool:
@@ -57,6 +53,14 @@ class Guarded(Framework):
         except Refused as refusal:
             return (Problem(reason=FAILED, message=str(refusal)),)
 
+    def ours(self, manifest: Custom) -> bool:
+        try:
+            ours: bool = self._guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
+        except Refused:
+            # Two who act on one job are worse than none.
+            return False
+        return ours
+
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         return self._guard("pod", lambda: _named(self._inner.pod(manifest, spec, place)))
 
@@ -65,6 +69,28 @@ class Guarded(Framework):
 
     def status(self, job: Job) -> Document:
         return self._guard("status", lambda: _as(Document, self._inner.status(job)))
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        try:
+            place: tuple[str, int] | None = self._guard(
+                "inherited", lambda: _as(tuple[str, int] | None, self._inner.inherited(labels))
+            )
+        except Refused:
+            return None
+        return place
+
+    def inherited_status(self, manifest: Custom) -> Inherited | None:
+        try:
+            theirs: Inherited | None = self._guard(
+                "inherited_status", lambda: _as(Inherited | None, self._inner.inherited_status(manifest))
+            )
+        except Refused:
+            # Somebody wrote something: that must not be lost, or the job would begin anew.
+            return super().inherited_status(manifest)
+        return theirs
+
+    def inherited_files(self) -> Mapping[str, str]:
+        return self._guard("inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
 
     def phase(self, status: Document) -> str:
         phase: str = self._guard("phase", lambda: _as(str, self._inner.phase(status)))
@@ -76,46 +102,11 @@ class Guarded(Framework):
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self._guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
 
-    def ours(self, manifest: Custom) -> bool:
-        """What it cannot answer is taken for ours: what else is wrong is told of the job."""
-        try:
-            ours: bool = self._guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
-        except Refused:
-            return True
-        return ours
-
-    @property
-    def inherits(self) -> str:
-        return self._inherits
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """A pod that it cannot read is none of its pods."""
-        try:
-            place: tuple[str, int] | None = self._guard(
-                "inherited", lambda: _as(tuple[str, int] | None, self._inner.inherited(labels))
-            )
-        except Refused:
-            return None
-        return place
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        """Of a status that it cannot read, what most kinds have in theirs."""
-        try:
-            theirs: Inherited | None = self._guard(
-                "inherited_status", lambda: _as(Inherited | None, self._inner.inherited_status(manifest))
-            )
-        except Refused:
-            return super().inherited_status(manifest)
-        return theirs
-
-    def inherited_files(self) -> Mapping[str, str]:
-        return self._guard("inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
+    def labels(self, key: JobKey) -> dict[str, str]:
+        return self._guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
 
     def place_labels(self, slot: Slot) -> dict[str, str]:
         return self._guard("place_labels", lambda: _as(dict[str, str], self._inner.place_labels(slot)))
-
-    def labels(self, key: JobKey) -> dict[str, str]:
-        return self._guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
 
     def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
         return self._guard("slot_labels", lambda: _as(dict[str, str], self._inner.slot_labels(key, slot)))

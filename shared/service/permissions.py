@@ -56,6 +56,8 @@ class Permission(NamedTuple):
     """Only an installation for the whole cluster has it: what it is about belongs to no namespace."""
     helpful: bool = False
     """A cluster may withhold it: what it serves is done in another way."""
+    taking_over: bool = False
+    """Only an installation that takes over what another operator left has it."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
         """One by one, where there are these `kinds` of job; without TrainingJobs nobody has requests."""
@@ -70,12 +72,7 @@ class Permission(NamedTuple):
 
 PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (Jobs.EVERY, *REQUESTS), "the watches of jobs and requests"),
-    Permission(
-        "watcher",
-        ("list", "watch"),
-        (PODS,),
-        "the watches of pods that carry a job's uid, or were made by an operator before us",
-    ),
+    Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
     Permission("watcher", ("list", "watch"), (SERVICES, CONFIGMAPS), "the watches of a job's other children"),
     Permission("watcher", ("list", "watch"), (SECRETS,), "the same, of the job's own alone, and only their metadata"),
     Permission("watcher", ("list", "watch"), (NODES,), "which nodes are about to go", everywhere=True),
@@ -91,9 +88,8 @@ PERMISSIONS = (
         "scheduler",
         ("patch",),
         (PODS, SERVICES, SECRETS),
-        "`ClaimPod`, `CreateService`, `CreateSecret`: our labels on what another operator made for a job that is taken "
-        "over; withheld, such jobs cannot be taken over",
-        helpful=True,
+        "`ClaimPod`, `CreateService`, `CreateSecret`: our labels on what another operator made for the same job",
+        taking_over=True,
     ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
@@ -103,14 +99,14 @@ PERMISSIONS = (
     Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: which version is there, and is it ours?"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
     Permission("scaler", ("delete",), (CONFIGMAPS,), "`DeleteHosts`"),
-    Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`: one annotation of the launcher"),
-    Permission("scaler", ("get",), (PODS,), "`NudgeLauncher`: another pod has the launcher's name"),
+    Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`, `LinkHosts`: annotations of the launcher"),
+    Permission("scaler", ("get",), (PODS,), "`NudgeLauncher`, `LinkHosts`: another pod has the launcher's name"),
     Permission(
         "scaler",
         ("get", "create"),
         (PODS,),
-        "`RunScript`, `CheckDrain`, `LinkHosts`: commands within the launcher; withheld, scripts fail, drains are "
-        "timed, and TrainingJobs that are taken over cannot be scaled",
+        "`RunScript`, `CheckDrain`, `LinkHosts`: commands within the launcher; withheld, scripts fail, drains are timed"
+        " and hosts files that another operator wrote stay as they are",
         "exec",
         helpful=True,
     ),
@@ -130,15 +126,17 @@ PERMISSIONS = (
 )
 
 
-def needs(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> list[Need]:
+def needs(
+    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+) -> list[Need]:
     """Every right of a service, one by one; without a `namespace` those of an installation for the whole cluster."""
-    found, kinds = [known for known in _of(service) if not (namespace and known.everywhere)], [*kinds]
+    found, kinds = [known for known in _of(service, taking_over) if not (namespace and known.everywhere)], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
-def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN) -> list[Need]:
+def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> list[Need]:
     """Those without which it cannot begin where these `kinds` of job are served."""
-    found, kinds = [known for known in _of(service) if not (known.everywhere or known.helpful)], [*kinds]
+    found, kinds = [known for known in _of(service, taking_over) if not (known.everywhere or known.helpful)], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
@@ -147,5 +145,5 @@ def definitions(kind: Framework) -> tuple[Resource[Any], ...]:
     return REQUESTS if kind.resource == TRAININGJOBS else ()
 
 
-def _of(service: Author) -> list[Permission]:
-    return [permission for permission in PERMISSIONS if permission.service == service]
+def _of(service: Author, taking_over: bool) -> list[Permission]:
+    return [known for known in PERMISSIONS if known.service == service and (taking_over or not known.taking_over)]
