@@ -87,6 +87,9 @@ class Framework(ABC):
     announcements: Mapping[str, str] = MappingProxyType({})
     """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
     condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
+    inherits: str = ""
+    """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
+    changed; empty where its jobs cannot be taken over."""
     suspend_path: str = ""
     """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
@@ -119,12 +122,6 @@ class Framework(ABC):
 
         None marks a field that shall be absent.
         """
-
-    @property
-    def inherits(self) -> str:
-        """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
-        changed; empty where its jobs cannot be taken over."""
-        return ""
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """Role and index of a pod that the operator before us made; None when its labels do not say so."""
