@@ -5,7 +5,7 @@ reason `FrameworkFailed`.  What an exception says is not repeated: it may hold w
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import structlog
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.framework import Definition, Document, Framework, Place
+from shared.frameworks.inheriting import Inherited
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job
@@ -33,9 +34,9 @@ class Guarded(Framework):
         """Raises whatever the other one's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
-        self.suspend_path = inner.suspend_path
         self._definition = inner.definition
         self._suspend_path: str = _as(str, inner.suspend_path)
+        self._inherits: str = _as(str, inner.inherits)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._told: set[str] = set()
 
@@ -48,8 +49,24 @@ class Guarded(Framework):
         return self._suspend_path
 
     @property
+    def inherits(self) -> str:  # type: ignore[override]
+        return self._inherits
+
+    @property
     def has_hosts_files(self) -> bool:
         return self._inner.has_hosts_files
+
+    def ours(self, manifest: Custom) -> bool:
+        return self._or(True, "ours", lambda: bool(_as(bool, self._inner.ours(manifest))))
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        return self._or(None, "inherited", lambda: _place(self._inner.inherited(labels)))
+
+    def inherited_status(self, manifest: Custom) -> Inherited | None:
+        return self._or(None, "inherited_status", lambda: _inherited(self._inner.inherited_status(manifest)))
+
+    def inherited_files(self) -> Mapping[str, str]:
+        return self._or({}, "inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         try:
@@ -79,6 +96,9 @@ class Guarded(Framework):
     def labels(self, key: JobKey) -> dict[str, str]:
         return self._guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
 
+    def place_labels(self, slot: Slot) -> dict[str, str]:
+        return self._guard("place_labels", lambda: _as(dict[str, str], self._inner.place_labels(slot)))
+
     def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
         return self._guard("slot_labels", lambda: _as(dict[str, str], self._inner.slot_labels(key, slot)))
 
@@ -87,6 +107,13 @@ class Guarded(Framework):
 
     def owner_reference(self, key: JobKey) -> Document:
         return self._guard("owner_reference", lambda: _as(Document, self._inner.owner_reference(key)))
+
+    def _or(self, otherwise: T, method: str, work: Callable[[], T]) -> T:
+        """For what the watcher asks of every object that it sees, where there is nobody to refuse anything to."""
+        try:
+            return self._guard(method, work)
+        except Refused:
+            return otherwise
 
     def _guard(self, method: str, work: Callable[[], T]) -> T:
         try:
@@ -116,6 +143,16 @@ def _parsed(answer: object) -> JobSpec | tuple[Problem, ...]:
     if not problems:
         raise _WrongAnswer("neither a spec nor a problem")
     return problems
+
+
+def _place(answer: object) -> tuple[str, int] | None:
+    place: tuple[str, int] | None = _as(tuple[str, int] | None, answer)
+    return place
+
+
+def _inherited(answer: object) -> Inherited | None:
+    status: Inherited | None = _as(Inherited | None, answer)
+    return status
 
 
 def _named(answer: object) -> Document:
