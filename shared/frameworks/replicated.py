@@ -115,6 +115,9 @@ class Replicated(Framework):
     Of all others the user's own value wins.
     """
 
+    in_every_container: ClassVar[bool] = False
+    """Side containers get the variables too."""
+
     @property
     def resource(self) -> Resource[Custom]:  # type: ignore[override]
         return Resource(self.group, self.version, self.plural or f"{self.job_type.lower()}s", self.job_type, Custom)
@@ -122,6 +125,10 @@ class Replicated(Framework):
     @abstractmethod
     def environment(self, replica: Replica) -> Mapping[str, str]:
         """The variables by which a pod finds its place and the others."""
+
+    def reserved_for(self, spec: Fields) -> frozenset[str]:
+        """Those of a job with this spec."""
+        return self.reserved
 
     def stem(self, manifest: Custom, kind: ReplicaType) -> str:
         """What the names of the pods of a type have before their index."""
@@ -169,15 +176,16 @@ class Replicated(Framework):
         problems: list[Problem] = []
         spec = self.root(manifest, problems)
         found = [*self.replicas(spec)]
-        roles = tuple(self._role(manifest, kind, fields) for kind, fields in found)
-        self._check_names(manifest, roles, problems)
+        reserved = self.reserved_for(spec)
+        roles = tuple(self._role(manifest, kind, fields, reserved) for kind, fields in found)
         for kind in self.replica_types:
             if kind.least and kind.role not in {role.name for role in roles}:
                 spec.refuse("NoReplicas", f"add {kind.least} {kind.name}", self.replica_specs)
         if found and not any(role.replicas for role in roles):
             spec.refuse("NoReplicas", "ask for at least one pod", self.replica_specs)
         parsed = self.spec_of(manifest, spec, roles)
-        return tuple(problems) or parsed
+        self._check_names(manifest, parsed.roles, problems)
+        return tuple(dict.fromkeys(problems)) or parsed
 
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         pod = pod_of(self, self.template(manifest, place.slot.role), place, search=False)
@@ -185,8 +193,8 @@ class Replicated(Framework):
         wanted = self.environment(Replica(job=manifest, spec=spec, place=place, ports=ports))
         name = self.container_properties.name or pod["spec"]["containers"][0]["name"]
         pod["spec"]["containers"] = [
-            self._with_environment(container, wanted, ports[place.slot.role])
-            if container["name"] == name
+            self._with_environment(container, wanted, ports[place.slot.role] if container["name"] == name else 0)
+            if container["name"] == name or self.in_every_container
             else container
             for container in pod["spec"]["containers"]
         ]
@@ -208,7 +216,7 @@ class Replicated(Framework):
                         return int(port["containerPort"])
         return properties.port
 
-    def _role(self, manifest: Custom, kind: ReplicaType, fields: Fields) -> RoleSpec:
+    def _role(self, manifest: Custom, kind: ReplicaType, fields: Fields, reserved: frozenset[str]) -> RoleSpec:
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
         container = training_container(fields, self.container_properties.name)
         if container is not None:
@@ -216,11 +224,12 @@ class Replicated(Framework):
                 port.integer("containerPort", least=1, most=GREATEST_PORT)
                 if not port.has("containerPort"):
                     port.refuse("NoPort", "say which port it is", "containerPort")
-            for variable in container.parts("env"):
-                named = variable.text("name")
-                if not named:
+            told = fields.part("template").part("spec").parts("containers") if self.in_every_container else [container]
+            for variable in (variable for other in told for variable in other.parts("env")):
+                if not variable.text("name"):
                     variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
-                if named in self.reserved:
+            for variable in container.parts("env"):
+                if variable.raw("name") in [*reserved]:
                     message = "leave it out: every pod gets its own value, by which the pods find each other"
                     variable.refuse("ReservedVariable", message, "name")
         name = container.raw("name") if container is not None else ""
@@ -234,12 +243,13 @@ class Replicated(Framework):
         )
 
     def _check_names(self, manifest: Custom, roles: tuple[RoleSpec, ...], problems: list[Problem]) -> None:
-        longest = max((len(role.stem) + len(str(max(role.replicas - 1, 0))) for role in roles), default=0)
+        most = [(role.stem, max(role.replicas, role.max_replicas or 1)) for role in roles]
+        longest = max((len(f"{stem}{number - 1}") for stem, number in most), default=0)
         excess = longest - LONGEST_POD_NAME
         if excess > 0 or not _JOB_NAME.fullmatch(manifest.metadata.name):
-            most = len(manifest.metadata.name) - max(excess, 0)
+            allowed = len(manifest.metadata.name) - max(excess, 0)
             message = (
-                f"create the job again under a name of at most {most} lower-case letters, digits and hyphens that "
+                f"create the job again under a name of at most {allowed} lower-case letters, digits and hyphens that "
                 "begins with a letter and does not end with a hyphen: its pods are named after it"
             )
             problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))

@@ -43,6 +43,11 @@ def training_job(name: str = "resnet") -> Document:
     }
 
 
+def pytorch_job(*, policy: Document | None = None, **replicas: int) -> Document:
+    job = kubeflow_job("PyTorchJob", "pytorchReplicaSpecs", "pytorch", **(replicas or {"Master": 1, "Worker": 2}))
+    return job if policy is None else changed(job, "spec.elasticPolicy", policy)
+
+
 def scale_in(**to_delete: object) -> Document:
     return _request("ScaleIn", {"toDelete": to_delete or {"count": 1}})
 

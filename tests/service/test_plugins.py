@@ -1,7 +1,7 @@
 """Frameworks of other packages: found by entry points, and in nobody's way whatever is wrong with them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint
 from inspect import getmembers
 from pathlib import Path
@@ -14,7 +14,6 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom, Pod
 from shared.errors import Refused
 from shared.frameworks.framework import Definition, Document, Framework, Place
-from shared.frameworks.inheriting import Inherited
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
@@ -193,15 +192,6 @@ class Broken(SwarmJob):
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self._answer("hosts_files", dict)
 
-    def ours(self, manifest: Custom) -> bool:
-        return self._answer("ours", lambda: True)
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        return self._answer("inherited", lambda: None)
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        return self._answer("inherited_status", lambda: None)
-
     def labels(self, key: JobKey) -> dict[str, str]:
         return self._answer("labels", lambda: super(Broken, self).labels(key))
 
@@ -273,19 +263,6 @@ def test_everything_that_a_framework_does_is_guarded():
     methods = {name for name, _ in getmembers(Framework) if not name.startswith("_")}
     # The name follows from the resource.
     assert methods - {"name"} <= {*vars(Guarded), *vars(Guarded(SWARMJOB))}
-
-
-@pytest.mark.parametrize(
-    ("method", "argument", "otherwise"),
-    [
-        ("ours", Custom(), True),
-        ("inherited", {}, None),
-        ("inherited_status", Custom(), None),
-    ],
-)
-def test_what_the_watcher_asks_of_each_object_has_an_answer_whatever_fails(method, argument, otherwise):
-    guarded = Guarded(Broken(**{method: ValueError(SECRET)}))
-    assert getattr(guarded, method)(argument) is otherwise
 
 
 def with_broken(**answers: Any) -> Kinds:

@@ -1,0 +1,129 @@
+"""The `elasticPolicy` of a PyTorchJob: how many workers there may be, and how torchrun's agents meet.  Pure."""
+
+import re
+from typing import NamedTuple
+
+from shared.frameworks.framework import Document
+from shared.frameworks.reading import Fields
+from shared.frameworks.schemas import ANYTHING, BOOLEAN, TEXT, choice, number
+from shared.frameworks.training import MOST_WORKERS
+
+FIELD = "elasticPolicy"
+BACKENDS = ("", "c10d", "etcd", "etcd-v2")
+"""What upstream names; empty is absent."""
+
+HIGHEST_PORT = 65535
+
+SCHEMA: Document = {
+    "type": "object",
+    "description": "Lets workers come and go between two numbers, under torchrun.",
+    "properties": {
+        "minReplicas": number(1, MOST_WORKERS, "The fewest workers; maxReplicas when absent."),
+        "maxReplicas": number(1, MOST_WORKERS, "The most workers; minReplicas when absent."),
+        "rdzvBackend": choice(*BACKENDS, description="c10d when absent."),
+        "rdzvHost": TEXT | {"description": "The first worker when absent."},
+        "rdzvPort": number(1, HIGHEST_PORT, "The first worker's pytorchjob-port when absent."),
+        "rdzvId": TEXT,
+        "rdzvConf": {"type": "array", "items": {"type": "object", "properties": {"key": TEXT, "value": TEXT}}},
+        "standalone": BOOLEAN,
+        "nProcPerNode": number(1, description="Processes per pod; nprocPerNode is its newer name."),
+        "maxRestarts": number(description="How often torchrun begins again within a pod."),
+        "metrics": {
+            "type": "array",
+            "description": "Kept and not acted upon: create a HorizontalPodAutoscaler with them.",
+            "items": ANYTHING,
+        },
+    },
+}
+
+_HOST = re.compile(r"[^\s/:\[\]]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+"""A name, an address, an IPv6 address in brackets, or a reference to a variable; its port has a field of its own."""
+
+_KEY = re.compile(r"[^\s=,]+")
+
+
+class Elastic(NamedTuple):
+    """An `elasticPolicy`."""
+
+    least: int
+    most: int
+    backend: str
+    host: str
+    """Empty is the first worker."""
+    port: int
+    """0 is where the workers listen."""
+    id: str
+    conf: str
+    standalone: bool
+    processes: int
+    """Per pod; 0 when it does not say."""
+    restarts: int | None
+
+    @property
+    def stretches(self) -> bool:
+        """There is another size than that with which it begins."""
+        return self.least < self.most
+
+    def environment(self, host: str, port: int) -> dict[str, str]:
+        """What torchrun reads; `host` and `port` are those of the first worker."""
+        found = {
+            "PET_RDZV_ENDPOINT": f"{self.host or host}:{self.port or port}",
+            "PET_RDZV_BACKEND": self.backend,
+            "PET_NNODES": f"{self.least}:{self.most}",
+        }
+        if self.restarts is not None:
+            found["PET_MAX_RESTARTS"] = str(self.restarts)
+        if self.processes:
+            found["PET_NPROC_PER_NODE"] = str(self.processes)
+        if self.id:
+            found["PET_RDZV_ID"] = self.id
+        if self.conf:
+            found["PET_RDZV_CONF"] = self.conf
+        if self.standalone:
+            # Upstream leaves it empty, and torchrun ends at once: it reads a number.
+            found["PET_STANDALONE"] = "1"
+        return found
+
+
+def elastic_policy(spec: Fields, replicas: int) -> Elastic | None:
+    """That of a job with so many workers, or None when it has none; what is wrong is noted in `spec`."""
+    if not spec.has(FIELD):
+        return None
+    policy = spec.part(FIELD)
+    least = policy.integer("minReplicas", least=1, most=MOST_WORKERS)
+    most = policy.integer("maxReplicas", least=1, most=MOST_WORKERS)
+    if least is not None and most is not None and least > most:
+        policy.refuse("MinimumAboveMaximum", "set at most maxReplicas, or raise maxReplicas", "minReplicas")
+    policy.parts("metrics")
+    return Elastic(
+        least=least or most or replicas,
+        most=most or least or replicas,
+        backend=policy.choice("rdzvBackend", BACKENDS, "", reason="UnknownRendezvousBackend") or "c10d",
+        host=_host(policy),
+        port=policy.integer("rdzvPort", least=1, most=HIGHEST_PORT) or 0,
+        id=policy.text("rdzvId"),
+        conf=_conf(policy),
+        standalone=policy.boolean("standalone"),
+        processes=policy.integer("nProcPerNode", least=1) or 0,
+        restarts=policy.integer("maxRestarts", least=0),
+    )
+
+
+def _host(policy: Fields) -> str:
+    host = policy.text("rdzvHost")
+    if host and not _HOST.fullmatch(host):
+        message = "write a host name or an address alone; the port stands in rdzvPort"
+        policy.refuse("InvalidRendezvous", message, "rdzvHost")
+    return host
+
+
+def _conf(policy: Fields) -> str:
+    """As torchrun takes it: `key=value,key=value`."""
+    pairs: list[str] = []
+    for item in policy.parts("rdzvConf"):
+        key, value = item.text("key"), item.text("value")
+        if not _KEY.fullmatch(key) or "," in value:
+            message = "write a key without blanks, commas and equals signs, and a value without commas"
+            item.refuse("InvalidRendezvous", message)
+        pairs.append(f"{key}={value}")
+    return ",".join(pairs)

@@ -1,0 +1,158 @@
+"""PyTorchJob (`kubeflow.org/v1`): processes of torch.distributed, which find each other by their environment, and
+elastic groups of torchrun's agents.  Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Definition, Document, Scale
+from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.pytorch_elastic import FIELD, SCHEMA, Elastic, elastic_policy
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.frameworks.schemas import BY_CONDITIONS, TEXT, fixed, rule
+from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
+
+MASTER = "master"
+
+PROCESSES = "nprocPerNode"
+AUTOMATIC = "auto"
+_PROCESSES = re.compile(r"auto|cpu|gpu|xpu|0*[1-9][0-9]{0,5}")
+"""What torchrun takes."""
+
+_OF_A_MASTER = frozenset({"MASTER_ADDR", "WORLD_SIZE", "RANK", "PET_NODE_RANK"})
+"""Each of them is told for every pod, where there is a master."""
+
+_SPECS = "self.spec.pytorchReplicaSpecs"
+
+
+class PyTorchJob(KubeflowJob):
+    """A master, if there is one, and workers; with an `elasticPolicy` they come and go."""
+
+    job_type = "PyTorchJob"
+    description = "A PyTorch job: a master and workers, or a group of workers that grows and shrinks under torchrun."
+    replica_specs = "pytorchReplicaSpecs"
+    replica_types = (
+        ReplicaType("Master", most=1, restart_policy="OnFailure"),
+        ReplicaType("Worker", restart_policy="OnFailure"),
+    )
+    container_properties = ContainerProperties(name="pytorch", port_name="pytorchjob-port", port=23456)
+    in_every_container = True
+    fields: ClassVar[Document] = {
+        FIELD: SCHEMA,
+        PROCESSES: TEXT | {"description": "Processes per pod: auto, cpu, gpu or a number; auto when absent."},
+    }
+    scale = Scale(
+        ".spec.pytorchReplicaSpecs.Worker.replicas",
+        ".status.replicaStatuses.Worker.active",
+        ".status.replicaStatuses.Worker.selector",
+    )
+
+    @property
+    def definition(self) -> Definition | None:
+        known = super().definition
+        assert known is not None
+        held = "the elasticPolicy of a running job cannot be changed: its pods were told; suspend it first"
+        return known._replace(
+            rules=(
+                *known.rules,
+                _bound("maxReplicas", "<=", "replicas would be more than maxReplicas"),
+                _bound("minReplicas", ">=", "replicas would be fewer than minReplicas"),
+                fixed(f"spec.{FIELD}", held, within="spec", free=BY_CONDITIONS),
+            )
+        )
+
+    def reserved_for(self, spec: Fields) -> frozenset[str]:
+        specs = spec.part(self.replica_specs)
+        led = any(name.lower() == MASTER for name in specs.names())
+        return frozenset({"PET_NNODES"}) | (_OF_A_MASTER if led else frozenset())
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        worker = next((role for role in roles if role.name == WORKER), None)
+        elastic = elastic_policy(spec, worker.replicas if worker is not None else 1)
+        self._check_processes(spec, elastic)
+        if elastic is not None:
+            self._check_size(spec, elastic, worker)
+            if elastic.stretches:
+                roles = tuple(_bounded(role, elastic) if role.name == WORKER else role for role in roles)
+        return super().spec_of(manifest, spec, roles)
+
+    def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
+        names = [role.name for role in roles]
+        judge = MASTER if MASTER in names else WORKER
+        if any(role.name == judge and not role.replicas for role in roles):
+            spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)
+        # All agents of an elastic group end when the training does; how many there are by then is nobody's plan.
+        succeeds = "Any" if judge == WORKER and spec.has(FIELD) else "All"
+        stretches = any(role.max_replicas is not None for role in roles)
+        return msgspec.structs.replace(self.handling, judge=judge, succeeds=succeeds, elastic=stretches)
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        spec = Fields(replica.job.spec, "spec", [])
+        elastic = elastic_policy(spec, replica.spec.worker.replicas)
+        processes = _processes(spec, elastic)
+        size = replica.size(MASTER) + replica.size(WORKER)
+        found = {"PYTHONUNBUFFERED": "1"}
+        if any(role.name == MASTER for role in replica.spec.roles):
+            rank = str(replica.index + (replica.role == WORKER))
+            found |= {
+                "MASTER_PORT": str(replica.ports[MASTER]),
+                "MASTER_ADDR": replica.host(MASTER),
+                "WORLD_SIZE": str(size * (int(processes) if processes.isdigit() else 1)),
+                "RANK": rank,
+                "PET_NODE_RANK": rank,
+            }
+        if processes:
+            found["PET_NPROC_PER_NODE"] = processes
+        if elastic is None:
+            return found | {"PET_NNODES": str(size)}
+        return found | elastic.environment(replica.host(WORKER), replica.ports[WORKER])
+
+    def _check_size(self, spec: Fields, elastic: Elastic, worker: RoleSpec | None) -> None:
+        specs = spec.part(self.replica_specs)
+        if worker is None:
+            specs.refuse("NoWorker", "add a Worker: it is the workers that an elasticPolicy is about", "Worker")
+        elif worker.replicas > elastic.most:
+            specs.refuse("AboveMaximum", "set at most maxReplicas, or raise maxReplicas", "Worker.replicas")
+        elif worker.replicas < elastic.least:
+            message = "set at least minReplicas, or lower minReplicas; without minReplicas it is maxReplicas"
+            specs.refuse("BelowMinimum", message, "Worker.replicas")
+
+    def _check_processes(self, spec: Fields, elastic: Elastic | None) -> None:
+        if elastic is not None and elastic.processes and spec.has(PROCESSES):
+            spec.refuse("ContradictoryProcesses", f"write {PROCESSES} alone", f"{FIELD}.nProcPerNode")
+        elif spec.has(PROCESSES) and not _PROCESSES.fullmatch(_processes(spec, elastic)):
+            spec.refuse("InvalidValue", "write auto, cpu, gpu or a number of processes", PROCESSES)
+
+
+def _processes(spec: Fields, elastic: Elastic | None) -> str:
+    """How many processes each pod shall have, as torchrun takes it; empty where the `elasticPolicy` says it."""
+    value = spec.raw(PROCESSES)
+    if value is None:
+        return "" if elastic is not None and elastic.processes else AUTOMATIC
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return "?"
+    return str(value)
+
+
+def _bounded(role: RoleSpec, elastic: Elastic) -> RoleSpec:
+    return msgspec.structs.replace(role, min_replicas=elastic.least, max_replicas=elastic.most)
+
+
+def _bound(field: str, comparison: str, message: str) -> dict[str, str]:
+    """A rule about edits of the size, whoever makes them: a new job that is out of bounds says so in its status."""
+    size, bound = f"{_SPECS}['Worker'].replicas", f"self.spec.{FIELD}.{field}"
+    specs, before = (text.replace("self", "oldSelf") for text in (_SPECS, size))
+    unasked = (
+        f"!has(self.spec.{FIELD}) || !has({bound})",
+        f"!('Worker' in {_SPECS}) || !has({size})",
+        f"('Worker' in {specs} && has({before}) && {before} == {size})",
+    )
+    return rule(f"{' || '.join(unasked)} || {size} {comparison} {bound}", message)
+
+
+PYTORCHJOB = PyTorchJob()
