@@ -1,7 +1,7 @@
 """Frameworks of other packages: found by entry points, and in nobody's way whatever is wrong with them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint
 from inspect import getmembers
 from pathlib import Path
@@ -14,7 +14,6 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom, Pod
 from shared.errors import Refused
 from shared.frameworks.framework import Definition, Document, Framework, Place
-from shared.frameworks.inheriting import Inherited
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
