@@ -90,10 +90,6 @@ class Framework(ABC):
     suspend_path: str = ""
     """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
-    inherits: str = ""
-    """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
-    changed; empty where its jobs cannot be taken over while they run."""
-
     @property
     def name(self) -> str:
         """Unlike any other framework's: three groups have an MXJob."""
@@ -123,6 +119,12 @@ class Framework(ABC):
 
         None marks a field that shall be absent.
         """
+
+    @property
+    def inherits(self) -> str:
+        """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
+        changed; empty where its jobs cannot be taken over."""
+        return ""
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """Role and index of a pod that the operator before us made; None when its labels do not say so."""

@@ -9,7 +9,6 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document, Scale
 from shared.frameworks.kubeflow import KubeflowJob
-from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.job.naming import Slot
@@ -28,7 +27,6 @@ class TFJob(KubeflowJob):
 
     job_type = "TFJob"
     short_names = ("tfj",)
-    inherits = OPERATOR_NAME
     description = "A TensorFlow job: chief, parameter servers, workers and evaluator find each other by TF_CONFIG."
     replica_specs = "tfReplicaSpecs"
     replica_types = (

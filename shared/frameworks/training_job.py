@@ -58,7 +58,6 @@ class TrainingJob(Framework):
     """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
 
     resource = TRAININGJOBS
-    inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
     suspend_path = ".spec.suspend"
 
     @property
@@ -97,6 +96,10 @@ class TrainingJob(Framework):
     def place_labels(self, slot: Slot) -> dict[str, str]:
         """The launcher has an index too: without one, a template's own label of that name would be believed."""
         return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
+
+    @property
+    def inherits(self) -> str:
+        return f"{GROUP_NAME}={TRAININGJOBS.group}"
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """et-operator's own labels; its launcher has no index."""

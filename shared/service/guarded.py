@@ -35,7 +35,7 @@ class Guarded(Framework):
         self._inner = inner
         self.resource = inner.resource
         self.suspend_path = _as(str, inner.suspend_path)
-        self.inherits = _as(str, inner.inherits)
+        self._inherits: str = _as(str, inner.inherits)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition
         self._told: set[str] = set()
@@ -43,6 +43,10 @@ class Guarded(Framework):
     @property
     def definition(self) -> Definition | None:
         return self._definition
+
+    @property
+    def inherits(self) -> str:
+        return self._inherits
 
     @property
     def has_hosts_files(self) -> bool:
