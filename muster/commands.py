@@ -190,6 +190,9 @@ def crds() -> None:
 @app.command()
 def rbac(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="for one namespace, with Roles only")] = "",
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="with what MUSTER_TAKE_OVER needs, while it is set")
+    ] = False,
 ) -> None:
     """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
     from muster.permissions import render
@@ -197,7 +200,7 @@ def rbac(
 
     for why in installed().left_out:
         typer.echo(why, err=True)
-    typer.echo("---\n".join(render(namespace, installed().kinds).values()), nl=False)
+    typer.echo("---\n".join(render(namespace, installed().kinds, taking_over=take_over).values()), nl=False)
 
 
 @app.command()

@@ -117,11 +117,13 @@ def _silence(target: Target, status: dict[str, Any], asked: Custom) -> str:
 
 def _problem(target: Target, status: dict[str, Any], asked: Custom) -> str:
     """Why Muster does nothing of what the spec says now; empty when it does."""
-    created = condition_of(status, "Created")
-    fine = str(created.get("reason") or "").startswith(target.resource.kind)
-    if fine or not created or "observedGeneration" not in status or older(status, asked):
+    created, failed = condition_of(status, "Created"), condition_of(status, "Failed")
+    # Some kinds show a job as one that failed that was never taken on.
+    refused = failed if failed and not target.phase(status) else created
+    fine = not refused or (refused is created and str(created.get("reason") or "").startswith(target.resource.kind))
+    if fine or "observedGeneration" not in status or older(status, asked):
         return ""
-    return _because(created)
+    return _because(refused)
 
 
 def status_of(resource: Custom) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from rich.table import Table
 
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_log
+from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID
 from shared.job.state import Job, alive
@@ -15,7 +16,7 @@ async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
     """Every job of a namespace (all of them when empty), also those that are gone when asked for."""
     async with open_log(settings) as log:
         histories, _ = await everything(log)
-    table = table_of(histories, namespace, gone=gone)
+    table = table_of(histories, namespace, known_kinds(), gone=gone)
     console = Console()
     if table.row_count:
         console.print(table)
@@ -29,9 +30,8 @@ def _note(job: Job) -> str:
     return "gone" if job.gone else "of another operator" if job.another else ""
 
 
-def table_of(histories: Histories, namespace: str, *, gone: bool) -> Table:
+def table_of(histories: Histories, namespace: str, kinds: Kinds, *, gone: bool) -> Table:
     """Jobs by namespace, name and kind."""
-    kinds = known_kinds()
     table = Table(box=None, pad_edge=False, header_style="")
     for column in ("NAMESPACE", "KIND", "NAME", "PHASE", "PODS", "REQUESTS", "EVENTS AT", "NOTE"):
         table.add_column(column, no_wrap=True)

@@ -43,6 +43,9 @@ What is said of every kind of job holds for each of these:
 | --- | --- |
 {kinds}
 
+What is said to be for taking over is in no role unless somebody asks for it: `muster rbac --take-over` prints the
+rights that `MUSTER_TAKE_OVER` needs while it is set.
+
 Of a kind whose definition is not installed nothing is asked: its rights lie idle until it is.
 Where it never will be, they can be taken out of the roles.
 
@@ -96,13 +99,15 @@ Document = dict[str, Any]
 SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
 
-def rules(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
+def rules(
+    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+) -> list[Document]:
     """They as RBAC rules: no wildcard, and resources with the same verbs together.
 
     No rule names objects: those of a job are named after it, and a create or list has no name to compare.
     """
     verbs: dict[tuple[str, str], set[str]] = {}
-    for need in needs(service, namespace, kinds):
+    for need in needs(service, namespace, kinds, taking_over=taking_over):
         verbs.setdefault((need.group, need.resource), set()).add(need.verb)
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, resource), allowed in verbs.items():
@@ -113,7 +118,9 @@ def rules(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUI
     ]
 
 
-def manifests(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
+def manifests(
+    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+) -> list[Document]:
     """The service account, the role and the binding; in one `namespace` alone, or for the whole cluster without it."""
     scope = "" if namespace else "Cluster"
     home = namespace or HOME
@@ -125,7 +132,7 @@ def manifests(service: Author, namespace: str = "", kinds: Iterable[Framework] =
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}Role",
             "metadata": dict(metadata),
-            "rules": rules(service, namespace, kinds),
+            "rules": rules(service, namespace, kinds, taking_over=taking_over),
         },
         {
             "apiVersion": f"{RBAC}/v1",
@@ -137,10 +144,12 @@ def manifests(service: Author, namespace: str = "", kinds: Iterable[Framework] =
     ]
 
 
-def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> dict[str, str]:
+def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> dict[str, str]:
     """The manifests as files by name; in this order, which is that of `kubectl apply -f`, the namespace comes first."""
     kinds = [*kinds]
-    files: dict[str, list[Document]] = {service: manifests(service, namespace, kinds) for service in SERVICE_ACCOUNTS}
+    files: dict[str, list[Document]] = {
+        service: manifests(service, namespace, kinds, taking_over=taking_over) for service in SERVICE_ACCOUNTS
+    }
     if not namespace:
         # Whoever may work in one namespace only may not make it either.
         files["namespace"] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}]
@@ -162,7 +171,7 @@ def page() -> str:
 def _table(service: Author) -> str:
     rows = [
         _row(
-            ", ".join(permission.verbs),
+            ", ".join(permission.verbs) + (" (taking over)" if permission.taking_over else ""),
             _objects(permission),
             permission.call,
         )

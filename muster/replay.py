@@ -45,7 +45,7 @@ async def verify(settings: Settings) -> None:
             if not kinds.knows(history.job):
                 typer.echo(f"{word_of(history.job, kinds)} {history.job.key}: not compared, its kind is not known here")
                 continue
-            answer = await _compare(history, events, identity, cluster, kinds)
+            answer = await compared(history, events, identity, cluster, kinds)
             if answer is None:
                 continue
             checked += 1
@@ -93,7 +93,7 @@ def saved(path: Path) -> list[Stored]:
     return events
 
 
-async def _compare(history: History, events: list[Stored], identity: str, cluster: Cluster, kinds: Kinds) -> str | None:
+async def compared(history: History, events: list[Stored], identity: str, cluster: Cluster, kinds: Kinds) -> str | None:
     key = history.job.key
     resource = await cluster.get(kinds.of(history.job).resource, key.namespace, key.name)
     if resource is None or resource.metadata.uid != key.uid:

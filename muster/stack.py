@@ -167,7 +167,12 @@ class Stack:
     async def _install(self) -> None:
         """The kinds, and what each service may do; both are gone with the stack where the cluster goes on."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
-        roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace, kinds())]
+        taking_over = self._settings.get("MUSTER_TAKE_OVER") == "true"
+        roles = [
+            manifest
+            for name in SERVICES
+            for manifest in permissions.manifests(name, self._namespace, kinds(), taking_over=taking_over)
+        ]
         definitions = crds.manifests()
         for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)

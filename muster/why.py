@@ -9,7 +9,7 @@ import typer
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.fold import Causes
 from muster.causes.link import Link
-from muster.causes.words import counted
+from muster.causes.words import counted, of_at_most
 from muster.history import of_history
 from muster.reading import everything, open_log
 from muster.targets import Asked, Target, fail, find
@@ -105,15 +105,18 @@ def _heading(causes: Causes, target: Target) -> list[str]:
     works = (job.size or job.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job)}" if works else ""
     attempt = f", attempt {job.attempt + 1}" if job.attempt else ""
-    limit = f", {job.restarts} of at most {job.spec.backoff_limit} restarts" if job.restarts and job.spec else ""
-    return [f"{target.label} ({job.key.uid}): {state}{size}{attempt}{limit}", *_warnings(causes, target)]
+    limit = of_at_most(job.spec.backoff_limit) if job.spec else ""
+    counts = f"{job.restarts}{limit} restarts" if limit else counted(job.restarts, "restart")
+    restarts = f", {counts}" if job.restarts else ""
+    return [f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}", *_warnings(causes, target)]
 
 
 def _working(job: Job) -> str:
     if job.spec is None or job.spec.handling.hosts_files:
         return f"{len(job.members)} of {job.size} workers in the hosts files"
     running = sum(alive(pod) and pod.phase == "Running" for slot, pod in job.by_slot().items() if slot in job.slots)
-    return f"{running} of {counted(len(job.slots), 'pod')} running"
+    lost = max(job.size - len(job.workers), 0) if job.spec.handling.elastic else 0
+    return f"{running} of {counted(len(job.slots) + lost, 'pod')} running"
 
 
 def _warnings(causes: Causes, target: Target) -> list[str]:

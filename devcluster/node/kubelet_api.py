@@ -61,7 +61,8 @@ class KubeletApi:
 
     def _container(self, request: web.Request) -> tuple[Pod, Container]:
         asked = request.match_info
-        for pod in self._pods():
+        # The newest of that name: one that nobody knows any more may still be ending.
+        for pod in reversed([*self._pods()]):
             if (pod.namespace, pod.name) == (asked["namespace"], asked["pod"]):
                 container = pod.find(asked["container"])
                 if container is None:

@@ -28,7 +28,7 @@ class NamedPod(Protocol):
     def subdomain(self) -> str: ...
     @property
     def address(self) -> str:
-        """Empty while it has none, and again when it is over."""
+        """Empty while it has none, and again when it is over, or gone from the API while it still ends."""
 
     @property
     def serving(self) -> bool:

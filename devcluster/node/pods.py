@@ -92,7 +92,7 @@ class Pod:
 
     @property
     def address(self) -> str:
-        return "" if self._over else self._address
+        return "" if self._over or self._gone else self._address
 
     @property
     def serving(self) -> bool:

@@ -2,7 +2,7 @@
 
 from muster.causes.ledger import UNRECORDED, Ledger
 from muster.causes.link import Link
-from muster.causes.words import applied, changed, counted, names_of, problem_line
+from muster.causes.words import applied, changed, counted, names_of, of_at_most, problem_line
 from shared.job import replacement
 from shared.job.events import (
     JobCreated,
@@ -62,8 +62,8 @@ def assigned(ledger: Ledger, event: SlotsAssigned, before: Job, here: Link) -> N
 
 def restarted(ledger: Ledger, event: JobRestarted, before: Job, after: Job, here: Link) -> None:
     waited = ledger.timers.get((before.restarting.sequence, RESTART)) if before.restarting else None
-    limit = after.spec.backoff_limit if after.spec else 0
-    counted = f", restart {after.restarts} of at most {limit}" if event.counted else ", not counted as a restart"
+    limit = of_at_most(after.spec.backoff_limit if after.spec else 0)
+    counted = f", restart {after.restarts}{limit}" if event.counted else ", not counted as a restart"
     ledger.attempt = ledger.decided(
         here, f"attempt {event.attempt + 1} begins{counted}", waited or ledger.phase, event.reason
     )

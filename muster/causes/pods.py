@@ -88,7 +88,8 @@ class PodCauses:
             cause = trace.disrupted
         if goes:
             words.append("is being deleted")
-            reason = self._why(pod, before, everything_goes)
+            in_the_way = before.spec is not None and before.spec.handling.in_place and pod.slot in before.spent
+            reason = self._why(pod, before, everything_goes) or (trace.ended if in_the_way else None)
             unknown = "" if reason or is_disrupted else NOBODY_ASKED
             cause = reason or (cause if is_disrupted else None)
         if ends:

@@ -21,7 +21,7 @@ def passed(ledger: Ledger, event: TimePassed, before: Job, here: Link) -> None:
     cause = ledger.at.get(event.anchor)
     request = before.open_request
     if event.timer == SCHEDULING:
-        cause = _awaited(ledger, before, before.workers) or cause
+        cause = _awaited(ledger, before, _first(before)) or cause
     elif event.timer == replacement.TIMER:
         cause = ledger.pods.loss_at(event.anchor) or cause
     elif event.timer == SCALING_DEADLINE and request is not None:
@@ -49,7 +49,7 @@ def waits_for(ledger: Ledger, job: Job) -> Link | None:
     for effect in ("CreateSecret", "CreateService", "WriteHosts"):
         if effect in job.refusals:
             return ledger.refusals.get(effect)
-    return _awaited(ledger, job, job.workers) or _awaited(ledger, job, job.slots)
+    return _awaited(ledger, job, _first(job)) or _awaited(ledger, job, job.slots)
 
 
 def request_waits_for(ledger: Ledger, job: Job, request: Request) -> Link | None:
@@ -63,6 +63,11 @@ def request_waits_for(ledger: Ledger, job: Job, request: Request) -> Link | None
     if job.phase != "Running":
         return ledger.phase
     return ledger.refusals.get("OwnRequest") if "OwnRequest" in job.refusals else None
+
+
+def _first(job: Job) -> frozenset[Slot]:
+    """The places that all else waits for: the workers' before the launcher's, all where there is no launcher."""
+    return job.workers if job.spec is None or job.spec.has_launcher else job.slots
 
 
 def _awaited(ledger: Ledger, job: Job, slots: Iterable[Slot]) -> Link | None:

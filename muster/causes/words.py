@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from muster.words import range_words
 from shared.job.events import ScaleRequested
 from shared.job.naming import Slot
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec
+from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from shared.job.views import PodView, ranges
 
@@ -79,7 +79,7 @@ def because(reason: str, message: str = "") -> str:
 
 def in_a_row(words: list[str]) -> str:
     """`was created, runs and is Ready`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def problem_line(problems: tuple[Problem, ...]) -> str:
@@ -129,6 +129,11 @@ def scale_wish(event: ScaleRequested) -> str:
         return f"somebody created {who}: {', '.join(spec.pod_names)} to leave"
     direction = "more worker" if spec.kind == "ScaleOut" else "fewer worker"
     return f"somebody created {who}: {counted(spec.count or 0, direction)}"
+
+
+def of_at_most(limit: int) -> str:
+    """The rest of `2 of at most 6`; empty where there is no limit."""
+    return f" of at most {limit}" if limit < UNLIMITED else ""
 
 
 def timer_line(name: str, seconds: int | None) -> str:

@@ -59,7 +59,7 @@ def missing(job: Job) -> list[Step]:
         # Of a resource that is invalid by now no pod can be made; the one that is corrected wakes us.
         return steps
     filled = {pod.slot for pod in job.pods.values()}
-    wanted = sorted(job.slots - filled)
+    wanted = sorted(slot for slot in job.slots - filled if _known(job, slot))
     refusal = job.refusals.get("CreatePod")
     if refusal is not None:
         # Probe with a few: what refused one pod would refuse a thousand, a thousand times.
@@ -91,6 +91,11 @@ def unclaimed(job: Job) -> list[Step]:
     ]
 
 
+def _known(job: Job, slot: Slot) -> bool:
+    """The resource says what its pod is made of; a role may have been taken out of it."""
+    return job.spec is not None and job.spec.has(slot.role)
+
+
 def _together(job: Job) -> bool:
     """One Service is behind the names of all pods."""
     return job.spec is None or job.spec.handling.services == "Job"
@@ -111,7 +116,7 @@ def _services(job: Job) -> Iterator[Step]:
     if _together(job) and not _served(job):
         yield CreateService()
     for slot in sorted(_apart(job, job.slots)):
-        if ("Service", job.pod_name(slot)) not in job.children:
+        if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.children:
             yield CreateService(slot)
 
 

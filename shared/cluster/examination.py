@@ -41,17 +41,19 @@ async def examine(
     rights: Callable[[Sequence[Resource[Any]]], Iterable[Right]],
     namespace: str = "",
     *,
+    taking_over: bool = False,
     patience: float = PATIENCE_SECONDS,
 ) -> list[Resource[Any]]:
     """Return which of the `kinds` are served; each says what else has to be where it is.
 
-    `rights` are those that are needed with what is served.  Raises `Refused(reason="NotInstalled" | "Forbidden")` or
+    `rights` are those that are needed with what is served, where `taking_over` says that the roles need more than
+    usual.  Raises `Refused(reason="NotInstalled" | "Forbidden")` or
     `Transient`, with what is missing and what to do.
     """
     try:
         async with asyncio.timeout(patience):
             served = await _must_serve(cluster, kinds)
-            await _must_allow(cluster, [*rights(served)], namespace)
+            await _must_allow(cluster, [*rights(served)], namespace, taking_over=taking_over)
     except TimeoutError as error:
         raise Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?") from error
     return served
@@ -81,7 +83,7 @@ def _not_installed(cluster: Examined, which: str, kinds: Iterable[Resource[Any]]
     )
 
 
-async def _must_allow(cluster: Examined, rights: list[Right], namespace: str) -> None:
+async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, *, taking_over: bool) -> None:
     allowed = await asyncio.gather(*(cluster.may(right, namespace) for right in rights))
     verbs: dict[str, list[str]] = {}
     for right, may in zip(rights, allowed, strict=True):
@@ -89,11 +91,12 @@ async def _must_allow(cluster: Examined, rights: list[Right], namespace: str) ->
             verbs.setdefault(right.resource, []).append(right.verb)
     if verbs:
         missing = ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())
+        more = " --take-over" if taking_over else ""
         where, scope = (
             (f"in the namespace {namespace}", f" -n {namespace}") if namespace else ("in the whole cluster", "")
         )
         raise Refused(
             f"{cluster.url} does not let us {missing} {where}; "
-            f"`muster rbac{scope} | kubectl apply -f -` grants it to the service accounts",
+            f"`muster rbac{scope}{more} | kubectl apply -f -` grants it to the service accounts",
             reason="Forbidden",
         )

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
+from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document, Scale
 from shared.frameworks.kubeflow import KubeflowJob
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
@@ -67,6 +68,14 @@ class TFJob(KubeflowJob):
             # Upstream goes on without those that are lost for good.
             spares=(WORKER,) if dynamic else (),
         )
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        parsed = super().spec_of(manifest, spec, roles)
+        if not parsed.handling.elastic or parsed.handling.judge != WORKER:
+            return parsed
+        # Nobody else can end the job: without any worker it would wait for ever.
+        least = tuple(msgspec.structs.replace(role, min_replicas=int(role.name == WORKER)) for role in parsed.roles)
+        return msgspec.structs.replace(parsed, roles=least)
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
         return slot.role in CHIEFS or (super().leads(spec, slot) and slot.role == WORKER)

@@ -85,6 +85,9 @@ def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
 def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
     """Whether this place may be filled again, as long as backoffLimit is not reached."""
     handling = spec.handling
+    if not spec.has(slot.role):
+        # There is nothing to make a pod from.
+        return False
     if slot.role == handling.judge and (vacancy.succeeded or handling.restarts == "Job"):
         # That was the job's own end, or that of its attempt.
         return False

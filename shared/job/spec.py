@@ -107,6 +107,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
                 return role
         raise KeyError(name)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a role of that name; a person may have taken it out of the resource."""
+        return any(role.name == name for role in self.roles)
+
     def policy(self, name: str) -> RestartPolicy:
         """The restartPolicy of a role; Never of one that the job no longer has."""
         return next((role.restart_policy for role in self.roles if role.name == name), "Never")

@@ -104,7 +104,9 @@ def _of_losses(job: Job, spec: JobSpec) -> Verdict | None:
     # Whom an open request brings or takes is its own business.
     others = job.arriving | job.departing | {Slot(job.attempt, WORKER, index) for index in job.leaving}
     for slot, vacancy in sorted(job.vacancies.items()):
-        if vacancy.succeeded or slot in owed or slot in others or slot.role in spec.handling.spares:
+        if vacancy.succeeded or slot in owed or slot in others:
+            continue
+        if slot.role in spec.handling.spares or not spec.has(slot.role):
             continue
         if replacement.allowed(spec, slot, vacancy):
             message = f"{job.pod_name(slot)} ended again after {job.replaced} replacements (backoffLimit)"

@@ -34,9 +34,9 @@ class Guarded(Framework):
         """Raises whatever the other one's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
+        self.suspend_path = _as(str, inner.suspend_path)
+        self.inherits = _as(str, inner.inherits)
         self._definition = inner.definition
-        self._suspend_path: str = _as(str, inner.suspend_path)
-        self._inherits: str = _as(str, inner.inherits)
         self._told: set[str] = set()
 
     @property
@@ -44,34 +44,22 @@ class Guarded(Framework):
         return self._definition
 
     @property
-    def suspend_path(self) -> str:  # type: ignore[override]
-        return self._suspend_path
-
-    @property
-    def inherits(self) -> str:  # type: ignore[override]
-        return self._inherits
-
-    @property
     def has_hosts_files(self) -> bool:
         return self._inner.has_hosts_files
-
-    def ours(self, manifest: Custom) -> bool:
-        return self._or(True, "ours", lambda: bool(_as(bool, self._inner.ours(manifest))))
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        return self._or(None, "inherited", lambda: _place(self._inner.inherited(labels)))
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        return self._or(None, "inherited_status", lambda: _inherited(self._inner.inherited_status(manifest)))
-
-    def inherited_files(self) -> Mapping[str, str]:
-        return self._or({}, "inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         try:
             return self._guard("parse", lambda: _parsed(self._inner.parse(manifest)))
         except Refused as refusal:
             return (Problem(reason=FAILED, message=str(refusal)),)
+
+    def ours(self, manifest: Custom) -> bool:
+        try:
+            ours: bool = self._guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
+        except Refused:
+            # Two who act on one job are worse than none.
+            return False
+        return ours
 
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
         return self._guard("pod", lambda: _named(self._inner.pod(manifest, spec, place)))
@@ -81,6 +69,28 @@ class Guarded(Framework):
 
     def status(self, job: Job) -> Document:
         return self._guard("status", lambda: _as(Document, self._inner.status(job)))
+
+    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        try:
+            place: tuple[str, int] | None = self._guard(
+                "inherited", lambda: _as(tuple[str, int] | None, self._inner.inherited(labels))
+            )
+        except Refused:
+            return None
+        return place
+
+    def inherited_status(self, manifest: Custom) -> Inherited | None:
+        try:
+            theirs: Inherited | None = self._guard(
+                "inherited_status", lambda: _as(Inherited | None, self._inner.inherited_status(manifest))
+            )
+        except Refused:
+            # Somebody wrote something: that must not be lost, or the job would begin anew.
+            return super().inherited_status(manifest)
+        return theirs
+
+    def inherited_files(self) -> Mapping[str, str]:
+        return self._guard("inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
 
     def phase(self, status: Document) -> str:
         phase: str = self._guard("phase", lambda: _as(str, self._inner.phase(status)))
@@ -106,13 +116,6 @@ class Guarded(Framework):
 
     def owner_reference(self, key: JobKey) -> Document:
         return self._guard("owner_reference", lambda: _as(Document, self._inner.owner_reference(key)))
-
-    def _or(self, otherwise: T, method: str, work: Callable[[], T]) -> T:
-        """For what the watcher asks of every object that it sees, where there is nobody to refuse anything to."""
-        try:
-            return self._guard(method, work)
-        except Refused:
-            return otherwise
 
     def _guard(self, method: str, work: Callable[[], T]) -> T:
         try:
@@ -142,16 +145,6 @@ def _parsed(answer: object) -> JobSpec | tuple[Problem, ...]:
     if not problems:
         raise _WrongAnswer("neither a spec nor a problem")
     return problems
-
-
-def _place(answer: object) -> tuple[str, int] | None:
-    place: tuple[str, int] | None = _as(tuple[str, int] | None, answer)
-    return place
-
-
-def _inherited(answer: object) -> Inherited | None:
-    status: Inherited | None = _as(Inherited | None, answer)
-    return status
 
 
 def _named(answer: object) -> Document:

@@ -93,13 +93,15 @@ class Found(NamedTuple):
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
         await must_fit(self.eventlog)
+        settings = self.parts.settings
         wanted = {kind.resource: definitions(kind) for kind in self.parts.kinds}
 
         def rights(served: Sequence[Resource[Any]]) -> list[Right]:
             there = [kind for kind in self.parts.kinds if kind.resource in served]
-            return [Right(need.verb, need.group, need.resource) for need in necessary(author, there)]
+            found = necessary(author, there, taking_over=settings.take_over)
+            return [Right(need.verb, need.group, need.resource) for need in found]
 
-        await examine(self.cluster, wanted, rights, self.parts.settings.namespace)
+        await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
 
 
 @asynccontextmanager

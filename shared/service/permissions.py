@@ -56,6 +56,8 @@ class Permission(NamedTuple):
     """Only an installation for the whole cluster has it: what it is about belongs to no namespace."""
     helpful: bool = False
     """A cluster may withhold it: what it serves is done in another way."""
+    taking_over: bool = False
+    """Only an installation that takes over what another operator left has it."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
         """One by one, where there are these `kinds` of job; without TrainingJobs nobody has requests."""
@@ -82,6 +84,13 @@ PERMISSIONS = (
     Permission(
         "scheduler", ("get",), (PODS, SERVICES, SECRETS), f"`CreatePod`, `CreateService`, `CreateSecret`: {TAKEN}"
     ),
+    Permission(
+        "scheduler",
+        ("patch",),
+        (PODS, SERVICES, SECRETS),
+        "`ClaimPod`, `CreateService`, `CreateSecret`: our labels on what another operator made for the same job",
+        taking_over=True,
+    ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
@@ -90,13 +99,14 @@ PERMISSIONS = (
     Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: which version is there, and is it ours?"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
     Permission("scaler", ("delete",), (CONFIGMAPS,), "`DeleteHosts`"),
-    Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`: one annotation of the launcher"),
-    Permission("scaler", ("get",), (PODS,), "`NudgeLauncher`: another pod has the launcher's name"),
+    Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`, `LinkHosts`: annotations of the launcher"),
+    Permission("scaler", ("get",), (PODS,), "`NudgeLauncher`, `LinkHosts`: another pod has the launcher's name"),
     Permission(
         "scaler",
         ("get", "create"),
         (PODS,),
-        "`RunScript`, `CheckDrain`: commands within the launcher; withheld, scripts fail and drains are timed",
+        "`RunScript`, `CheckDrain`, `LinkHosts`: commands within the launcher; withheld, scripts fail, drains are timed"
+        " and hosts files that another operator wrote stay as they are",
         "exec",
         helpful=True,
     ),
@@ -116,15 +126,17 @@ PERMISSIONS = (
 )
 
 
-def needs(service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN) -> list[Need]:
+def needs(
+    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+) -> list[Need]:
     """Every right of a service, one by one; without a `namespace` those of an installation for the whole cluster."""
-    found, kinds = [known for known in _of(service) if not (namespace and known.everywhere)], [*kinds]
+    found, kinds = [known for known in _of(service, taking_over) if not (namespace and known.everywhere)], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
-def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN) -> list[Need]:
+def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> list[Need]:
     """Those without which it cannot begin where these `kinds` of job are served."""
-    found, kinds = [known for known in _of(service) if not (known.everywhere or known.helpful)], [*kinds]
+    found, kinds = [known for known in _of(service, taking_over) if not (known.everywhere or known.helpful)], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
@@ -133,5 +145,5 @@ def definitions(kind: Framework) -> tuple[Resource[Any], ...]:
     return REQUESTS if kind.resource == TRAININGJOBS else ()
 
 
-def _of(service: Author) -> list[Permission]:
-    return [permission for permission in PERMISSIONS if permission.service == service]
+def _of(service: Author, taking_over: bool) -> list[Permission]:
+    return [known for known in PERMISSIONS if known.service == service and (taking_over or not known.taking_over)]

@@ -113,6 +113,12 @@ class TestWhoseEndIsTheJobs:
         assert (handling.elastic, handling.spares) == (True, ("worker",))
         assert parsed(tf_job()).handling.elastic is False
 
+    def test_of_dynamic_workers_one_is_needed_unless_a_chief_ends_the_job(self):
+        without = parsed(changed(tf_job(PS=1, Worker=2), "spec.enableDynamicWorker", True))
+        assert [role.min_replicas for role in without.roles] == [0, 1]
+        chief = parsed(changed(tf_job(Chief=1, Worker=2), "spec.enableDynamicWorker", True))
+        assert [role.min_replicas for role in chief.roles] == [0, 0]
+
     def test_restart_policies_are_each_types_own(self):
         job = changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "ExitCode")
         assert {role.name: role.restart_policy for role in parsed(job).roles} == {"ps": "Never", "worker": "ExitCode"}

@@ -11,6 +11,7 @@ from shared.job.events import (
     JobAdopted,
     JobCreated,
     JobFailed,
+    JobObserved,
     JobRestarted,
     JobRestarting,
     JobRunning,
@@ -238,3 +239,25 @@ def test_a_worker_that_is_done_is_not_missed_for_ever():
     story = given(*a_running_replicated_job(SPEC), ended("worker", 0, 0), ended("worker", 1, 0))
     assert story.job.below_minimum == 0
     assert services(SPEC).children
+
+
+class TestARoleThatIsTakenOutOfTheResource:
+    """What is there stays until the end; nobody can make its pods again, and nobody misses them."""
+
+    ALONE = a_replicated_spec(workers=0)
+
+    def test_its_pods_stay(self):
+        given(*a_running_replicated_job(SPEC), again_observed(self.ALONE)).then_nothing(scheduler)
+
+    def test_one_that_was_not_made_yet_is_not_made(self):
+        chief = PodsObserved(pods=(replica("chief", 0),))
+        given(*a_created_replicated_job(SPEC), chief, again_observed(self.ALONE)).then_nothing(scheduler)
+
+    def test_one_that_is_lost_is_no_loss(self):
+        story = given(*a_running_replicated_job(SPEC), again_observed(self.ALONE), PodsGone(uids=(Uid("worker-0-0"),)))
+        story.then_nothing(scheduler)
+        assert not any(isinstance(step, Record) for step in story.steps(status))
+
+
+def again_observed(spec: JobSpec) -> JobObserved:
+    return msgspec.structs.replace(observed(spec), generation=2, version=2)

@@ -89,7 +89,12 @@ class Choir(Framework):
             framework="choir",
             roles=(
                 RoleSpec(name=LEAD, replicas=1, container="main"),
-                RoleSpec(name=SINGER, replicas=singers if roles.has("singer") else 0, min_replicas=0, container="main"),
+                RoleSpec(
+                    name=SINGER,
+                    replicas=singers if roles.has("singer") else 0,
+                    max_replicas=6,
+                    container="main",
+                ),
             ),
             handling=Handling(judge=LEAD, hosts_files=False),
             attach_mode="",

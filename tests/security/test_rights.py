@@ -207,3 +207,21 @@ def test_every_effect_names_the_rights_it_needs(service: str):
     named = " ".join(permission.call for permission in PERMISSIONS if permission.service == service)
     assert effects
     assert [effect for effect in effects if f"`{effect}`" not in named] == []
+
+
+class TestTakingOver:
+    """What is only needed while another operator's jobs are taken over is granted and asked for only then."""
+
+    MORE = frozenset(Need("scheduler", "patch", "", kind) for kind in ("pods", "services", "secrets"))
+
+    @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
+    def test_it_is_asked_for_and_granted_together(self, service: Author):
+        more = self.MORE if service == "scheduler" else set()
+        assert {*needs(service, taking_over=True)} - {*needs(service)} == more
+        assert {*necessary(service, taking_over=True)} - {*necessary(service)} == more
+
+    def test_the_folders_do_not_grant_it(self):
+        assert not self.MORE & {*granted(documents("cluster"))}
+        texts = permissions.render(taking_over=True)
+        printed = [document for text in texts.values() for document in yaml.safe_load_all(text)]
+        assert {*granted(printed)} >= self.MORE

@@ -1,5 +1,6 @@
 """TFJobs from their creation to their end, with all four services."""
 
+import json
 from typing import Any
 
 import pytest
@@ -239,6 +240,52 @@ async def test_dynamic_workers_follow_the_size_that_somebody_asks_for():
         await stage.quiet()
         assert stage.state() == "Running"
         stage.exit_codes["mnist-worker-0"] = 0
+        await stage.comes_to("Succeeded")
+
+
+@in_virtual_time
+async def test_a_dynamic_job_that_has_no_worker_left_fails_after_a_while():
+    async with Theatre() as stage:
+        stage.apply(TFJOBS, changed(a_tf_job(PS=1, Worker=1), "spec.enableDynamicWorker", True))
+        await stage.comes_to("Running")
+        stage.exit_codes["mnist-worker-0"] = 1
+        await stage.until(lambda: stage.counts("Worker") == (0, 0, 1))
+        await stage.pass_seconds(590)
+        assert stage.state() == "Running"
+        await stage.pass_seconds(20)
+        await stage.comes_to("Failed")
+        assert stage.why().startswith("BelowMinimum")
+
+
+@in_virtual_time
+async def test_a_suspended_job_may_change_its_size():
+    async with Theatre() as stage:
+        stage.apply(TFJOBS, a_tf_job(PS=1, Worker=1))
+        await stage.comes_to("Running")
+        stage.edit({"runPolicy": {"suspend": True}})
+        await stage.comes_to("Suspended")
+        await stage.until(lambda: not stage.pods())
+        stage.edit({"tfReplicaSpecs": {"Worker": {"replicas": 3}, "PS": {"replicas": 2}}})
+        stage.edit({"runPolicy": {"suspend": False}})
+        await stage.comes_to("Running")
+        await stage.until(lambda: stage.counts("Worker") == (3, 0, 0) and stage.counts("PS") == (2, 0, 0))
+        (config,) = stage.pods()["mnist-worker-2"].manifest["spec"]["containers"][0]["env"]
+        cluster = json.loads(config["value"])["cluster"]
+        assert (len(cluster["ps"]), len(cluster["worker"])) == (2, 3)
+
+
+@in_virtual_time
+async def test_a_type_that_is_taken_out_of_the_resource_breaks_nothing():
+    async with Theatre() as stage:
+        stage.apply(TFJOBS, a_tf_job(Chief=1, PS=1, Worker=1))
+        await stage.comes_to("Running")
+        await stage.until(lambda: len(stage.pods()) == 3)
+        stage.edit({"tfReplicaSpecs": {"PS": None}})
+        stage.delete(PODS, "mnist-ps-0")
+        await stage.until(lambda: "mnist-ps-0" not in stage.pods())
+        await stage.quiet()
+        assert stage.state() == "Running"
+        stage.exit_codes["mnist-chief-0"] = 0
         await stage.comes_to("Succeeded")
 
 

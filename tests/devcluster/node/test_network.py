@@ -73,6 +73,20 @@ async def test_a_service_without_unready_pods_names_only_the_ready(space):
     assert (await space.exec("w-0", "getent", "ahostsv4", "job")).code == 0
 
 
+async def test_a_pod_that_is_gone_has_left_its_name_to_the_next(space):
+    await a_job(space)
+    await space.run("asks", **of_job(space, "asks"))
+    await space.run("w-0", "trap '' TERM; echo up; sleep 1000", **of_job(space, "w-0"))
+    await space.logged("w-0", "up")
+    await space.api.delete(space.path("pods", "w-0"), {"gracePeriodSeconds": 0})
+    await space.run("w-0", **of_job(space, "w-0"))
+    address = (await space.ready("w-0"))["status"]["podIP"]
+    await space.ready("asks")
+    assert {line.split()[0] for line in (await space.exec("asks", "getent", "ahostsv4", "w-0")).out.splitlines()} == {
+        address
+    }
+
+
 async def test_unknown_names_are_refused_quickly(space):
     await space.run("p")
     await space.ready("p")

@@ -35,6 +35,18 @@ async def test_a_log_is_followed_to_its_end(space):
     assert (await following, await tail) == ("one\ntwo\n", "two\n")
 
 
+async def test_a_pod_that_still_ends_hides_none_of_its_successors_name(space):
+    # Deaf, so that it goes on for a moment when nobody knows it any more.
+    await space.run("p", "trap '' TERM; echo the first; sleep 1000")
+    await space.logged("p", "the first")
+    await space.api.delete(space.path("pods", "p"), {"gracePeriodSeconds": 0})
+    await space.run("p", "echo the second; " + FOREVER)
+    await space.ready("p")
+    assert "the second" in (await space.exec("p", "cat", "/proc/1/cmdline")).out
+    assert "the first" not in await space.logs("p")
+    await space.logged("p", "the second")
+
+
 async def test_long_lines_and_bytes_arrive_as_they_are(space):
     script = "import sys; sys.stdout.buffer.write(b'x' * 50_000 + b'\\n' + bytes([200, 10]) + b'end')"
     await space.run("p", container={"command": ["python", "-c", script]})

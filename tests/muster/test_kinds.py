@@ -1,0 +1,258 @@
+"""Commands that act on jobs of other kinds than TrainingJob: where a wish stands, and what their status says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import typer
+
+from muster.crds import manifests
+from muster.get import table_of
+from muster.replay import compared
+from muster.restart import restart
+from muster.scale import to
+from muster.suspend import resume, suspend
+from muster.targets import Asked, parse_target
+from services.status.documents import document_of, with_head
+from shared.cluster import Resource
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.objects import Custom
+from shared.cluster.store import MemoryStore
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.job.events import JobCreated, JobObserved
+from shared.job.fold import Histories, History
+from shared.job.naming import RESTART, SUSPENDED, JobKey, Uid
+from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
+from tests.kit.histories import stored
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
+
+KINDS = Kinds((*BUILT_IN, Choir(), Band()))
+CREATED = {"type": "Created", "status": "True", "reason": "ChoirCreated"}
+PAUSED = {"type": "Suspended", "status": "True", "reason": "ChoirSuspended"}
+SINCE, LATER = "2030-01-01T00:00:00Z", "2030-01-01T00:01:00Z"
+
+
+def runs(since: str = SINCE) -> dict[str, str]:
+    return {"type": "Running", "status": "True", "reason": "ChoirRunning", "lastTransitionTime": since}
+
+
+def asked(text: str) -> Asked:
+    return parse_target(text, KINDS)
+
+
+CHOIR, BAND = asked(f"choir/{NAME}"), asked(f"band/{NAME}")
+
+
+@pytest.fixture(autouse=True)
+def quick(clock: Clock) -> Clock:
+    return clock
+
+
+@pytest.fixture
+async def site(a_site: MakeSite) -> AsyncIterator[Site]:
+    async with a_site(manifests(KINDS)) as made:
+        await made.cluster.create(CHOIRS, "default", a_choir(NAME))
+        await made.cluster.create(BANDS, "default", a_band(NAME))
+        yield made
+
+
+async def held(site: Site, resource: Resource[Custom] = CHOIRS) -> Custom:
+    found = await site.cluster.get(resource, "default", NAME)
+    assert found is not None
+    return found
+
+
+async def shows(site: Site, *conditions: dict[str, str], **more: Any) -> None:
+    """What the status service would write."""
+    generation = (await held(site)).metadata.generation
+    status = {"conditions": [CREATED, *conditions], "observedGeneration": generation} | more
+    await site.cluster.patch(CHOIRS, "default", NAME, {"status": status}, subresource="status")
+
+
+async def follows(work: Awaitable[None], said: Said, line: str, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """A command that waits, and what the services do once it showed a phase."""
+    waiting = asyncio.ensure_future(work)
+    await said.until(f"choir/resnet {line}")
+    assert not waiting.done()
+    await meanwhile()
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+
+
+async def refused(work: Awaitable[None], said: Said) -> str:
+    """The one line with which it ends."""
+    with pytest.raises(typer.Exit) as end:
+        await work
+    assert end.value.exit_code == 1
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+async def test_a_pause_is_asked_for_where_the_kind_has_it(site: Site, said: Said):
+    await shows(site, runs())
+    work = suspend(site.cluster, CHOIR, "default", wait=True, timeout=10)
+    await follows(work, said, "Running", lambda: shows(site, runs() | {"status": "False"}, PAUSED))
+    job = await held(site)
+    assert job.spec["runPolicy"] == {"suspend": True}
+    assert not job.metadata.annotations
+    assert "trainingjob" not in said.out
+
+
+async def test_it_is_taken_back_there_too(site: Site, said: Said):
+    await site.cluster.patch(CHOIRS, "default", NAME, {"spec": {"runPolicy": {"suspend": True}}})
+    await shows(site, PAUSED)
+    work = resume(site.cluster, CHOIR, "default", wait=True, timeout=10)
+    await follows(work, said, "Suspended", lambda: shows(site, PAUSED | {"status": "False"}, runs(LATER)))
+    assert (await held(site)).spec["runPolicy"] == {"suspend": False}
+
+
+async def test_what_has_no_such_field_is_not_suspended(site: Site, said: Said):
+    before = await held(site, BANDS)
+    complaint = await refused(suspend(site.cluster, BAND, "default", wait=True, timeout=10), said)
+    assert complaint == "muster: band/resnet cannot be suspended: a Band has no field that asks for a pause\n"
+    assert await held(site, BANDS) == before
+
+
+async def test_a_definition_that_drops_the_field_is_said_so_and_nothing_waits(a_site: MakeSite, said: Said):
+    definitions = manifests(KINDS)
+    (choir,) = [crd for crd in definitions if crd["spec"]["names"]["kind"] == "Choir"]
+    spec = choir["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    choir["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec | {
+        "properties": {"roles": spec["properties"]["roles"]}
+    }
+    async with a_site(definitions) as site:
+        await site.cluster.create(CHOIRS, "default", a_choir(NAME))
+        complaint = await refused(suspend(site.cluster, CHOIR, "default", wait=True, timeout=10), said)
+        assert "muster crds | kubectl apply -f -" in complaint
+        assert SUSPENDED not in ((await held(site)).metadata.annotations or {})
+
+
+async def test_a_restart_is_waited_for_by_its_conditions(site: Site, said: Said):
+    await shows(site, runs())
+    work = restart(site.cluster, CHOIR, "default", wait=True, timeout=10, word=lambda: "again")
+    await follows(work, said, "Running", lambda: shows(site, runs(LATER)))
+    assert ((await held(site)).metadata.annotations or {})[RESTART] == "again"
+
+
+async def test_where_no_condition_tells_of_attempts_it_is_only_asked_for(site: Site, said: Said):
+    class Loud(Band):
+        def phase(self, status: dict[str, Any]) -> str:
+            return str(status.get("phase") or "")
+
+    (target,) = parse_target(f"band/{NAME}", Kinds((Loud(),))).targets
+    await site.cluster.patch(BANDS, "default", NAME, {"status": {"phase": "Running"}}, subresource="status")
+    await restart(site.cluster, Asked(NAME, (target,)), "default", wait=True, timeout=10)
+    assert said.out.splitlines() == [
+        "band/resnet asked to restart",
+        "its status does not say when an attempt began; `muster history band/resnet --follow` does",
+    ]
+
+
+async def test_what_was_refused_has_nothing_to_restart(site: Site, said: Said):
+    failed = {"type": "Failed", "status": "True", "reason": "ChoirFailedValidation"}
+    await site.cluster.patch(CHOIRS, "default", NAME, {"status": {"conditions": [failed]}}, subresource="status")
+    complaint = await refused(restart(site.cluster, CHOIR, "default", wait=True, timeout=10), said)
+    assert "choir/resnet has not been taken up yet" in complaint
+
+
+async def test_what_was_refused_is_not_waited_for(site: Site, said: Said):
+    failed = {"type": "Failed", "status": "True", "reason": "ChoirFailedValidation", "message": "NoReplicas: add some"}
+    status = {"status": {"conditions": [failed], "observedGeneration": 9}}
+    await site.cluster.patch(CHOIRS, "default", NAME, status, subresource="status")
+    complaint = await refused(suspend(site.cluster, CHOIR, "default", wait=True, timeout=10), said)
+    assert complaint.endswith("is not carried out as it is written now: ChoirFailedValidation: NoReplicas: add some\n")
+
+
+async def test_a_size_is_asked_for_where_kubectl_scale_finds_it(site: Site, said: Said):
+    await shows(site, runs(), replicas=2)
+    work = to(site.cluster, CHOIR, "default", 5, wait=True, timeout=10)
+    await follows(work, said, "Running", lambda: shows(site, runs(), replicas=5))
+    assert (await held(site)).spec["roles"]["singer"]["replicas"] == 5
+    assert said.out.splitlines()[0] == "choir/resnet asked for 5 workers instead of 2"
+    await to(site.cluster, CHOIR, "default", 5, wait=True, timeout=10)
+    assert said.out.splitlines()[-1] == "choir/resnet has 5 workers already"
+
+
+async def test_a_size_beyond_its_bounds_is_refused_before_it_is_asked_for(site: Site, said: Said):
+    await shows(site, runs(), replicas=2)
+    for size in (0, 7):
+        await refused_size(site, said, size)
+    assert (await held(site)).spec["roles"]["singer"]["replicas"] == 2
+
+
+async def refused_size(site: Site, said: Said, size: int) -> None:
+    with pytest.raises(typer.Exit):
+        await to(site.cluster, CHOIR, "default", size, wait=True, timeout=10)
+    assert f"choir/resnet has 1 to 6 workers, and not {size}" in said.err
+
+
+async def test_what_ends_meanwhile_is_not_waited_for(site: Site, said: Said):
+    await shows(site, runs(), replicas=2)
+    waiting = asyncio.ensure_future(to(site.cluster, CHOIR, "default", 5, wait=True, timeout=10))
+    await said.until("choir/resnet Running")
+    await shows(site, {"type": "Succeeded", "status": "True", "reason": "ChoirSucceeded"}, replicas=2)
+    assert "choir/resnet is Succeeded" in await refused(asyncio.wait_for(waiting, PATIENCE_SECONDS), said)
+
+
+async def test_what_is_not_elastic_is_not_scaled(site: Site, said: Said):
+    complaint = await refused(to(site.cluster, BAND, "default", 5, wait=True, timeout=10), said)
+    assert complaint == "muster: band/resnet cannot be scaled: it is not elastic, its size is fixed\n"
+
+
+async def test_a_name_alone_means_the_training_job_before_all_others(site: Site, said: Said):
+    await suspend(site.cluster, asked(NAME), "default", wait=False, timeout=10)
+    assert said.out == "trainingjob/resnet asked to suspend\n"
+
+
+async def test_a_name_alone_means_the_only_job_and_of_several_nobody(site: Site, said: Said):
+    await site.cluster.create(CHOIRS, "default", a_choir("vgg"))
+    await suspend(site.cluster, asked("vgg"), "default", wait=False, timeout=10)
+    assert said.out == "choir/vgg asked to suspend\n"
+    await site.cluster.create(BANDS, "default", a_band("vgg"))
+    complaint = await refused(suspend(site.cluster, asked("vgg"), "default", wait=False, timeout=10), said)
+    assert complaint == "muster: there are several jobs default/vgg; say choir/vgg or band/vgg\n"
+
+
+async def test_kinds_that_are_not_served_here_have_no_job_that_could_be_meant(a_site: MakeSite, said: Said):
+    async with a_site(manifests()) as site:
+        await suspend(site.cluster, asked(NAME), "default", wait=False, timeout=10)
+        await refused(suspend(site.cluster, asked("vgg"), "default", wait=False, timeout=10), said)
+    assert said.err == "muster: no job default/vgg; -n names another namespace\n"
+
+
+def a_log_of(resource: Resource[Custom], uid: str) -> tuple[Histories, list[Any]]:
+    framework = KINDS.find(resource.api_version, resource.kind)
+    assert framework is not None
+    spec = framework.parse(Custom(spec=(a_choir() if resource is CHOIRS else a_band())["spec"]))
+    seen = JobObserved(kind=resource.kind, api_version=resource.api_version, generation=1, version=1, spec=spec)  # type: ignore[arg-type]
+    histories, events = Histories(), []
+    history = History(JobKey("default", NAME, Uid(uid)))
+    for event in (seen, JobCreated(reason=f"{resource.kind}Created")):
+        events.append(stored(history, event))
+        history.fold(events[-1])
+        histories.fold(events[-1])
+    return histories, events
+
+
+@pytest.mark.parametrize("resource", [CHOIRS, BANDS], ids=["by conditions", "by a phase"])
+async def test_the_status_of_every_kind_is_replayed(resource: Resource[Custom]):
+    cluster = MemoryCluster(MemoryStore())
+    made = await cluster.create(resource, "default", {"metadata": {"name": NAME}})
+    (history,), events = a_log_of(resource, made.metadata.uid)
+    status = with_head(document_of(history.job, KINDS), "log-1", history.head, history.time)
+    await cluster.patch(resource, "default", NAME, {"status": status}, subresource="status")
+    answer = await compared(history, events, "log-1", cluster, KINDS)
+    assert answer is not None
+    assert "is identical" in answer
+    await cluster.patch(resource, "default", NAME, {"status": {"phase": "Odd"}}, subresource="status")
+    answer = await compared(history, events, "log-1", cluster, KINDS)
+    assert answer is not None
+    assert answer.startswith("DIFFERS")
+
+
+def test_jobs_are_listed_with_their_kinds():
+    histories, _ = a_log_of(CHOIRS, "1")
+    table = table_of(histories, "default", KINDS, gone=False)
+    shown = {str(column.header): [*column.cells] for column in table.columns}
+    assert (shown["KIND"], shown["NAME"], shown["PHASE"], shown["PODS"]) == (["choir"], [NAME], ["Created"], ["0/0"])
+    assert table_of(histories, "default", BUILT_IN, gone=False).columns[1]._cells == ["choir.choirs.test.muster.dev"]

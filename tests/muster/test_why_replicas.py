@@ -1,0 +1,208 @@
+"""`muster why` of jobs without a launcher: every pod by its name, and no word of hosts files that nobody reads.
+
+What whole answers look like is in `tests/golden/why`.
+"""
+
+import msgspec
+import pytest
+import typer
+
+from muster.causes.fold import Causes
+from muster.causes.pods import OWN_END
+from muster.targets import parse_target
+from muster.why import caused, explained, told
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.events import (
+    AnyEvent,
+    DisruptionNoticed,
+    HostsPublished,
+    JobCreated,
+    JobFailed,
+    JobObserved,
+    JobRestarted,
+    JobRestarting,
+    JobRunning,
+    JobSucceeded,
+    PodsGone,
+    PodsObserved,
+    SlotsAssigned,
+    TimePassed,
+)
+from shared.job.fold import History
+from shared.job.naming import Slot, Uid
+from shared.job.spec import WORKER, RoleSpec
+from shared.job.views import Slots, spans
+from tests.golden.compare import assert_golden
+from tests.kit.histories import KEY, stored
+from tests.kit.replicas import (
+    CHIEF,
+    TOGETHER,
+    WORKERS,
+    a_created_replicated_job,
+    a_replicated_spec,
+    a_running_replicated_job,
+    ended,
+    judged_by_workers,
+    replica,
+)
+
+replace = msgspec.structs.replace
+(JOB,) = parse_target("tfjob/resnet", BUILT_IN).targets
+SPEC = a_replicated_spec("OnFailure")
+SUCCEEDED = JobSucceeded(reason="TFJobSucceeded")
+REMAINS = replace(
+    replica("worker", 1, version=60, phase="Failed", deleting=True), exits=ended("worker", 1, 137).pods[0].exits
+)
+ELASTIC = replace(
+    judged_by_workers("First"),
+    handling=replace(TOGETHER, judge=WORKER, strict=False, elastic=True),
+    roles=(RoleSpec(name=WORKER, replicas=2, min_replicas=2, max_replicas=4, stem="resnet-worker-"),),
+)
+
+
+def a_job_with_servers() -> list[AnyEvent]:
+    servers = RoleSpec(name="ps", replicas=3, min_replicas=0, container="main", stem="resnet-ps-")
+    return a_running_replicated_job(replace(SPEC, roles=(*SPEC.roles, servers)))
+
+
+def a_job_with_a_pod_made_again() -> list[AnyEvent]:
+    """A worker fails, its place is filled again by a pod of the same name, and that one is evicted."""
+    worker = WORKERS[1]
+    running = a_running_replicated_job(SPEC)
+    return [
+        *running,
+        ended("worker", 1, 137),
+        PodsObserved(pods=(REMAINS,)),
+        PodsGone(uids=(Uid("worker-1-0"),)),
+        TimePassed(anchor=len(running) + 1, timer="Replacement"),
+        SlotsAssigned(slots=spans([worker]), replaces=spans([worker]), reason="PodsReplaced"),
+        PodsObserved(pods=(replica("worker", 1, life=1),)),
+    ]
+
+
+def a_job_that_began_again() -> list[AnyEvent]:
+    whole = a_replicated_spec("OnFailure", handling=replace(TOGETHER, restarts="Job"))
+    return [
+        *a_running_replicated_job(whole),
+        ended("chief", 0, 1),
+        JobRestarting(reason="TFJobFailed", message="resnet-chief-0 exited with 1 (Error)"),
+        JobRestarted(attempt=1, reason="TFJobFailed"),
+        SlotsAssigned(slots=(Slots(1, "chief", ((0, 0),)), Slots(1, WORKER, ((0, 1),))), reason="JobRestarted"),
+    ]
+
+
+STORIES: dict[str, tuple[list[AnyEvent], str]] = {
+    "replicas_running": (a_job_with_servers(), ""),
+    "replicas_succeeded": ([*a_running_replicated_job(SPEC), ended("chief", 0, 0), SUCCEEDED], ""),
+    "replicas_all_succeeded": (
+        [
+            *a_running_replicated_job(judged_by_workers("All")),
+            ended("worker", 1, 0),
+            ended("worker", 0, 0),
+            SUCCEEDED,
+        ],
+        "",
+    ),
+    "replica_that_failed_the_job": (
+        [
+            *a_running_replicated_job(a_replicated_spec()),
+            ended("worker", 1, 3),
+            JobFailed(reason="TFJobFailed", message="resnet-worker-1 exited with 3 (Error)"),
+        ],
+        "",
+    ),
+    "replica_made_again": (a_job_with_a_pod_made_again(), "worker-1"),
+    "replicas_begun_again": (a_job_that_began_again(), ""),
+    "replicas_that_wait": (
+        [
+            *a_created_replicated_job(SPEC),
+            PodsObserved(pods=(replica("worker", 0), replica("chief", 0, phase="Pending", reason="ImagePullBackOff"))),
+        ],
+        "",
+    ),
+    "replicas_that_join": (
+        [
+            *a_running_replicated_job(ELASTIC),
+            HostsPublished(version=1, members=((0, 1),)),
+            DisruptionNoticed(node="node-2", uids=(Uid("worker-1-0"),), reason="NodeScaledDown"),
+            PodsGone(uids=(Uid("worker-1-0"),)),
+        ],
+        "",
+    ),
+}
+
+
+def of_tensorflow(event: AnyEvent) -> AnyEvent:
+    """The kit's jobs are TrainingJobs."""
+    if isinstance(event, JobObserved):
+        return replace(event, kind="TFJob", api_version="kubeflow.org/v1")
+    if isinstance(event, (JobCreated, JobRunning)):
+        return replace(event, reason=event.reason.replace("TrainingJob", "TFJob"))
+    return event
+
+
+def causes_of(events: list[AnyEvent]) -> Causes:
+    history, kept = History(KEY), []
+    for number, event in enumerate(map(of_tensorflow, events), start=1):
+        kept.append(stored(history, event, sequence=number))
+        history.fold(kept[-1])
+    assert not history.held, history.held
+    return caused(KEY, kept)
+
+
+def said(events: list[AnyEvent], word: str = "") -> str:
+    heading, chains = explained(causes_of(events), word, JOB)
+    return "\n".join([*heading, *told(chains)]) + "\n"
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_answer_in_full(name: str):
+    assert_golden(f"why/{name}", {"told": said(*STORIES[name])})
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_nobody_speaks_of_launchers_and_files_that_are_not_there(name: str):
+    answer = said(*STORIES[name])
+    assert "launcher" not in answer
+    assert "hosts files" not in answer
+    assert "trainingjob" not in answer.lower()
+
+
+@pytest.mark.parametrize(
+    ("word", "slot"),
+    [
+        pytest.param("resnet-ps-2", "resnet-ps-2", id="a pod's whole name"),
+        pytest.param("ps-2", "resnet-ps-2", id="a role and an index"),
+        pytest.param("chief", "resnet-chief-0", id="a role of one pod"),
+        pytest.param("1", "resnet-worker-1", id="a worker's index"),
+    ],
+)
+def test_a_pod_is_named_as_people_do(word: str, slot: str):
+    assert said(a_job_with_servers(), word).startswith(f"{slot}, attempt 1: Ready")
+
+
+def test_who_is_not_known_is_said_with_those_who_are(capsys: pytest.CaptureFixture[str]):
+    for word in ("ps", "ps-3", "launcher"):
+        with pytest.raises(typer.Exit):
+            said(a_job_with_servers(), word)
+        complaint = capsys.readouterr().err
+        assert complaint == (
+            f"muster: tfjob/resnet has no pod and no request {word!r}; it knows chief 0, ps 0-2, worker 0-1\n"
+        )
+
+
+def test_a_place_that_is_filled_again_tells_of_its_new_pod_alone():
+    worker = replica("worker", 1, life=1, version=60, deleting=True, disruption="EvictionByEvictionAPI")
+    answer = said([*a_job_with_a_pod_made_again(), PodsObserved(pods=(worker,))], "worker-1")
+    gone = next(line for line in answer.splitlines() if "is being deleted" in line)
+    assert "is about to go" in gone
+    assert OWN_END not in answer.partition("is being deleted")[0]
+
+
+def test_the_end_of_the_job_is_that_of_the_pod_that_judges_it():
+    events = [*a_running_replicated_job(SPEC), ended("worker", 0, 0), ended("chief", 0, 0), SUCCEEDED]
+    causes = causes_of(events)
+    assert causes.phase is not None
+    assert causes.phase.cause is not None
+    assert causes.phase.cause.text.startswith("resnet-chief-0 ended")
+    assert Slot(0, "chief", 0) == CHIEF
