@@ -99,6 +99,11 @@ class Framework(ABC):
         return f"{self.resource.kind}.{self.resource.group}"
 
     @property
+    def others(self) -> tuple["Framework", ...]:
+        """The same kind in other versions, for clusters that do not serve this one; the one to take first, first."""
+        return ()
+
+    @property
     @abstractmethod
     def definition(self) -> Definition | None:
         """The skeleton of its CustomResourceDefinition; None when that is written from models (`muster.crds`)."""
