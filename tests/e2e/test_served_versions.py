@@ -13,8 +13,10 @@ import pytest_asyncio
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from muster.crds import manifests
+from muster.jobs import the_job
+from muster.targets import parse_target
 from shared.cluster.kube import KubeCluster
-from shared.frameworks.kinds import Kinds
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from tests.kit.clusters import DEFINITIONS
 from tests.kit.controlplane import require_control_plane
@@ -90,6 +92,10 @@ async def test_a_job_lives_there_and_the_garbage_collector_takes_what_it_had(ope
     await operator.apply(an_mpijob("served", FOR_EVER))
     await comes_to(operator, "Running", "served")
     assert await owners(operator, "served") == {NEW.api_version}
+    for words in ("mpijob/served", "served"):
+        # Commands act on the version that is served, too.
+        target, job = await the_job(operator.stack.kube, parse_target(words, BUILT_IN), "default", "suspended")
+        assert (target.resource, job.metadata.name) == (NEW, "served")
     await operator.kubectl("delete", "mpijob", "served")
     await operator.leaves_nothing("served", "pods,services,configmaps,secrets")
 
