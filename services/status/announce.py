@@ -3,11 +3,14 @@
 Each tells of one log event and is named after it, so none speaks of what did not happen, and none comes twice.
 """
 
+from collections.abc import Mapping
+
 from services.status.effects import Announce
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
 from shared.job.conditions import MILESTONES
 from shared.job.naming import Uid
-from shared.job.state import At, Condition, Failure, Job, Request
+from shared.job.state import At, Condition, Failure, Job, Refusal, Request
 from shared.job.steps import Step
 
 _OF_JOB = (
@@ -20,26 +23,36 @@ _OF_JOB = (
     "ScaleSucceeded",
     "ScaleFailed",
 )
-"""Conditions of a job that are announced; the reasons are et-operator's, with the name of the job's kind."""
+"""Conditions of a job that are announced; the reasons are et-operator's, with the name of the job's kind, unless its
+framework has others."""
+
+_CREATED = ("CreatePod", "CreateService")
+"""Effects whose refusal some kinds have a word for."""
 
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
 
 
-def owed(job: Job) -> list[Step]:
-    """Every announcement that this job's conditions and failures call for."""
+def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
+    """Every announcement that this job's conditions, failures and refusals call for."""
+    words = kinds.of(job).announcements if kinds.knows(job) else {}
+    refused = {effect: job.refusals[effect] for effect in _CREATED if effect in job.refusals and "Refused" in words}
     steps: list[Step] = []
     for condition in job.conditions:
         if condition.status and condition.type in _OF_JOB:
-            reason = _reason(job, condition)
+            reason = words.get(condition.type) or _reason(job, condition)
             steps.append(_tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, reason))
+        elif any(condition.reason == refusal.reason for refusal in refused.values()):
+            # Told of below, in the kind's own word.
+            continue
         elif _hindered(job, condition):
             steps.append(
                 _tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True)
             )
     steps += [
-        _of_failures(job, at, [failure for failure in job.failures if failure.at == at])
+        _of_failures(job, at, [failure for failure in job.failures if failure.at == at], words)
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
+    steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
     return [*steps, *(step for request in job.requests.values() if request.shown for step in _of_request(request))]
 
 
@@ -60,7 +73,16 @@ def _reason(job: Job, condition: Condition) -> str:
             return f"{job.kind}{condition.type}"
 
 
-def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:
+def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announce:
+    where = f" ({refusal.field})" if refusal.field else ""
+    message = f"{effect}: {refusal.reason}{where}"
+    at = refusal.at
+    return Announce(
+        job.api_version, job.kind, job.key.name, job.key.uid, at.sequence, at.time, reason, message, warning=True
+    )
+
+
+def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, str]) -> Announce:
     first = failures[0]
     how = f" (exit code {first.code})" if first.code is not None else ""
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
@@ -72,7 +94,7 @@ def _of_failures(job: Job, at: At, failures: list[Failure]) -> Announce:
         job.key.uid,
         at.sequence,
         at.time,
-        f"{job.kind}WorkerFailed",
+        words.get("WorkerFailed", f"{job.kind}WorkerFailed"),
         message,
         warning=True,
     )

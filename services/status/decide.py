@@ -19,5 +19,5 @@ def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     if phase is not None:
         # What a document says would be old within a millisecond: the phase comes first.  What was announced stays
         # wanted meanwhile: a wish that is gone for a moment is forgotten, and carried out anew when it is back.
-        return [Record(phase), *announce.owed(job)]
-    return [*documents.of_job(job, kinds), *documents.of_requests(job), *announce.owed(job)]
+        return [Record(phase), *announce.owed(job, kinds)]
+    return [*documents.of_job(job, kinds), *documents.of_requests(job), *announce.owed(job, kinds)]

@@ -6,6 +6,7 @@ jobs is decided elsewhere, from the `JobSpec` alone.  Pure.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -83,12 +84,14 @@ class Framework(ABC):
 
     resource: Resource[Custom]
     """The version of it that is watched and written."""
-
+    announcements: Mapping[str, str] = MappingProxyType({})
+    """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
+    condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
+    suspend_path: str = ""
+    """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
     inherits: str = ""
     """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
     changed; empty where its jobs cannot be taken over."""
-    suspend_path: str = ""
-    """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
     @property
     def name(self) -> str:

@@ -4,7 +4,11 @@ from collections.abc import Iterable, Iterator
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.framework import Framework
+from shared.frameworks.mlkube import MLKUBE_MXJOB
+from shared.frameworks.mpba import MPBA_MXJOB
+from shared.frameworks.mxjob import MXJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import REQUESTS
@@ -46,5 +50,5 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB))
+BUILT_IN = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MXJOB, FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB))
 """Those that Muster brings along."""

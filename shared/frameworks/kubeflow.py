@@ -69,6 +69,8 @@ class KubeflowJob(Replicated):
     """When the job does not say."""
     fields: ClassVar[Document] = {}
     """The OpenAPI properties of `spec` that are this kind's alone."""
+    replica_fields: ClassVar[Document] = {}
+    """The same of the replicas of a type."""
     scale: ClassVar[Scale | None] = None
     short_names: ClassVar[tuple[str, ...]] = ()
     description: ClassVar[str] = ""
@@ -81,7 +83,8 @@ class KubeflowJob(Replicated):
                 "replicas": REPLICAS,
                 "restartPolicy": choice("", *RESTART_POLICIES),
                 "template": TEMPLATE,
-            },
+            }
+            | self.replica_fields,
         }
         policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": ANYTHING, "managedBy": TEXT}
         # Whether the longer names fit, too, depends on the job's own types.

@@ -25,7 +25,7 @@ class Fields:
             self.refuse("InvalidValue", "write an object here")
 
     def path(self, name: str = "") -> str:
-        return f"{self._path}.{name}" if name else self._path
+        return ".".join(part for part in (self._path, name) if part)
 
     def has(self, name: str) -> bool:
         return self._members.get(name) is not None

@@ -147,6 +147,14 @@ class Replicated(Framework):
             if specs.has(kind.name):
                 yield kind, specs.part(kind.name)
 
+    def root(self, manifest: Custom, problems: list[Problem]) -> Fields:
+        """Where `replica_specs` stands: the spec, of which all objects note their problems in one list."""
+        return Fields(manifest.spec, "spec", problems)
+
+    def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
+        """What happens to pods of a type when they end."""
+        return fields.choice("restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy")
+
     def template(self, manifest: Custom, role: str) -> Document:
         """The pod template of a role, in a resource that `parse` accepted."""
         specs = manifest.spec[self.replica_specs]
@@ -166,7 +174,7 @@ class Replicated(Framework):
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         problems: list[Problem] = []
-        spec = Fields(manifest.spec, "spec", problems)
+        spec = self.root(manifest, problems)
         found = [*self.replicas(spec)]
         reserved = self.reserved_for(spec)
         roles = tuple(self._role(manifest, kind, fields, reserved) for kind, fields in found)
@@ -229,9 +237,7 @@ class Replicated(Framework):
             name=kind.role,
             replicas=kind.replicas if replicas is None else replicas,
             min_replicas=0,
-            restart_policy=fields.choice(
-                "restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy"
-            ),
+            restart_policy=self.restart_policy(kind, fields),
             container=name if isinstance(name, str) else "",
             stem=self.stem(manifest, kind),
         )

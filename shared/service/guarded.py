@@ -36,6 +36,7 @@ class Guarded(Framework):
         self.resource = inner.resource
         self.suspend_path = _as(str, inner.suspend_path)
         self.inherits = _as(str, inner.inherits)
+        self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition
         self._told: set[str] = set()
 

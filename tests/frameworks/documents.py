@@ -100,3 +100,41 @@ def kubeflow_job(kind: str, replica_specs: str, container: str, name: str = "mni
 
 def tf_job(**replicas: int) -> Document:
     return kubeflow_job("TFJob", "tfReplicaSpecs", "tensorflow", **(replicas or {"Worker": 2}))
+
+
+def mx_job(group: str, spec: Any, *, kind: str = "MXJob", name: str = "mnist") -> Document:
+    """A job of one of the MXNet operators; `group` with its version."""
+    return {
+        "apiVersion": group,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "team-a", "uid": "uid-1", "generation": 1, "resourceVersion": "7"},
+        "spec": spec,
+    }
+
+
+def mx_replicas(type_field: str = "mxReplicaType", **replicas: int) -> list[Document]:
+    """Entries of a list of replicas, in this order; scheduler, two servers and three workers when nothing is said."""
+    template = {"spec": {"containers": [{"name": "mxnet", "image": "train"}], "restartPolicy": "OnFailure"}}
+    return [
+        {"replicas": count, type_field: role, "template": copy.deepcopy(template)}
+        for role, count in (replicas or {"SCHEDULER": 1, "SERVER": 2, "WORKER": 3}).items()
+    ]
+
+
+def fioravanzo_job(name: str = "mnist", **replicas: int) -> Document:
+    spec = {"RuntimeId": "1kkf", "replicaSpecs": mx_replicas(**replicas)}
+    return mx_job("fioravanzo.org/v1alpha1", spec, name=name)
+
+
+def mpba_job(name: str = "mnist", **replicas: int) -> Document:
+    return mx_job("mpba.fbk.eu/v1", mx_replicas("replicaType", **replicas), name=name)
+
+
+def mlkube_job(name: str = "mnist", mode: str = "dist", **replicas: int) -> Document:
+    spec = {"RuntimeId": "1kkf", "jobMode": mode, "replicaSpecs": mx_replicas(**replicas)}
+    return mx_job("mxnet.mlkube.io/v1beta1", spec, kind="MxJob", name=name)
+
+
+def kubeflow_mx_job(mode: str = "MXTrain", **replicas: int) -> Document:
+    roles = replicas or {"Scheduler": 1, "Server": 1, "Worker": 2}
+    return changed(kubeflow_job("MXJob", "mxReplicaSpecs", "mxnet", **roles), "spec.jobMode", mode)

@@ -1,7 +1,7 @@
 """Frameworks of other packages: found by entry points, and in nobody's way whatever is wrong with them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint
 from inspect import getmembers
 from pathlib import Path
@@ -14,7 +14,6 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom, Pod
 from shared.errors import Refused
 from shared.frameworks.framework import Definition, Document, Framework, Place
-from shared.frameworks.inheriting import Inherited
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
@@ -190,15 +189,6 @@ class Broken(SwarmJob):
     def status(self, job: Job) -> Document:
         return self._answer("status", lambda: super(Broken, self).status(job))
 
-    def ours(self, manifest: Custom) -> bool:
-        return self._answer("ours", lambda: True)
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        return self._answer("inherited", lambda: None)
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        return self._answer("inherited_status", lambda: super(Broken, self).inherited_status(manifest))
-
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self._answer("hosts_files", dict)
 
@@ -267,19 +257,6 @@ def test_the_same_is_told_once():
         for _ in range(3):
             guarded.parse(Custom())
     assert [line["event"] for line in said] == ["framework failed"]
-
-
-@pytest.mark.parametrize(("answer", "why"), BAD)
-def test_what_the_watcher_asks_has_an_answer_whatever_goes_wrong(answer: object, why: str):
-    guarded = Guarded(Broken(ours=answer, inherited=answer, inherited_status=answer))
-    theirs = Custom(status={"phase": "Running"})
-    with capture_logs():
-        # Two who act on one job are worse than none.
-        assert guarded.ours(theirs) is False
-        assert guarded.inherited({}) is None
-        inherited = guarded.inherited_status(theirs)
-    # Nothing is an answer here: that the status is as good as empty.
-    assert inherited is None if answer is None else inherited is not None
 
 
 def test_everything_that_a_framework_does_is_guarded():

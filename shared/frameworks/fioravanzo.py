@@ -1,0 +1,101 @@
+"""MXJob (`fioravanzo.org/v1alpha1`): MXNet jobs as mx-operator knows them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Definition, Document, Place
+from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
+from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema
+from shared.frameworks.mxnet_status import job_status, schema
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import ContainerProperties, ReplicaType
+from shared.frameworks.schemas import TEXT, number
+from shared.job.spec import JobSpec, Problem, RoleSpec
+from shared.job.state import Job
+
+LONGEST_STEM = 40
+"""Characters of a job's name in those of its pods."""
+LONGEST_JOB_NAME = 63
+"""Characters: the name is the value of a label too."""
+
+_SELECTED = "mx_replica_type"
+
+
+class FioravanzoMXJob(ParameterServer):
+    """A scheduler, servers and workers; the pods stay after the end."""
+
+    job_type = "MXJob"
+    group = "fioravanzo.org"
+    version = "v1alpha1"
+    default_type = "SCHEDULER"
+    port_field = "mxPort"
+    container_properties = ContainerProperties(name="mxnet", port_name="mx-port", port=9000)
+    clean_pod_policy = "None"
+    announcements = MappingProxyType({"WorkersCreated": "SuccessfulCreate", "Refused": "FailedCreate"})
+
+    @property
+    def definition(self) -> Definition | None:
+        chief = {"type": "object", "properties": {"replicaName": TEXT, "replicaIndex": number()}}
+        return Definition(
+            description="An MXNet job: a scheduler, and servers and workers that it brings together.",
+            spec={
+                "type": "object",
+                "required": [self.replica_specs],
+                "properties": {
+                    "RuntimeId": TEXT,
+                    self.replica_specs: entries_schema(self),
+                    "mxImage": TEXT,
+                    "schedulerName": TEXT,
+                    "terminationPolicy": {"type": "object", "properties": {"chief": chief}},
+                },
+            },
+            columns=COLUMNS,
+            rules=(FIXED_RUNTIME_ID,),
+            status=schema(_SELECTED),
+        )
+
+    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
+        return f"{manifest.metadata.name[:LONGEST_STEM]}-{kind.role}-{runtime_id(manifest)}-"
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        check_runtime_id(spec)
+        spec.text("mxImage")
+        spec.text("schedulerName")
+        _check_chief(spec.part("terminationPolicy").part("chief"))
+        return super().spec_of(manifest, spec, roles)
+
+    def _check_names(self, manifest: Custom, roles: tuple[RoleSpec, ...], problems: list[Problem]) -> None:
+        super()._check_names(manifest, roles, problems)
+        if len(manifest.metadata.name) > LONGEST_JOB_NAME:
+            message = f"create the job again under a name of at most {LONGEST_JOB_NAME} characters: a label holds it"
+            problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        pod = super().pod(manifest, spec, place)
+        wanted = manifest.spec.get("schedulerName")
+        if wanted and not pod["spec"].get("schedulerName"):
+            pod["spec"]["schedulerName"] = wanted
+        return pod
+
+    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
+        return {
+            self.group: "",
+            "job_type": place.slot.role.upper(),
+            "runtime_id": runtime_id(manifest),
+            "mx_job_name": place.key.name,
+            "task_index": str(place.slot.index),
+        }
+
+    def status(self, job: Job) -> Document:
+        return job_status(job, type_field=_SELECTED, waiting="Unknown")
+
+
+def _check_chief(chief: Fields) -> None:
+    name, index = chief.text("replicaName"), chief.integer("replicaIndex", least=0)
+    if name not in ("", SCHEDULER.upper()) or index:
+        message = "leave it out: the end of the SCHEDULER, replica 0, is the job's"
+        chief.refuse("UnsupportedChief", message)
+
+
+FIORAVANZO_MXJOB = FioravanzoMXJob()

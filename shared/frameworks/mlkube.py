@@ -1,0 +1,123 @@
+"""MxJob (`mxnet.mlkube.io/v1beta1`): MXNet jobs as deepinsight's mxnet-operator knows them, local or distributed."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Definition, Document, Place
+from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
+from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema
+from shared.frameworks.mxnet_status import job_status, schema, successes
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.frameworks.schemas import BOOLEAN, OPEN, TEXT, choice, number
+from shared.frameworks.training_status import condition
+from shared.job.spec import JobSpec, RoleSpec
+from shared.job.state import Job
+
+LOCAL = "local"
+DISTRIBUTED = "dist"
+
+KEPT_CONDITIONS = 10
+"""Of the newest, as theirs."""
+
+_SELECTED = "Mx_replica_type"
+
+
+class MxJob(ParameterServer):
+    """One worker alone, or a scheduler, servers and workers; what still runs after the end is deleted."""
+
+    job_type = "MxJob"
+    group = "mxnet.mlkube.io"
+    version = "v1beta1"
+    replica_types = (
+        ReplicaType("SCHEDULER", most=1, restart_policy="ExitCode"),
+        ReplicaType("SERVER", restart_policy="OnFailure"),
+        ReplicaType("WORKER", restart_policy="OnFailure"),
+    )
+    default_type = "WORKER"
+    port_field = "PsRootPort"
+    container_properties = ContainerProperties(name="mxnet", port_name="ps-root-port", port=9091)
+
+    @property
+    def definition(self) -> Definition | None:
+        return Definition(
+            description="An MXNet job: one worker, or a scheduler with servers and workers.",
+            spec={
+                "type": "object",
+                "required": ["jobMode", self.replica_specs],
+                "properties": {
+                    "RuntimeId": TEXT,
+                    "jobMode": choice(LOCAL, DISTRIBUTED),
+                    self.replica_specs: entries_schema(self),
+                },
+            },
+            columns=(
+                {"name": "Kind", "type": "string", "jsonPath": ".kind"},
+                *COLUMNS,
+                {"name": "Desired", "type": "integer", "jsonPath": ".status.desired", "priority": 1},
+                {"name": "Successful", "type": "integer", "jsonPath": ".status.successful", "priority": 1},
+            ),
+            rules=(FIXED_RUNTIME_ID,),
+            status=schema(
+                _SELECTED,
+                controlPaused=BOOLEAN,
+                conditions={"type": "array", "items": {"type": "object", **OPEN}},
+                desired=number(),
+                successful=number(),
+            ),
+        )
+
+    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
+        return f"{manifest.metadata.name}-{kind.role}-{runtime_id(manifest)}-"
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        check_runtime_id(spec)
+        parsed = super().spec_of(manifest, spec, roles)
+        if not spec.has("jobMode"):
+            spec.refuse("NoJobMode", f"write {LOCAL} or {DISTRIBUTED}", "jobMode")
+            return parsed
+        mode = spec.choice("jobMode", (LOCAL, DISTRIBUTED), DISTRIBUTED, reason="UnknownJobMode")
+        return self._local(spec, parsed) if mode == LOCAL else self._distributed(spec, parsed)
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        # A worker on its own has nobody to find, and MXNet would wait for a scheduler.
+        return super().environment(replica) if replica.spec.handling.judge == SCHEDULER else {}
+
+    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
+        return {
+            self.group: "",
+            "job_type": place.slot.role.upper(),
+            "runtime_id": runtime_id(manifest),
+            "task_index": str(place.slot.index),
+        }
+
+    def status(self, job: Job) -> Document:
+        conditions = [condition(known) for known in job.conditions[-KEPT_CONDITIONS:]]
+        return job_status(job, type_field=_SELECTED, waiting="Starting") | {
+            "controlPaused": False,
+            "conditions": [known | {"transitionTime": known["lastTransitionTime"]} for known in conditions],
+            "desired": sum(role.replicas for role in job.spec.roles) if job.spec is not None else 0,
+            "successful": successes(job),
+        }
+
+    def _local(self, spec: Fields, parsed: JobSpec) -> JobSpec:
+        """The worker's end is the job's, by the rules of a scheduler's."""
+        if {role.name: role.replicas for role in parsed.roles} != {WORKER: 1}:
+            spec.refuse("NotLocal", "a local job has one WORKER and nothing else", self.replica_specs)
+        return msgspec.structs.replace(
+            parsed,
+            handling=msgspec.structs.replace(self.handling, judge=WORKER),
+            roles=tuple(msgspec.structs.replace(role, restart_policy="ExitCode") for role in parsed.roles),
+        )
+
+    def _distributed(self, spec: Fields, parsed: JobSpec) -> JobSpec:
+        names = {role.name for role in parsed.roles if role.replicas}
+        missing = [kind.name for kind in self.replica_types if kind.role not in names]
+        if missing:
+            spec.refuse("NoReplicas", f"a job of mode dist needs {', '.join(missing)} too", self.replica_specs)
+        return parsed
+
+
+MLKUBE_MXJOB = MxJob()

@@ -1,0 +1,76 @@
+"""MXJob (`mpba.fbk.eu/v1`): MXNet jobs as dl-operator knows them; the spec itself is the list of replicas."""
+
+from collections.abc import Mapping
+
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Definition, Document, Place
+from shared.frameworks.mxnet import SCHEDULER, ParameterServer
+from shared.frameworks.mxnet_schemas import COLUMNS, entries_schema
+from shared.frameworks.mxnet_status import job_status, schema
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import ContainerProperties, ReplicaType
+from shared.frameworks.schemas import TIME
+from shared.frameworks.training_status import whole_seconds
+from shared.job.spec import Problem, RestartPolicy
+from shared.job.state import Job
+
+_OF_PODS: tuple[RestartPolicy, ...] = ("Never", "OnFailure", "Always")
+"""What Kubernetes knows; only where a template says nothing a worker that is done is not begun again."""
+
+
+class MpbaJob(ParameterServer):
+    """What all kinds of this group have in common."""
+
+    group = "mpba.fbk.eu"
+    version = "v1"
+    replica_specs = "spec"
+    type_field = "replicaType"
+
+    @property
+    def definition(self) -> Definition | None:
+        return Definition(
+            description="A training job; its spec is a list with an entry for each type of replicas.",
+            spec=entries_schema(self),
+            columns=COLUMNS,
+            status=schema("replicaType", startTime=TIME, completionTime=TIME),
+        )
+
+    def root(self, manifest: Custom, problems: list[Problem]) -> Fields:
+        return Fields({"spec": manifest.spec}, "", problems)
+
+    def entries(self, manifest: Custom) -> list[Document]:
+        known: list[Document] = manifest.spec
+        return known
+
+    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
+        return f"{kind.role}-{manifest.metadata.name}-"
+
+    def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
+        """What the template says for its containers holds for the pod; a scheduler's exit code is judged at least."""
+        template = fields.raw("template")
+        spec = template.get("spec") if isinstance(template, dict) else None
+        theirs = spec.get("restartPolicy") if isinstance(spec, dict) else None
+        known = next((policy for policy in _OF_PODS if policy == theirs), kind.restart_policy)
+        return known if known == "Never" or kind.role != SCHEDULER else kind.restart_policy
+
+    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
+        return {"pod_name": place.name, "service_name": place.name, "job_name": place.key.name}
+
+    def status(self, job: Job) -> Document:
+        return job_status(job, type_field=self.type_field, waiting="Starting") | {
+            "startTime": whole_seconds(job.start_time),
+            "completionTime": whole_seconds(job.completion_time),
+        }
+
+    def _type(self, name: str | None) -> ReplicaType | None:
+        return super()._type(name.upper() if name else name)
+
+
+class MpbaMXJob(MpbaJob):
+    """A scheduler, servers and workers; the first container of each trains."""
+
+    job_type = "MXJob"
+    container_properties = ContainerProperties(port_name="dlport0", port=9000)
+
+
+MPBA_MXJOB = MpbaMXJob()

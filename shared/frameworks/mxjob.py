@@ -1,0 +1,99 @@
+"""MXJob (`kubeflow.org/v1`): MXNet jobs as the training operator knew them until 1.8, for training and for tuning."""
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Document
+from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow_status import OPERATOR_NAME
+from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, WORKER, dmlc_environment
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.frameworks.schemas import TEXT, choice
+from shared.job.naming import Slot
+from shared.job.spec import Handling, JobSpec, RoleSpec
+
+TRAIN = "MXTrain"
+TUNE = "MXTune"
+TUNER = "tuner"
+
+CONFIG = "MX_CONFIG"
+WORKER_ID = "DMLC_WORKER_ID"
+"""What BytePS tells its workers apart by."""
+
+TUNER_SERVER_KEY = "tuner-server-key"
+"""An annotation of a template: by this word TVM's tuner finds the servers that have the device it tunes for."""
+
+
+class MXJob(KubeflowJob):
+    """A scheduler with servers and workers, or a tracker and servers for a tuner."""
+
+    job_type = "MXJob"
+    inherits = OPERATOR_NAME
+    description = "An MXNet job: scheduler, servers and workers train; a tuner tunes with its tracker and servers."
+    replica_specs = "mxReplicaSpecs"
+    replica_types = (
+        ReplicaType("Scheduler", most=1),
+        ReplicaType("Server"),
+        ReplicaType("Worker"),
+        ReplicaType("TunerTracker"),
+        ReplicaType("TunerServer"),
+        ReplicaType("Tuner"),
+    )
+    container_properties = ContainerProperties(name="mxnet", port_name="mxjob-port", port=9091)
+    reserved = RESERVED | {CONFIG, WORKER_ID}
+    fields: ClassVar[Document] = {"jobMode": choice(TRAIN, TUNE)}
+    replica_fields: ClassVar[Document] = {"label": TEXT}
+
+    def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
+        mode = spec.choice("jobMode", (TRAIN, TUNE), TRAIN, reason="UnknownJobMode")
+        sizes = {role.name: role.replicas for role in roles}
+        if mode == TUNE:
+            judge = TUNER
+            if not sizes.get(TUNER):
+                spec.refuse("NoReplicas", "a job of mode MXTune ends with its Tuner: add one", self.replica_specs)
+        else:
+            # Workers alone train without servers, and then there is nobody to schedule.
+            judge = WORKER if sizes.keys() == {WORKER} else SCHEDULER
+            if judge == SCHEDULER and not sizes.get(SCHEDULER):
+                spec.refuse("NoScheduler", "add a Scheduler with one replica: the job ends with it", self.replica_specs)
+        specs = spec.part(self.replica_specs)
+        for entry in specs.names():
+            if entry.lower() in sizes:
+                specs.part(entry).text("label")
+        return msgspec.structs.replace(self.handling, judge=judge, succeeds="All")
+
+    def leads(self, spec: JobSpec, slot: Slot) -> bool:
+        # Upstream takes every server for a master.
+        return slot.role == SERVER
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        cluster = {
+            role.name: [
+                {"url": replica.host(role.name, index), "port": replica.ports[role.name]}
+                for index in range(replica.size(role.name))
+            ]
+            for role in replica.spec.roles
+        }
+        config = {
+            "cluster": cluster,
+            "labels": {role.name: self._label(replica.job, role.name) for role in replica.spec.roles},
+            "task": {"type": replica.role, "index": replica.index},
+        }
+        own = {WORKER_ID: str(replica.index)} if replica.role == WORKER else {}
+        return {CONFIG: json.dumps(config), **dmlc_environment(replica), **own}
+
+    def _label(self, manifest: Custom, role: str) -> str:
+        """Of the type's template; before mxnet-operator became part of the training operator `label` said it."""
+        metadata = self.template(manifest, role).get("metadata") or {}
+        annotations = metadata.get("annotations") or {}
+        specs = manifest.spec[self.replica_specs]
+        fields = next(fields for name, fields in specs.items() if fields and name.lower() == role)
+        return str(annotations.get(TUNER_SERVER_KEY) or fields.get("label") or "")
+
+
+MXJOB = MXJob()

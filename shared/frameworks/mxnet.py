@@ -1,0 +1,172 @@
+"""What the MXNet kinds share: the environment that ps-lite reads, and jobs whose replicas are a list.  Pure.
+
+A scheduler tells servers and workers of each other, and its end is the job's.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import ClassVar
+
+import msgspec
+
+from shared.cluster.objects import Custom
+from shared.frameworks.framework import Document, Place
+from shared.frameworks.inheriting import Inherited
+from shared.frameworks.mxnet_status import inherited, phase_of
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import Replica, Replicated, ReplicaType
+from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT
+from shared.job.naming import JobKey
+from shared.job.spec import CleanPodPolicy, Handling, JobSpec, RestartPolicy, RoleSpec
+
+SCHEDULER = "scheduler"
+SERVER = "server"
+WORKER = "worker"
+
+RESERVED = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER"})
+"""With another value in one pod the processes wait for each other for ever."""
+
+MOST_PORT = 65_535
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_RUNTIME_ID_LENGTH = 4
+
+
+def dmlc_environment(replica: Replica) -> dict[str, str]:
+    """The variables by which ps-lite's processes find their scheduler, wherever that stands in the manifest.
+
+    The scheduler binds to DMLC_PS_ROOT_URI itself, which ZeroMQ cannot do with a host name; with DMLC_USE_KUBERNETES
+    it binds to all addresses instead.  Without a scheduler URI and port are empty and 0, as upstream's are.
+    """
+    scheduled = SCHEDULER in replica.ports
+    return {
+        "DMLC_ROLE": replica.role,
+        "DMLC_PS_ROOT_URI": replica.host(SCHEDULER) if scheduled else "",
+        "DMLC_PS_ROOT_PORT": str(replica.ports[SCHEDULER] if scheduled else 0),
+        "DMLC_NUM_SERVER": str(replica.size(SERVER)),
+        "DMLC_NUM_WORKER": str(replica.size(WORKER)),
+        "DMLC_USE_KUBERNETES": "1",
+    }
+
+
+def runtime_id(manifest: Custom) -> str:
+    """The word that tells the pods of two jobs apart whose names begin alike: the user's, or one made of the uid.
+
+    The operators of these kinds roll dice for it and write it into the resource; here it is the same whenever asked.
+    """
+    theirs = manifest.spec.get("RuntimeId") if isinstance(manifest.spec, dict) else None
+    if theirs and isinstance(theirs, str):
+        return theirs
+    digest = sha256(manifest.metadata.uid.encode()).digest()
+    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_RUNTIME_ID_LENGTH])
+
+
+class ParameterServer(Replicated):
+    """A kind whose `replica_specs` is a list of scheduler, servers and workers."""
+
+    replica_types = (
+        ReplicaType("SCHEDULER", least=1, most=1, restart_policy="ExitCode"),
+        ReplicaType("SERVER", restart_policy="OnFailure"),
+        ReplicaType("WORKER", restart_policy="OnFailure"),
+    )
+    """A server or worker that is done is done; one that failed comes back, whatever it failed of."""
+    handling = Handling(
+        judge=SCHEDULER,
+        restarts="Job",
+        strict=True,
+        in_place=True,
+        elastic=False,
+        hosts_files=False,
+        services="Pods",
+        out_of_memory_is_final=True,
+    )
+    reserved = RESERVED
+    type_field: ClassVar[str] = "mxReplicaType"
+    """Says of which type an entry of the list is."""
+    default_type: ClassVar[str] = ""
+    """Of an entry that does not say; empty when it has to."""
+    port_field: ClassVar[str] = ""
+    """Says where the pods of an entry listen; empty when nothing does."""
+    clean_pod_policy: ClassVar[CleanPodPolicy] = "Running"
+
+    @abstractmethod
+    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
+        """The labels of a pod and its Service by which users of the kind select them."""
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        return dmlc_environment(replica) | {"PS_VERBOSE": "2"}
+
+    def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
+        entries = spec.parts(self.replica_specs)
+        if not entries:
+            spec.refuse("NoReplicas", f"list which replicas the job has: {self._choices()}", self.replica_specs)
+        found: set[str] = set()
+        for entry in entries:
+            kind = self._type(entry.text(self.type_field))
+            if kind is None:
+                entry.refuse("UnknownReplicaType", f"write one of {self._choices()}", self.type_field)
+            elif kind.name in found:
+                message = "write one entry for each type; replicas says how many there are of it"
+                entry.refuse("DuplicateReplicaType", message, self.type_field)
+            else:
+                found.add(kind.name)
+                if self.port_field:
+                    entry.integer(self.port_field, least=1, most=MOST_PORT)
+                yield kind, entry
+
+    def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
+        return kind.restart_policy
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        return msgspec.structs.replace(
+            super().spec_of(manifest, spec, roles),
+            clean_pod_policy=self.clean_pod_policy,
+            backoff_limit=DEFAULT_BACKOFF_LIMIT,
+        )
+
+    def entry(self, manifest: Custom, role: str) -> Document:
+        """What the list says of a role, in a resource that `parse` accepted."""
+        entries = self.entries(manifest)
+        found: Document = next(e for e in entries if (kind := self._type(e.get(self.type_field))) and kind.role == role)
+        return found
+
+    def entries(self, manifest: Custom) -> list[Document]:
+        known: list[Document] = manifest.spec[self.replica_specs]
+        return known
+
+    def template(self, manifest: Custom, role: str) -> Document:
+        template: Document = self.entry(manifest, role)["template"]
+        return template
+
+    def port(self, manifest: Custom, role: str) -> int:
+        theirs = self.entry(manifest, role).get(self.port_field) if self.port_field else None
+        return super().port(manifest, role) if theirs is None else int(theirs)
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        pod = super().pod(manifest, spec, place)
+        pod["metadata"]["labels"] |= self.task_labels(manifest, place)
+        return pod
+
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
+        service = super().service(manifest, spec, key, place)
+        if place is not None:
+            service["metadata"]["labels"] |= self.task_labels(manifest, place)
+        return service
+
+    def phase(self, status: Document) -> str:
+        return phase_of(status)
+
+    def inherited_status(self, manifest: Custom) -> Inherited | None:
+        return inherited(super().inherited_status(manifest), manifest.status)
+
+    def _type(self, name: str | None) -> ReplicaType | None:
+        return next((kind for kind in self.replica_types if kind.name == (name or self.default_type)), None)
+
+
+def check_runtime_id(spec: Fields) -> None:
+    """Names of pods and the value of a label are made of it."""
+    given = spec.text("RuntimeId")
+    if given and not (given.isascii() and given.isalnum() and given == given.lower()):
+        message = "use lower-case letters and digits only, or leave it out: pods are named after it"
+        spec.refuse("InvalidRuntimeId", message, "RuntimeId")

@@ -1,0 +1,143 @@
+"""The status that mx-operator and its relatives show: phase, state, a reason, and states counted by type.  Pure."""
+
+from collections import Counter
+
+import msgspec
+
+from shared.frameworks.framework import Document
+from shared.frameworks.inheriting import Ended, Inherited
+from shared.frameworks.schemas import OPEN, TEXT
+from shared.job import replacement
+from shared.job.naming import Slot
+from shared.job.spec import RoleSpec
+from shared.job.state import Job, alive
+
+LONGEST_REASON = 1_024
+"""Characters; the whole story is in the log."""
+
+NOT_BEGUN = ("", "Failed")
+"""Phases of a job that has no pods yet."""
+
+
+def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
+    """`type_field` is how the kind spells the type of a replica; `waiting` is its word for a pod that will run."""
+    return {
+        "phase": phase(job),
+        "state": state(job),
+        "reason": reason(job),
+        "replicaStatuses": [
+            {type_field: role.name.upper(), **_states(job, role, waiting)}
+            for role in (job.spec.roles if job.spec is not None else ())
+        ],
+        "observedGeneration": job.generation,
+    }
+
+
+def schema(type_field: str, **more: Document) -> Document:
+    """Of such a status."""
+    replicas = {
+        "type": "object",
+        "properties": {
+            type_field: TEXT,
+            "state": TEXT,
+            "ReplicasStates": {"type": "object", "additionalProperties": {"type": "integer", "format": "int32"}},
+        },
+        **OPEN,
+    }
+    properties = {
+        "phase": TEXT,
+        "state": TEXT,
+        "reason": TEXT,
+        "replicaStatuses": {"type": "array", "items": replicas},
+        "observedGeneration": {"type": "integer", "format": "int64"},
+    }
+    return {"type": "object", "properties": properties | more, **OPEN}
+
+
+def phase(job: Job) -> str:
+    """Failed is a job that was never begun; one that is over is Done, and `state` says how."""
+    if job.deleting:
+        return "CleanUp"
+    match job.phase:
+        case "":
+            return "Failed" if job.problems else ""
+        case "Running" | "Scaling":
+            return "Running"
+        case "Succeeded" | "Failed":
+            return "Done"
+        case "Created" | "Restarting" | "Suspended":
+            return "Creating"
+
+
+def phase_of(status: Document) -> str:
+    """The phase of a job that shows this status, in our own words."""
+    match status.get("phase"), status.get("state"):
+        case "Creating", _:
+            return "Created"
+        case "Running", _:
+            return "Running"
+        case "Done", ("Succeeded" | "Failed") as end:
+            return str(end)
+        case _:
+            return ""
+
+
+def inherited(theirs: Inherited | None, status: object) -> Inherited | None:
+    """With the end that an operator before us wrote: it says in `state` how a job that is Done ended."""
+    if theirs is None or not isinstance(status, dict):
+        return theirs
+    over = status.get("state") if status.get("phase") == "Done" else status.get("phase")
+    end: Ended = "Succeeded" if over == "Succeeded" else "Failed" if over == "Failed" else ""
+    return msgspec.structs.replace(theirs, end=end)
+
+
+def state(job: Job) -> str:
+    if job.over:
+        return job.phase
+    if not job.phase:
+        return "Failed" if job.problems else "Unknown"
+    return "Running"
+
+
+def reason(job: Job) -> str:
+    """Why it is as it is, as a sentence; empty when nothing is the matter."""
+    if job.problems and not job.over:
+        first = job.problems[0]
+        return f"{first.reason}: {first.field}: {first.message}"[:LONGEST_REASON]
+    told = "WorkersReady" if job.phase == "Created" else job.phase
+    for known in job.conditions:
+        if known.type == told and known.message and (known.status or told == "WorkersReady"):
+            return f"{known.reason}: {known.message}"[:LONGEST_REASON]
+    return ""
+
+
+def successes(job: Job) -> int:
+    """How many pods ended well and are not to run again."""
+    return sum(vacancy.succeeded for vacancy in job.vacancies.values())
+
+
+def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
+    """Of the pods that the type has, one by one and together."""
+    known = Counter(_state(job, slot, waiting) for slot in job.slots | job.spent if slot.role == role.name)
+    # Places that are not assigned: before the beginning, between attempts, and after the clean-up.
+    unknown = role.replicas - known.total()
+    if unknown > 0:
+        known["Unknown"] += unknown
+    return {"state": _together(known, waiting), "ReplicasStates": dict(sorted(known.items()))}
+
+
+def _state(job: Job, slot: Slot, waiting: str) -> str:
+    vacancy = job.vacancies.get(slot)
+    if vacancy is not None:
+        if vacancy.succeeded:
+            return "Succeeded"
+        return waiting if not job.over and slot in replacement.owed(job) else "Failed"
+    pod = job.by_slot().get(slot)
+    return "Running" if pod is not None and alive(pod) and pod.phase == "Running" else waiting
+
+
+def _together(known: Counter[str], waiting: str) -> str:
+    for word in ("Failed", "Running", waiting):
+        if known[word]:
+            return word
+    return "Succeeded" if known["Succeeded"] and known["Succeeded"] == known.total() else "Unknown"

@@ -1,0 +1,136 @@
+"""MXJob of mpba.fbk.eu: the spec is a list; and a kind of a user's own on the same shape, dl-operator's TFJob."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+import yaml
+
+from shared.frameworks.mpba import MPBA_MXJOB, MpbaJob
+from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.job.events import JobCreated, JobObserved, SlotsAssigned
+from shared.job.naming import Slot
+from shared.job.spec import Handling, JobSpec
+from tests.frameworks.documents import ABSENT, Document, changed, custom, mpba_job, mx_job, mx_replicas
+from tests.kit.histories import a_history
+from tests.kit.pods import pod_for, service_for
+from tests.kit.replicas import all_slots
+
+PUBLISHED = yaml.safe_load("""
+apiVersion: "mpba.fbk.eu/v1"
+kind: MXJob
+metadata: {name: test02}
+spec:
+- &entry
+  replicas: 1
+  replicaType: SCHEDULER
+  template:
+    spec:
+      containers:
+      - {image: "stefanofioravanzo/mxnet-linear-dist:cpu", name: mxnet, imagePullPolicy: Always}
+      restartPolicy: OnFailure
+- {<<: *entry, replicaType: SERVER}
+- {<<: *entry, replicaType: WORKER}
+""")
+"""crds/mxjob_test.yml of dl-operator."""
+
+
+def parsed(document: Document) -> JobSpec:
+    spec = MPBA_MXJOB.parse(custom(document))
+    assert isinstance(spec, JobSpec), spec
+    return spec
+
+
+def test_the_published_manifest_applies_unchanged():
+    assert [(role.name, role.replicas) for role in parsed(PUBLISHED).roles] == [
+        ("scheduler", 1),
+        ("server", 1),
+        ("worker", 1),
+    ]
+
+
+def test_the_definition_takes_a_list():
+    definition = MPBA_MXJOB.definition
+    assert definition is not None
+    assert definition.spec["type"] == "array"
+
+
+def test_types_are_taken_in_lower_case_too():
+    assert parsed(changed(PUBLISHED, "spec[1].replicaType", "server")) == parsed(PUBLISHED)
+
+
+def test_names_and_labels_are_theirs():
+    job, slot = custom(mpba_job()), Slot(0, "server", 1)
+    pod, service = pod_for(job, slot, MPBA_MXJOB), service_for(job, slot, MPBA_MXJOB)
+    assert pod["metadata"]["name"] == service["metadata"]["name"] == "server-mnist-1"
+    assert {"pod_name": "server-mnist-1", "job_name": "mnist"}.items() <= pod["metadata"]["labels"].items()
+    assert {"service_name": "server-mnist-1", "job_name": "mnist"}.items() <= service["metadata"]["labels"].items()
+    assert service["spec"]["ports"] == [{"name": "dlport0", "port": 9000}]
+
+
+def test_the_first_container_trains_whatever_its_name():
+    job = changed(mpba_job(), "spec[0].template.spec.containers[0].name", "linear")
+    assert parsed(job).role("scheduler").container == "linear"
+    (container,) = pod_for(custom(job), Slot(0, "scheduler", 0), MPBA_MXJOB)["spec"]["containers"]
+    assert "DMLC_ROLE" in {variable["name"] for variable in container["env"]}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "of_worker", "of_scheduler"),
+    [
+        pytest.param("OnFailure", "OnFailure", "ExitCode", id="OnFailure"),
+        pytest.param("Always", "Always", "ExitCode", id="Always"),
+        pytest.param("Never", "Never", "Never", id="Never"),
+        pytest.param(ABSENT, "OnFailure", "ExitCode", id="nothing"),
+        pytest.param({"a": 1}, "OnFailure", "ExitCode", id="nonsense"),
+    ],
+)
+def test_the_restart_policy_of_a_template_is_kept(theirs: object, of_worker: str, of_scheduler: str):
+    job = mpba_job()
+    for index in range(3):
+        job = changed(job, f"spec[{index}].template.spec.restartPolicy", theirs)
+    spec = parsed(job)
+    assert (spec.policy("worker"), spec.policy("scheduler")) == (of_worker, of_scheduler)
+
+
+def test_its_status_says_what_theirs_never_did():
+    spec = parsed(mpba_job(SCHEDULER=1, WORKER=1))
+    observed = JobObserved(kind="MXJob", api_version="mpba.fbk.eu/v1", generation=1, version=1, spec=spec)
+    assigned = SlotsAssigned(slots=all_slots(spec), reason="JobCreated")
+    status = MPBA_MXJOB.status(a_history([observed, JobCreated(reason="MXJobCreated"), assigned]).job)
+    assert (status["phase"], status["state"], status["completionTime"]) == ("Creating", "Running", None)
+    assert status["replicaStatuses"][1] == {
+        "replicaType": "WORKER",
+        "state": "Starting",
+        "ReplicasStates": {"Starting": 1},
+    }
+
+
+class TFJob(MpbaJob):
+    """What dl-operator has for TensorFlow, as a package of a user's would bring it."""
+
+    job_type = "TFJob"
+    replica_types = (ReplicaType("PS"), ReplicaType("WORKER", least=1))
+    container_properties = ContainerProperties(port_name="dlport0", port=2222)
+    handling = Handling(
+        judge="worker", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
+    )
+    reserved = frozenset()
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        cluster = {role.name: replica.hosts(role.name) for role in replica.spec.roles}
+        return {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": replica.role, "index": replica.index}}),
+        }
+
+
+def test_a_kind_for_tensorflow_is_a_few_lines_on_the_same_shape():
+    job = custom(mx_job("mpba.fbk.eu/v1", mx_replicas("replicaType", PS=1, WORKER=2), kind="TFJob"))
+    pod = pod_for(job, Slot(0, "worker", 1), TFJob())
+    (container,) = pod["spec"]["containers"]
+    (variable,) = container["env"]
+    assert json.loads(variable["value"]) == {
+        "cluster": {"ps": ["ps-mnist-0:2222"], "worker": ["worker-mnist-0:2222", "worker-mnist-1:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert container["ports"] == [{"name": "dlport0", "containerPort": 2222}]

@@ -1,0 +1,177 @@
+"""Lives of MXNet jobs with the real services, and all four kinds side by side."""
+
+from typing import Any
+
+import pytest
+
+from shared.cluster import Resource
+from shared.cluster.kinds import SERVICES
+from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
+from shared.frameworks.framework import Framework
+from shared.frameworks.mlkube import MLKUBE_MXJOB
+from shared.frameworks.mpba import MPBA_MXJOB
+from shared.frameworks.mxjob import MXJOB
+from tests.frameworks.documents import Document, changed, fioravanzo_job, kubeflow_mx_job, mlkube_job, mpba_job
+from tests.kit.virtual_time import in_virtual_time
+from tests.service.stage import Stage
+
+SIZES = {"SCHEDULER": 1, "SERVER": 1, "WORKER": 2}
+
+
+def applied(document: Document) -> Document:
+    """As a user writes it: what the API server fills in is not there."""
+    return {"metadata": {"name": document["metadata"]["name"]}, "spec": document["spec"]}
+
+
+def uids(stage: Stage) -> dict[str, str]:
+    return {name: held.metadata["uid"] for name, held in stage.pods().items()}
+
+
+async def reaches(stage: Stage, framework: Framework, phase: str, state: str, name: str = "mnist") -> Document:
+    resource: Resource[Any] = framework.resource
+
+    def there() -> bool:
+        status = stage.status(resource, name)
+        return (status.get("phase"), status.get("state")) == (phase, state)
+
+    await stage.until(there, f"{framework.name} is {phase}, {state}")
+    return stage.status(resource, name)
+
+
+KINDS = [
+    pytest.param(FIORAVANZO_MXJOB, fioravanzo_job(**SIZES), "mnist-{}-1kkf-{}", id="fioravanzo"),
+    pytest.param(MPBA_MXJOB, mpba_job(**SIZES), "{}-mnist-{}", id="mpba"),
+    pytest.param(MLKUBE_MXJOB, mlkube_job(**SIZES), "mnist-{}-1kkf-{}", id="mlkube"),
+]
+
+
+@pytest.mark.parametrize(("framework", "document", "names"), KINDS)
+@in_virtual_time
+async def test_servers_and_workers_come_back_and_the_schedulers_success_is_the_jobs(
+    framework: Framework, document: Document, names: str
+):
+    async with Stage() as stage:
+        stage.apply(framework.resource, applied(document))
+        await reaches(stage, framework, "Running", "Running")
+        await stage.quiet()
+        all_pods = {names.format(role, index) for role, index in [("scheduler", 0), ("server", 0), *_WORKERS]}
+        assert stage.pods().keys() == all_pods
+        assert {held.at[1] for held in stage.store.find(SERVICES)} == all_pods
+        before = uids(stage)
+        for role, code in (("worker", 1), ("server", 137)):
+            stage.exit_codes[name := names.format(role, 0)] = code
+            await stage.until(
+                lambda name=name: uids(stage).get(name, before[name]) != before[name],  # type: ignore[misc]
+                f"{name} came back",
+            )
+        stage.exit_codes[done := names.format("worker", 1)] = 0
+        await stage.quiet()
+        assert uids(stage)[done] == before[done], "what is done is not begun again"
+        assert uids(stage)[names.format("scheduler", 0)] == before[names.format("scheduler", 0)]
+        stage.exit_codes[names.format("scheduler", 0)] = 0
+        status = await reaches(stage, framework, "Done", "Succeeded")
+        assert status["replicaStatuses"][0]["ReplicasStates"] == {"Succeeded": 1}
+        await stage.quiet()
+        ended = {names.format("scheduler", 0), done}
+        assert stage.pods().keys() == (all_pods if framework is FIORAVANZO_MXJOB else ended)
+
+
+_WORKERS = [("worker", 0), ("worker", 1)]
+
+
+@pytest.mark.parametrize(("framework", "document", "names"), KINDS)
+@in_virtual_time
+async def test_a_scheduler_that_was_killed_begins_the_whole_job_again_and_one_that_fails_ends_it(
+    framework: Framework, document: Document, names: str
+):
+    scheduler = names.format("scheduler", 0)
+    async with Stage() as stage:
+        stage.apply(framework.resource, applied(document))
+        await reaches(stage, framework, "Running", "Running")
+        await stage.quiet()
+        before = uids(stage)
+        stage.exit_codes[scheduler] = 137
+        await stage.until(
+            lambda: uids(stage).keys() == before.keys() and not {*uids(stage).values()} & {*before.values()},
+            "all pods are others",
+        )
+        await reaches(stage, framework, "Running", "Running")
+        assert stage.job("mnist").attempt == 1
+        stage.exit_codes[scheduler] = 3
+        status = await reaches(stage, framework, "Done", "Failed")
+        assert "exited with 3" in status["reason"]
+        await stage.quiet()
+        # GPUs are not kept by pods that nobody will end, except where people count on finding them.
+        assert stage.pods().keys() == (before.keys() if framework is FIORAVANZO_MXJOB else {scheduler})
+
+
+@in_virtual_time
+async def test_a_local_job_is_its_worker():
+    async with Stage() as stage:
+        stage.apply(MLKUBE_MXJOB.resource, applied(mlkube_job(mode="local", WORKER=1)))
+        await reaches(stage, MLKUBE_MXJOB, "Running", "Running")
+        stage.exit_codes["mnist-worker-1kkf-0"] = 0
+        status = await reaches(stage, MLKUBE_MXJOB, "Done", "Succeeded")
+        assert (status["desired"], status["successful"]) == (1, 1)
+
+
+@in_virtual_time
+async def test_of_an_invalid_spec_no_pod_is_made_and_of_the_corrected_one_all_are():
+    async with Stage() as stage:
+        resource, valid = FIORAVANZO_MXJOB.resource, applied(fioravanzo_job(**SIZES))
+        stage.apply(resource, changed(valid, "spec.replicaSpecs", valid["spec"]["replicaSpecs"][1:]))
+        status = await reaches(stage, FIORAVANZO_MXJOB, "Failed", "Failed")
+        assert status["reason"] == "NoReplicas: spec.replicaSpecs: add 1 SCHEDULER"
+        await stage.quiet()
+        assert not stage.pods()
+        stage.store.patch(resource, "team-a", "mnist", {"spec": valid["spec"]})
+        await reaches(stage, FIORAVANZO_MXJOB, "Running", "Running")
+
+
+@in_virtual_time
+async def test_a_worker_that_fails_again_and_again_fails_the_job():
+    async with Stage() as stage:
+        stage.apply(FIORAVANZO_MXJOB.resource, applied(fioravanzo_job(**SIZES)))
+        await reaches(stage, FIORAVANZO_MXJOB, "Running", "Running")
+        made: set[str] = set()
+        for _ in range(8):
+            made.add(uids(stage)["mnist-worker-1kkf-0"])
+            stage.exit_codes["mnist-worker-1kkf-0"] = 1
+            await stage.pass_seconds(400)
+            if stage.status(FIORAVANZO_MXJOB.resource, "mnist")["phase"] == "Done":
+                break
+        status = await reaches(stage, FIORAVANZO_MXJOB, "Done", "Failed")
+        assert status["reason"].startswith("BackoffLimitExceeded")
+        assert len(made) == 7, "once, and six times more"
+
+
+@in_virtual_time
+async def test_all_kinds_live_side_by_side_under_one_name_in_one_namespace():
+    jobs: list[tuple[Framework, Document]] = [
+        (FIORAVANZO_MXJOB, {"replicaSpecs": fioravanzo_job(**SIZES)["spec"]["replicaSpecs"]}),
+        (MLKUBE_MXJOB, {"jobMode": "dist", "replicaSpecs": mlkube_job(**SIZES)["spec"]["replicaSpecs"]}),
+        (MPBA_MXJOB, mpba_job(**SIZES)["spec"]),
+        (MXJOB, kubeflow_mx_job(Scheduler=1, Server=1, Worker=2)["spec"]),
+    ]
+    async with Stage() as stage:
+        owners = {
+            framework.name: stage.apply(framework.resource, {"metadata": {"name": "mnist"}, "spec": spec}).metadata[
+                "uid"
+            ]
+            for framework, spec in jobs
+        }
+        await stage.until(lambda: len(stage.pods()) == 16, "each has its four pods")
+        for framework, _ in jobs[:3]:
+            await reaches(stage, framework, "Running", "Running")
+        await stage.shows("Running", "MXJobRunning", MXJOB.resource, "mnist")
+        await stage.quiet()
+        for owner in owners.values():
+            assert len([held for held in stage.owned_by(owner) if held.at[1] in stage.pods()]) == 8, "and Services"
+        # The end of one is nobody else's.
+        stage.exit_codes["mnist-scheduler-0"] = 0
+        await stage.shows("Succeeded", "MXJobSucceeded", MXJOB.resource, "mnist")
+        stage.exit_codes["scheduler-mnist-0"] = 1
+        await reaches(stage, MPBA_MXJOB, "Done", "Failed")
+        await stage.quiet()
+        for framework in (FIORAVANZO_MXJOB, MLKUBE_MXJOB):
+            assert stage.status(framework.resource, "mnist")["phase"] == "Running"
