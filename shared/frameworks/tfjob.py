@@ -9,6 +9,7 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document, Scale
 from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.job.naming import Slot
@@ -26,6 +27,7 @@ class TFJob(KubeflowJob):
     """A chief, if there is one, parameter servers, workers, and an evaluator beside them."""
 
     job_type = "TFJob"
+    inherits = OPERATOR_NAME
     short_names = ("tfj",)
     description = "A TensorFlow job: chief, parameter servers, workers and evaluator find each other by TF_CONFIG."
     replica_specs = "tfReplicaSpecs"
