@@ -87,6 +87,9 @@ class Framework(ABC):
     announcements: Mapping[str, str] = MappingProxyType({})
     """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
     condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
+    inherits: str = ""
+    """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
+    changed; empty where its jobs cannot be taken over."""
     suspend_path: str = ""
     """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
@@ -94,6 +97,11 @@ class Framework(ABC):
     def name(self) -> str:
         """Unlike any other framework's: three groups have an MXJob."""
         return f"{self.resource.kind}.{self.resource.group}"
+
+    @property
+    def others(self) -> tuple["Framework", ...]:
+        """The same kind in other versions, for clusters that do not serve this one; the one to take first, first."""
+        return ()
 
     @property
     @abstractmethod
@@ -119,12 +127,6 @@ class Framework(ABC):
 
         None marks a field that shall be absent.
         """
-
-    @property
-    def inherits(self) -> str:
-        """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
-        changed; empty where its jobs cannot be taken over."""
-        return ""
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """Role and index of a pod that the operator before us made; None when its labels do not say so."""

@@ -31,7 +31,7 @@ from shared.frameworks.schemas import (
 )
 from shared.frameworks.training import JOB_NAME_PATTERN, RESTART_POLICIES
 from shared.job.naming import JobKey, Slot
-from shared.job.spec import LAUNCHER, UNLIMITED, CleanPodPolicy, Handling, JobSpec, RoleSpec
+from shared.job.spec import UNLIMITED, CleanPodPolicy, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
 
 GROUP = "kubeflow.org"
@@ -127,12 +127,6 @@ class KubeflowJob(Replicated):
             status=STATUS_WITH_CONDITIONS,
             scale=self.scale,
         )
-
-    @property
-    def inherits(self) -> str:
-        """A launcher has files and rights of its own, that are not ours to bring about in one that runs."""
-        launched = any(kind.role == LAUNCHER for kind in self.replica_types)
-        return "" if launched else OPERATOR_NAME
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """training-operator's own labels, since 1.3."""

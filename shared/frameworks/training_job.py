@@ -59,6 +59,7 @@ class TrainingJob(Framework):
 
     resource = TRAININGJOBS
     suspend_path = ".spec.suspend"
+    inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
 
     @property
     def definition(self) -> Definition | None:
@@ -96,10 +97,6 @@ class TrainingJob(Framework):
     def place_labels(self, slot: Slot) -> dict[str, str]:
         """The launcher has an index too: without one, a template's own label of that name would be believed."""
         return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
-
-    @property
-    def inherits(self) -> str:
-        return f"{GROUP_NAME}={TRAININGJOBS.group}"
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """et-operator's own labels; its launcher has no index."""

@@ -35,18 +35,19 @@ class Guarded(Framework):
         self._inner = inner
         self.resource = inner.resource
         self.suspend_path = _as(str, inner.suspend_path)
-        self._inherits: str = _as(str, inner.inherits)
+        self.inherits = _as(str, inner.inherits)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition
+        self._others = tuple(Guarded(other) for other in inner.others)
         self._told: set[str] = set()
+
+    @property
+    def others(self) -> tuple[Framework, ...]:
+        return self._others
 
     @property
     def definition(self) -> Definition | None:
         return self._definition
-
-    @property
-    def inherits(self) -> str:
-        return self._inherits
 
     @property
     def has_hosts_files(self) -> bool:

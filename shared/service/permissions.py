@@ -72,12 +72,7 @@ class Permission(NamedTuple):
 
 PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (Jobs.EVERY, *REQUESTS), "the watches of jobs and requests"),
-    Permission(
-        "watcher",
-        ("list", "watch"),
-        (PODS,),
-        "the watches of pods that carry a job's uid, or were made by an operator before us",
-    ),
+    Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
     Permission("watcher", ("list", "watch"), (SERVICES, CONFIGMAPS), "the watches of a job's other children"),
     Permission("watcher", ("list", "watch"), (SECRETS,), "the same, of the job's own alone, and only their metadata"),
     Permission("watcher", ("list", "watch"), (NODES,), "which nodes are about to go", everywhere=True),

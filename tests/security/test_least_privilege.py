@@ -22,7 +22,7 @@ from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.naming import HOSTS_VERSION, JobKey, Uid
+from shared.job.naming import HOSTS_VERSION
 from shared.service.permissions import Need, needs
 from tests.kit.controlplane import require_control_plane
 from tests.kit.operator import SHELL, Operator, a_job, a_request
@@ -57,9 +57,7 @@ async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Op
     require_control_plane()
     folder: Path = tmp_path_factory.mktemp("least")
     audit = recorded(folder / "audit.jsonl")
-    async with Stack(
-        folder, ControlPlane, settings={"MUSTER_DRAIN": "PT0S", "MUSTER_TAKE_OVER": "true"}, audit=audit
-    ) as stack:
+    async with Stack(folder, ControlPlane, settings={"MUSTER_DRAIN": "PT0S"}, audit=audit) as stack:
         yield Operator(stack, audit)
 
 
@@ -164,27 +162,6 @@ async def test_names_that_are_taken_are_looked_at(operator: Operator):
         await remove(operator, TRAININGJOBS, name)
     for resource, name in ((PODS, "taken-worker-0"), (SERVICES, "held"), (SECRETS, "locked")):
         await remove(operator, resource, name)
-
-
-async def test_what_another_operator_left_gets_labels(operator: Operator):
-    kube, watcher = operator.stack.kube, operator.stack.services["watcher"]
-    watcher.kill()
-    try:
-        job = await kube.create(TRAININGJOBS, HERE, a_job("inherited", FOR_EVER, workers=1))
-        owner = TRAININGJOB.owner_reference(JobKey(HERE, "inherited", Uid(job.metadata.uid)))
-        worker = {"name": "inherited-worker-0", "ownerReferences": [owner]}
-        labels = {"group-name": TRAININGJOBS.group, "training-job-role": "worker", "replica-index": "0"}
-        pod = {"schedulerName": "nobody", "containers": [{"name": "main", "image": SHELL}]}
-        await kube.create(PODS, HERE, {"metadata": {**worker, "labels": labels}, "spec": pod})
-        await kube.create(SERVICES, HERE, {"metadata": worker, "spec": {"ports": [{"port": 80}]}})
-        await kube.create(SECRETS, HERE, {"metadata": {"name": "inherited", "ownerReferences": [owner]}})
-        reached = [{"type": "Created", "status": "True", "reason": "TrainingJobCreated"}]
-        status = {"phase": "Created", "conditions": reached, "replicaStatuses": {}, "restartCount": 0}
-        await kube.patch(TRAININGJOBS, HERE, "inherited", {"status": status}, subresource="status")
-    finally:
-        watcher.start()
-    await until_asked(operator, *(Need("scheduler", "patch", "", kind) for kind in ("pods", "services", "secrets")))
-    await remove(operator, TRAININGJOBS, "inherited")
 
 
 async def test_what_the_garbage_collector_leaves_is_deleted(operator: Operator):
