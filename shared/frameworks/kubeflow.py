@@ -43,9 +43,6 @@ JOB_ROLE = "training.kubeflow.org/job-role"
 _INDEX = re.compile(r"[0-9]{1,5}")
 """Of a pod, in a label."""
 
-THEIR_CONTROLLERS = ("", "kubeflow.org/training-operator")
-"""The values of `managedBy` under which a job is the operator's own."""
-
 CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
 
 RUN_POLICY: Document = {
@@ -65,6 +62,8 @@ class KubeflowJob(Replicated):
     group = GROUP
     version = "v1"
     suspend_path = ".spec.runPolicy.suspend"
+    controllers: ClassVar[tuple[str, ...]] = ("", "kubeflow.org/training-operator")
+    """The values of `managedBy` under which a job is the operator's own."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = "None"
     """When the job does not say."""
     fields: ClassVar[Document] = {}
@@ -167,7 +166,7 @@ class KubeflowJob(Replicated):
         policy = spec.part("runPolicy")
         backoff_limit = _where(spec, "backoffLimit").integer("backoffLimit", least=0)
         policy.part("schedulingPolicy")
-        if policy.text("managedBy") not in THEIR_CONTROLLERS:
+        if policy.text("managedBy") not in self.controllers:
             message = "leave it out to have the job run here: it is said to be another controller's"
             policy.refuse("ManagedByAnother", message, "managedBy")
         return msgspec.structs.replace(
@@ -187,7 +186,7 @@ class KubeflowJob(Replicated):
     def ours(self, manifest: Custom) -> bool:
         """Not where `managedBy` names another controller; a job that was begun here stays here."""
         manager = _at(_at(manifest.spec, "runPolicy"), "managedBy")
-        another = isinstance(manager, str) and manager not in THEIR_CONTROLLERS
+        another = isinstance(manager, str) and manager not in self.controllers
         return not another or _at(manifest.status, "history") is not None
 
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:

@@ -75,6 +75,7 @@ class MPIJob(KubeflowJob):
     description = "An MPI job: a launcher starts processes on its workers by ssh; the workers may come and go."
     replica_specs = "mpiReplicaSpecs"
     replica_types = (ReplicaType("Launcher", least=1, most=1), ReplicaType("Worker", most=MOST_WORKERS, replicas=0))
+    controllers = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     handling = Handling(judge=LAUNCHER, in_place=True, whole=True)
     fields: ClassVar[Document] = {
         "slotsPerWorker": number(0, MOST_SLOTS, "How many processes a worker takes; 1 when absent."),

@@ -8,10 +8,11 @@ import pytest
 from aiohttp import web
 
 from shared.cluster import Resource
-from shared.cluster.examination import Right, examine
+from shared.cluster.examination import Right, examine, served
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
+from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from shared.frameworks.training import SCALEINS, TRAININGJOBS
 from tests.kit.apiserver import Answer, ScriptedApiServer, html, ok, status
 from tests.kit.swarm import SWARMJOBS
@@ -133,3 +134,21 @@ async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: Kube
     server.answers.append(never)
     with pytest.raises(Transient, match="is the API server up"):
         await examine(cluster, JOBS_ALONE, nothing, patience=0.05)
+
+
+async def test_which_versions_are_served_is_asked_one_by_one(cluster: KubeCluster, server: ScriptedApiServer):
+    server.answers += [html(404), ok(group("mpijobs"))]
+    assert await served(cluster, [MPIJOB.resource, MPIJOB_V2BETA1.resource]) == [MPIJOB_V2BETA1.resource]
+    assert [asked.path for asked in server.asked] == ["/apis/kubeflow.org/v1", "/apis/kubeflow.org/v2beta1"]
+
+
+async def test_an_api_server_that_does_not_say_which_versions_it_serves_is_waited_for(
+    cluster: KubeCluster, server: ScriptedApiServer
+):
+    async def never(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.answers += [never]
+    with pytest.raises(Transient, match="does not answer within"):
+        await served(cluster, [MPIJOB.resource], patience=0.05)

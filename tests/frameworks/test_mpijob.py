@@ -14,6 +14,7 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem
+from shared.job.state import Job
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mpi_job
 from tests.frameworks.strategies import JSON, spoilt
 from tests.kit.pods import pod_for, service_for
@@ -104,6 +105,9 @@ class TestVersions:
     def test_a_job_of_the_other_version_in_the_log_is_of_the_same_kind(self):
         kinds = BUILT_IN.served({MPIJOB_V2BETA1.resource})
         assert kinds.resource("kubeflow.org/v1", "MPIJob") == MPIJOB_V2BETA1.resource
+        job = Job(key=KEY, kind="MPIJob", api_version="kubeflow.org/v2beta1")
+        assert BUILT_IN.of(job) is MPIJOB
+        assert BUILT_IN.seen(job) is MPIJOB_V2BETA1
 
 
 class TestSpec:
@@ -146,6 +150,10 @@ class TestSpec:
     )
     def test_what_it_cannot_mean_is_refused(self, path: str, value: object, reason: str):
         assert reasons(changed(mpi_job(), path, value)) == [reason]
+
+    @pytest.mark.parametrize("operator", ["kubeflow.org/training-operator", "kubeflow.org/mpi-operator"])
+    def test_both_operators_in_whose_place_it_runs_may_be_named(self, operator: str):
+        assert parsed(changed(mpi_job(), "spec.runPolicy", {"managedBy": operator}))
 
     def test_a_launcher_alone_is_a_job(self):
         for job in both(Launcher=1):

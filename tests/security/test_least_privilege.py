@@ -45,6 +45,7 @@ def one_pod(container: str) -> dict[str, Any]:
 
 BRIEF_JOBS: Mapping[str, dict[str, Any]] = {
     "TFJob.kubeflow.org": {"runPolicy": BRIEF, "tfReplicaSpecs": {"Worker": one_pod("tensorflow")}},
+    "MPIJob.kubeflow.org": {"runPolicy": BRIEF, "mpiReplicaSpecs": {"Launcher": one_pod("mpi")}},
 }
 """By kind, the spec of a job that ends at once and is deleted then; the stories of TrainingJobs are told one by one."""
 
