@@ -13,7 +13,7 @@ from shared.errors import Trouble
 from shared.eventlog.setup import differences
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.service.permissions import definitions
-from shared.service.plugins import installed
+from shared.service.plugins import in_served_versions, installed
 from shared.service.settings import Settings
 
 Finding = tuple[bool, str]
@@ -58,7 +58,7 @@ async def of_log(settings: Settings) -> AsyncIterator[Finding]:
 
 async def of_cluster(settings: Settings) -> AsyncIterator[Finding]:
     """Which of our kinds it serves, and whether it lets us see them."""
-    wanted = {kind.resource: definitions(kind) for kind in installed().kinds}
+    wanted: dict[Resource[Any], tuple[Resource[Any], ...]] = {}
 
     def watching(served: Sequence[Resource[Any]]) -> list[Right]:
         seen = [each for kind in served for each in (kind, *wanted[kind])]
@@ -66,6 +66,8 @@ async def of_cluster(settings: Settings) -> AsyncIterator[Finding]:
 
     try:
         async with open_cluster(settings) as cluster:
+            kinds = await in_served_versions(cluster, installed().kinds)
+            wanted |= {kind.resource: definitions(kind) for kind in kinds}
             served = await must_do(cluster, wanted, watching, settings.namespace)
             names = ", ".join(f"{kind.plural}.{kind.group}" for kind in served)
             yield True, f"cluster: {cluster.url} serves {names}; they may be listed and watched"

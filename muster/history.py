@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import typer
 
+from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
 from muster.targets import Asked, fail, find
 from muster.words import one_line
@@ -68,8 +69,9 @@ async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
     target, history = find(histories, asked, namespace)
     if not history.job.broken:
         raise fail(f"the history of {target.label} is not broken; there is nothing to accept")
+    kind = known_kinds().seen(history.job).resource
     async with open_cluster(settings) as cluster:
-        resource = await cluster.get(target.resource, namespace, target.name)
+        resource = await cluster.get(kind, namespace, target.name)
         if resource is None:
             raise fail(f"no {target.resource.kind} {namespace}/{target.name}")
         status = resource.status if isinstance(resource.status, dict) else {}
@@ -78,7 +80,7 @@ async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
             raise fail(f"{target.resource.kind} {namespace}/{target.name} shows no head, there is nothing to accept")
         wish = f"{head.get('sequence')}:{head.get('hash')}"
         patch = {"metadata": {"uid": resource.metadata.uid, "annotations": {ACCEPT_HISTORY: wish}}}
-        await cluster.patch(target.resource, namespace, target.name, patch)
+        await cluster.patch(kind, namespace, target.name, patch)
         typer.echo(f"{target.label}: accepted that this log does not lead to {wish[:24]}...")
 
 

@@ -20,12 +20,16 @@ async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> 
         raise fail(f"only a job can be {done}")
     found: dict[Target, Custom] = {}
     for target in asked.targets:
-        job = await _got(cluster, target, namespace, only=len(asked.targets) == 1)
-        if job is not None:
-            found[target] = job
-            if target.resource == TRAININGJOBS:
-                # Of several it is meant; nobody has to be asked for the others.
+        versions = target.versions()
+        for version in versions:
+            only = len(asked.targets) == 1 and version is versions[-1]
+            job = await _got(cluster, version, namespace, only=only)
+            if job is not None:
+                found[version] = job
                 break
+        if target in found and target.resource == TRAININGJOBS:
+            # Of several it is meant; nobody has to be asked for the others.
+            break
     target_meant = chosen(asked, found, namespace)
     if target_meant is None:
         raise fail(f"no {asked.kind} {namespace}/{asked.name}; -n names another namespace")

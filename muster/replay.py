@@ -95,7 +95,7 @@ def saved(path: Path) -> list[Stored]:
 
 async def compared(history: History, events: list[Stored], identity: str, cluster: Cluster, kinds: Kinds) -> str | None:
     key = history.job.key
-    resource = await cluster.get(kinds.of(history.job).resource, key.namespace, key.name)
+    resource = await cluster.get(kinds.seen(history.job).resource, key.namespace, key.name)
     if resource is None or resource.metadata.uid != key.uid:
         return None
     head = resource.status.get("history") if isinstance(resource.status, dict) else None

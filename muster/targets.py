@@ -42,6 +42,11 @@ class Target(msgspec.Struct, frozen=True):
         phase = status.get("phase")
         return phase if isinstance(phase, str) else ""
 
+    def versions(self) -> "list[Target]":
+        """Itself, and the same one for clusters that serve other versions of its kind."""
+        others = self.framework.others if self.framework is not None else ()
+        return [self, *(msgspec.structs.replace(self, resource=each.resource, framework=each) for each in others)]
+
     @property
     def is_request(self) -> bool:
         """A ScaleIn or ScaleOut; all others are jobs."""

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Sequence
 
 from services.scaler.effects import CheckDrain
 from shared.job.evolve_requests import DRAIN_FORCED
-from shared.job.naming import EDL_FOLDER, HOSTFILE
+from shared.job.naming import EDL_FOLDER, HOSTFILE, MPI_FOLDER
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Request, alive
 from shared.job.timing import DRAIN, DRAIN_CHECK, passed
 
-LOOK = ("sh", "-c", f"cat /proc/[0-9]*/cmdline {EDL_FOLDER}/{HOSTFILE}")
+LOOK = ("sh", "-c", f"cat /proc/[0-9]*/cmdline {EDL_FOLDER}/{HOSTFILE} {MPI_FOLDER}/{HOSTFILE}")
 """The arguments of all processes, each ended by a NUL, and the hosts: an image may lack `ps`.  Nothing is put into it.
 
-A kubelet brings the hosts files a moment after they were written; whom the launcher still finds there is in use too.
+A file that is not there is passed over: kinds differ, and users mount their own.  A kubelet brings the hosts files a
+moment after they were written; whom the launcher still finds there is in use too.
 """
 
 _BETWEEN = re.compile(rb"[\0\s,:=@]+")

@@ -38,6 +38,9 @@ def members(job: Job) -> frozenset[int] | None:
     pods, doomed = job.by_slot(), disrupted(job)
     if not job.listed:
         workers = job.workers
+        if job.launcher_alone:
+            # It reads hosts files all the same.
+            return frozenset() if job.phase else None
         # The launcher begins with as many as the job shall have: a place that is filled again is waited for.
         if not workers or doomed or replacement.owed(job) or any(not ready(pods.get(slot)) for slot in workers):
             return None

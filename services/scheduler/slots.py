@@ -26,12 +26,18 @@ def assigned(job: Job) -> list[Step]:
     if not job.spec.has_launcher:
         return []
     complete = job.members >= {slot.index for slot in job.workers} and not replacement.owed(job)
-    if job.launched or not _served(job) or not complete:
+    if job.launched or not _served(job) or not complete or not _listed(job):
         return []
-    hosts = job.hosts
-    if job.listed and hosts is not None and hosts.hosts >= job.hosts_version:
-        return [Record(SlotsAssigned(slots=(Slots(job.attempt, LAUNCHER, ((0, 0),)),), reason="WorkersReady"))]
-    return []
+    return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"))]
+
+
+def _launchers(job: Job) -> tuple[Slots, ...]:
+    return (Slots(job.attempt, LAUNCHER, ((0, 0),)),)
+
+
+def _listed(job: Job) -> bool:
+    """The hosts files of this attempt were written."""
+    return job.listed and job.hosts is not None and job.hosts.hosts >= job.hosts_version
 
 
 def _alone(job: Job) -> bool:
@@ -47,6 +53,9 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
         sizes[WORKER] = job.size
     first = tuple(Slots(job.attempt, role, ((0, size - 1),)) for role, size in sizes.items() if size)
     reason = "JobRestarted" if job.attempt else "JobCreated"
+    if job.launcher_alone:
+        # Nobody is waited for; but it reads hosts files all the same.
+        return [Record(SlotsAssigned(slots=_launchers(job), reason=reason))] if _listed(job) else []
     return [Record(SlotsAssigned(slots=first, reason=reason))]
 
 

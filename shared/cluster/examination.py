@@ -59,6 +59,17 @@ async def examine(
     return served
 
 
+async def served(
+    cluster: Examined, kinds: Sequence[Resource[Any]], *, patience: float = PATIENCE_SECONDS
+) -> list[Resource[Any]]:
+    """Which of these are served.  Raises `Transient` when that cannot be had in time."""
+    try:
+        async with asyncio.timeout(patience):
+            return await _served(cluster, kinds)
+    except TimeoutError as error:
+        raise Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?") from error
+
+
 async def _must_serve(cluster: Examined, kinds: Mapping[Resource[Any], Sequence[Resource[Any]]]) -> list[Resource[Any]]:
     served = await _served(cluster, [*kinds])
     if kinds and not served:

@@ -52,18 +52,21 @@ _SSH_FILES = {
 """File → key of the Secret."""
 
 
-def mount_hosts(pod: Document, key: JobKey, folders: Mapping[str, tuple[str, Mapping[str, str]]]) -> None:
-    """Add the hosts files to the first container: volume → folder, and its files with the ConfigMap key of each.
+def mount_hosts(
+    pod: Document, key: JobKey, folders: Mapping[str, tuple[str, Mapping[str, str]]], container: str = ""
+) -> None:
+    """Add the hosts files to the container of that name, or to the first one.
 
-    Where that container already mounts something at one of these folders, or within it, ours is left out: two mounts
-    at one path are refused, and nothing can be mounted into a read-only folder.
+    `folders` are volume → folder, and its files with the ConfigMap key of each.  Where the container already mounts
+    something at one of these folders, or within it, ours is left out: two mounts at one path are refused, and nothing
+    can be mounted into a read-only folder.
     """
-    taken = _taken(pod)
+    taken = _taken(_container(pod, container))
     for volume, (folder, files) in folders.items():
         if any(path.startswith(f"{folder}/") for path in taken):
             continue
         source = {"configMap": {"name": config_name(key.name), "items": _items(files)}}
-        _mount(pod, volume, source, [{"mountPath": folder}])
+        _mount(pod, volume, source, [{"mountPath": folder}], container)
 
 
 def ssh_secret(framework: Framework, key: JobKey, *, private: bytes, public: bytes) -> Document:
@@ -82,38 +85,55 @@ def ssh_secret(framework: Framework, key: JobKey, *, private: bytes, public: byt
     }
 
 
-def mount_keys(pod: Document, key: JobKey, theirs: str = "", folder: str = SSH_FOLDER) -> None:
-    """Add the ssh files to the first container, from the Secret called `theirs`, or from the job's own.
+def mount_keys(
+    pod: Document,
+    key: JobKey,
+    theirs: str = "",
+    folder: str = SSH_FOLDER,
+    *,
+    container: str = "",
+    mode: int = FOR_OWNER_ONLY,
+) -> None:
+    """Add the ssh files to the container of that name, or to the first, from the Secret called `theirs`, or from the
+    job's own.
 
     Where the user mounts that folder, or a file, the user's stays.  File by file, and not the volume as a folder: that
     has mode 1777, and sshd (`StrictModes`, which is on where nobody says otherwise) believes no authorized_keys below
     a folder that others may write to.  A folder that is made for mounts within it has 0755, and one of the image
     stays.  Such mounts do not follow the Secret, which does not change either.
     """
-    taken = _taken(pod)
+    taken = _taken(_container(pod, container))
     files = {file: source for file, source in _SSH_FILES.items() if f"{folder}/{file}/" not in taken}
     if not files or f"{folder}/" in taken:
         return
     secret = {
         "secretName": theirs or secret_name(key.name),
-        "defaultMode": FOR_OWNER_ONLY,
+        "defaultMode": mode,
         "items": [{"key": source, "path": file} for file, source in files.items()],
     }
-    _mount(pod, _SSH_VOLUME, {"secret": secret}, [{"mountPath": f"{folder}/{f}", "subPath": f} for f in files])
+    mounts: list[Document] = [{"mountPath": f"{folder}/{file}", "subPath": file} for file in files]
+    _mount(pod, _SSH_VOLUME, {"secret": secret}, mounts, container)
 
 
-def _taken(pod: Document) -> list[str]:
-    """Where the first container has mounts already, each with a slash at its end."""
-    mounts = pod["containers"][0].get("volumeMounts") or []
+def _container(pod: Document, name: str) -> Document:
+    """The container of that name; without a name the first."""
+    found: Document = next(known for known in pod["containers"] if name in ("", known["name"]))
+    return found
+
+
+def _taken(container: Document) -> list[str]:
+    """Where it has mounts already, each with a slash at its end."""
+    mounts = container.get("volumeMounts") or []
     return [normpath(str(mount.get("mountPath"))) + "/" for mount in mounts if mount]
 
 
-def _mount(pod: Document, volume: str, source: Document, mounts: list[Document]) -> None:
-    """Add a volume, and read-only mounts of it in the first container."""
-    first, *others = pod["containers"]
+def _mount(pod: Document, volume: str, source: Document, mounts: list[Document], container: str) -> None:
+    """Add a volume, and read-only mounts of it in one container."""
+    chosen = _container(pod, container)
     ours = [{"name": volume, **mount, "readOnly": True} for mount in mounts]
     pod["volumes"] = [*(pod.get("volumes") or []), {"name": volume, **source}]
-    pod["containers"] = [first | {"volumeMounts": [*(first.get("volumeMounts") or []), *ours]}, *others]
+    mounted = chosen | {"volumeMounts": [*(chosen.get("volumeMounts") or []), *ours]}
+    pod["containers"] = [mounted if known is chosen else known for known in pod["containers"]]
 
 
 def _items(files: Mapping[str, str]) -> list[Document]:

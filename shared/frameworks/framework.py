@@ -87,17 +87,21 @@ class Framework(ABC):
     announcements: Mapping[str, str] = MappingProxyType({})
     """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
     condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
-    suspend_path: str = ""
-    """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
-
     inherits: str = ""
     """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
-    changed; empty where its jobs cannot be taken over while they run."""
+    changed; empty where its jobs cannot be taken over."""
+    suspend_path: str = ""
+    """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 
     @property
     def name(self) -> str:
         """Unlike any other framework's: three groups have an MXJob."""
         return f"{self.resource.kind}.{self.resource.group}"
+
+    @property
+    def others(self) -> tuple["Framework", ...]:
+        """The same kind in other versions, for clusters that do not serve this one; the one to take first, first."""
+        return ()
 
     @property
     @abstractmethod

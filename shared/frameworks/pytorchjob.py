@@ -11,6 +11,7 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Scale
 from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.pytorch_elastic import FIELD, SCHEMA, Elastic, elastic_policy
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
@@ -34,6 +35,7 @@ class PyTorchJob(KubeflowJob):
     """A master, if there is one, and workers; with an `elasticPolicy` they come and go."""
 
     job_type = "PyTorchJob"
+    inherits = OPERATOR_NAME
     description = "A PyTorch job: a master and workers, or a group of workers that grows and shrinks under torchrun."
     replica_specs = "pytorchReplicaSpecs"
     replica_types = (

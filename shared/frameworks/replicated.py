@@ -155,6 +155,10 @@ class Replicated(Framework):
         """What happens to pods of a type when they end."""
         return fields.choice("restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy")
 
+    def container(self, spec: Fields, kind: ReplicaType) -> str:
+        """What the training container of a type is called; empty is the first one, whatever its name."""
+        return self.container_properties.name
+
     def template(self, manifest: Custom, role: str) -> Document:
         """The pod template of a role, in a resource that `parse` accepted."""
         specs = manifest.spec[self.replica_specs]
@@ -177,7 +181,9 @@ class Replicated(Framework):
         spec = self.root(manifest, problems)
         found = [*self.replicas(spec)]
         reserved = self.reserved_for(spec)
-        roles = tuple(self._role(manifest, kind, fields, reserved) for kind, fields in found)
+        roles = tuple(
+            self._role(manifest, kind, fields, self.container(spec, kind), reserved) for kind, fields in found
+        )
         for kind in self.replica_types:
             if kind.least and kind.role not in {role.name for role in roles}:
                 spec.refuse("NoReplicas", f"add {kind.least} {kind.name}", self.replica_specs)
@@ -216,9 +222,11 @@ class Replicated(Framework):
                         return int(port["containerPort"])
         return properties.port
 
-    def _role(self, manifest: Custom, kind: ReplicaType, fields: Fields, reserved: frozenset[str]) -> RoleSpec:
+    def _role(
+        self, manifest: Custom, kind: ReplicaType, fields: Fields, called: str, reserved: frozenset[str]
+    ) -> RoleSpec:
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
-        container = training_container(fields, self.container_properties.name)
+        container = training_container(fields, called)
         if container is not None:
             for port in container.parts("ports"):
                 port.integer("containerPort", least=1, most=GREATEST_PORT)

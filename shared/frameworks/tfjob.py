@@ -27,8 +27,8 @@ class TFJob(KubeflowJob):
     """A chief, if there is one, parameter servers, workers, and an evaluator beside them."""
 
     job_type = "TFJob"
-    short_names = ("tfj",)
     inherits = OPERATOR_NAME
+    short_names = ("tfj",)
     description = "A TensorFlow job: chief, parameter servers, workers and evaluator find each other by TF_CONFIG."
     replica_specs = "tfReplicaSpecs"
     replica_types = (
@@ -86,10 +86,15 @@ class TFJob(KubeflowJob):
             return {}
         task = {"type": replica.role, "index": replica.index}
         if replica.spec.handling.elastic:
-            return {CONFIG: json.dumps({"sparseCluster": _sparse(replica), "task": task})}
+            return _config({"sparseCluster": _sparse(replica), "task": task})
         # The evaluator looks on: it is no part of the cluster, although it is told of it.
         cluster = {role.name: _tasks(replica, role.name) for role in replica.spec.roles if role.name != EVALUATOR}
-        return {CONFIG: json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+        return _config({"cluster": cluster, "task": task, "environment": "cloud"})
+
+
+def _config(config: Document) -> dict[str, str]:
+    # Without blanks, as Go writes it: with thousands of tasks they count against the kernel's 128 KiB for one variable.
+    return {CONFIG: json.dumps(config, separators=(",", ":"))}
 
 
 def _tasks(replica: Replica, role: str) -> list[str]:

@@ -58,8 +58,8 @@ class TrainingJob(Framework):
     """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
 
     resource = TRAININGJOBS
-    inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
     suspend_path = ".spec.suspend"
+    inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
 
     @property
     def definition(self) -> Definition | None:

@@ -70,6 +70,8 @@ class Handling(msgspec.Struct, frozen=True, kw_only=True):
     """Workers may come and go while it trains."""
     hosts_files: bool = True
     """The launcher reads who the workers are from files."""
+    whole: bool = False
+    """The launcher begins with all workers or not at all, however few of them are enough later."""
     services: Literal["Job", "Pods"] = "Job"
     """One headless Service behind all names, or one of its own for every pod, under the pod's name."""
     out_of_memory_is_final: bool = False
@@ -99,6 +101,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A word that a person changes to have a job that runs begin again; empty asks for nothing."""
     ssh_secret: str = ""
     """The user's own Secret with ssh keys; empty has a pair made for the job."""
+    hosts_style: str = ""
+    """How the hosts files are written, in a word of the framework's own."""
+    launcher_works: bool = False
+    """The launcher is one of the hosts, beside the workers."""
 
     def role(self, name: str) -> RoleSpec:
         """The role of that name.  Raises `KeyError` when the job has none."""

@@ -365,6 +365,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return frozenset(slot for slot in self.slots if slot.role == WORKER)
 
     @property
+    def launcher_alone(self) -> bool:
+        """A launcher without workers."""
+        return self.spec is not None and self.spec.has_launcher and not (self.size or self.spec.worker.replicas)
+
+    @property
     def hosts(self) -> ChildView | None:
         """The hosts ConfigMap as last seen."""
         return self.children.get(("ConfigMap", config_name(self.key.name)))

@@ -181,7 +181,7 @@ def _of_refusal(job: Job) -> Verdict | None:
 def _of_start(job: Job) -> Verdict | None:
     """Before the launcher's turn, or before any worker runs: too few workers to begin with."""
     assert job.spec is not None
-    minimum = job.spec.worker.min_replicas
+    minimum = job.size if job.spec.handling.whole else job.spec.worker.min_replicas
     lost = [slot for slot in job.spent if slot.role == WORKER]
     if lost and len(job.workers) < minimum and not replacement.owed(job):
         newest = job.failures[-1] if job.failures else None

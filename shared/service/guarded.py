@@ -38,7 +38,12 @@ class Guarded(Framework):
         self.inherits = _as(str, inner.inherits)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition
+        self._others = tuple(Guarded(other) for other in inner.others)
         self._told: set[str] = set()
+
+    @property
+    def others(self) -> tuple[Framework, ...]:
+        return self._others
 
     @property
     def definition(self) -> Definition | None:

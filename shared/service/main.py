@@ -26,11 +26,14 @@ from shared.service.health import serve as probes
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
 from shared.service.permissions import definitions, necessary
-from shared.service.plugins import kinds, tell
+from shared.service.plugins import in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
+
+VERSIONS_SECONDS = 30.0
+"""How often it is asked which versions of a kind the cluster serves: a definition may be exchanged at any time."""
 
 LOG_SECONDS = 2.0
 """How long one try to reach the log takes before its trouble is told."""
@@ -112,7 +115,8 @@ async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
         cluster = await KubeCluster.connect(settings.kubeconfig)
         try:
-            found = Found(Parts(settings, cluster, eventlog, heads, identity, kinds()), eventlog, cluster)
+            known = await in_served_versions(cluster, kinds())
+            found = Found(Parts(settings, cluster, eventlog, heads, identity, known), eventlog, cluster)
             await found.must_do(author)
             yield found
         finally:
@@ -134,20 +138,36 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     running = asyncio.create_task(machine.run())
     keeping = asyncio.create_task(lease.keep(machine.owned))
     looking = asyncio.create_task(look_after(health, machine.alarm, lambda: found.must_do(author)))
+    turning = asyncio.create_task(_until_another_version(found))
     try:
         log.info("started", holder=holder, log=found.parts.identity)
-        done, _ = await asyncio.wait((keeping, running, looking), return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait((keeping, running, looking, turning), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
         # The lease outlives what is in hand, and goes before the process does.
         running.cancel()
         looking.cancel()
-        await asyncio.gather(running, looking, return_exceptions=True)
+        turning.cancel()
+        await asyncio.gather(running, looking, turning, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()
         log.info("stopped")
+
+
+async def _until_another_version(found: Found) -> None:
+    """Raise `Transient` once the cluster serves a kind in other versions than those that are watched."""
+    while True:
+        await asyncio.sleep(VERSIONS_SECONDS)
+        try:
+            known = await in_served_versions(found.cluster, kinds())
+        except Trouble:
+            # Whoever looks after the cluster tells of it.
+            continue
+        before = {kind.resource for kind in found.parts.kinds}
+        if other := [kind.name for kind in known if kind.resource not in before]:
+            raise Transient(f"{found.cluster.url} serves other versions of {', '.join(other)} now")
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:

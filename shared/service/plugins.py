@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 import structlog
 
 from shared.cluster import Resource
+from shared.cluster.examination import Examined, served
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -44,6 +45,12 @@ class _Unusable(Exception):  # noqa: N818  it is one
 def kinds() -> Kinds:
     """The frameworks of this process."""
     return installed().kinds
+
+
+async def in_served_versions(cluster: Examined, kinds: Kinds) -> Kinds:
+    """The kinds, each in a version that the cluster serves, where it serves any.  Raises `Trouble`."""
+    choices = [each.resource for kind in kinds if kind.others for each in (kind, *kind.others)]
+    return kinds.served(await served(cluster, choices))
 
 
 @cache

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import SSH_KEYS
 from tests.kit.commands import run
 from tests.kit.hosts import HOSTS, MakeHost
-from tests.kit.operator import SHELL, Operator, a_job
+from tests.kit.operator import SHELL, UNTIL_TOLD, Operator, a_job, launcher_that
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -24,6 +25,9 @@ MPI_HELLO = (
     "mpirun --allow-run-as-root --hostfile /etc/mpi/deepspeed-hostfile -np 4 "
     """sh -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'"""
 )
+
+HELLO = """sh -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'"""
+MPI_JOBS = MPIJOB.resource
 
 
 @pytest.fixture(params=HOSTS[:2], scope="module")
@@ -93,3 +97,92 @@ async def test_keys_of_the_users_own_are_used_instead(operator: Operator, tmp_pa
     assert mine.startswith("RSA ")
     assert await accepted(operator, "own-worker-0") == {mine}
     assert "NotFound" in await operator.kubectl("get", "secret", "own", fails=True)
+
+
+def an_mpijob(name: str, version: str, script: str, *, workers: int = 2, **spec: Any) -> dict[str, Any]:
+    """An MPIJob as its users write it: nothing says where the hosts and the keys are."""
+    worker = {"name": "main", "image": SHELL, "command": ["sh", "-c", LISTENING]}
+    replicas: dict[str, Any] = {"Launcher": {"template": {"spec": {"containers": [launcher_that(script)]}}}}
+    if workers:
+        replicas["Worker"] = {"replicas": workers, "template": {"spec": {"containers": [worker]}}}
+    return {
+        "apiVersion": f"kubeflow.org/{version}",
+        "kind": "MPIJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"slotsPerWorker": 2, "mpiReplicaSpecs": replicas, **spec},
+    }
+
+
+async def comes_to(operator: Operator, state: str, job: str) -> None:
+    """Wait until the column State says so."""
+    status: dict[str, Any] = {}
+
+    async def there() -> bool:
+        nonlocal status
+        status = await operator.status(MPI_JOBS, job)
+        return bool(status.get("conditions")) and status["conditions"][-1]["type"] == state
+
+    await operator.until(there, lambda: f"{job} is not {state}: {status.get('conditions')}")
+
+
+async def ranks(operator: Operator, job: str) -> list[str]:
+    said = (await operator.kubectl("logs", f"{job}-launcher")).splitlines()
+    return sorted(line for line in said if line.startswith("rank "))
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+async def test_mpirun_finds_hosts_and_keys_of_an_mpijob_by_itself(operator: Operator, version: str):
+    job = f"hello-{version}"
+    await operator.apply(an_mpijob(job, version, f"mpirun --allow-run-as-root -np 4 {HELLO}"))
+    await comes_to(operator, "Succeeded", job)
+    assert await ranks(operator, job) == [f"rank {rank} of 4 on {job}-worker-{rank // 2}" for rank in range(4)]
+    domain = "" if version == "v1" else f".{job}.default.svc"
+    hosts = await operator.kubectl("get", "configmap", f"{job}-config", "-o", "jsonpath={.data.hostfile}")
+    assert hosts == "".join(f"{job}-worker-{index}{domain} slots=2\n" for index in range(2))
+    # cleanPodPolicy None is the default in both.
+    assert "NotFound" not in await operator.kubectl("get", "pod", f"{job}-worker-0")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+async def test_a_launcher_works_too_where_the_job_says_so(operator: Operator, workers: int):
+    job = f"works-{workers}"
+    script = f"mpirun --allow-run-as-root -np {2 * workers + 2} {HELLO}"
+    await operator.apply(an_mpijob(job, "v2beta1", script, workers=workers, runLauncherAsWorker=True))
+    await comes_to(operator, "Succeeded", job)
+    said = await ranks(operator, job)
+    assert said[:2] == [f"rank {rank} of {2 * workers + 2} on {job}-launcher" for rank in range(2)]
+    assert len(said) == 2 * workers + 2
+
+
+async def discovers(operator: Operator, hosts: list[str]) -> None:
+    """Wait until this is what Horovod would be told in the launcher."""
+    told: list[str] = []
+
+    async def so() -> bool:
+        nonlocal told
+        told = (await operator.kubectl("exec", "elastic-launcher", "--", "sh", "/etc/mpi/discover_hosts.sh")).split()
+        return told == hosts
+
+    await operator.until(so, lambda: f"the hosts are {told}")
+
+
+async def test_the_hosts_follow_kubectl_scale(operator: Operator):
+    await operator.apply(an_mpijob("elastic", "v2beta1", UNTIL_TOLD, workers=1, runPolicy={"cleanPodPolicy": "All"}))
+    await comes_to(operator, "Running", "elastic")
+    for workers in (3, 2):
+        await operator.kubectl("scale", "mpijob", "elastic", f"--replicas={workers}")
+        await discovers(operator, [f"elastic-worker-{index}.elastic.default.svc:2" for index in range(workers)])
+    await operator.kubectl("exec", "elastic-launcher", "--", "sh", "-c", "kill -USR1 1")
+    await comes_to(operator, "Succeeded", "elastic")
+    await operator.leaves_no_pod("elastic")
+
+
+async def test_what_is_written_as_one_version_is_read_as_the_other(operator: Operator):
+    for version, path in (("v1", ""), ("v2beta1", "/root/.ssh")):
+        job = f"read-{version}"
+        await operator.apply(an_mpijob(job, version, "exit 0", runPolicy={"suspend": True}))
+        for read in ("v1", "v2beta1"):
+            asked = ("get", f"mpijobs.{read}.kubeflow.org", job, "-o", "jsonpath={.spec.sshAuthMountPath}")
+            assert await operator.kubectl(*asked) == path
+        await comes_to(operator, "Suspended", job)
+        await operator.kubectl("delete", "mpijob", job)

@@ -98,6 +98,15 @@ def kubeflow_job(kind: str, replica_specs: str, container: str, name: str = "mni
     }
 
 
+def mpi_job(*, v2beta1: bool = False, **replicas: int) -> Document:
+    """As its definition hands it out: that of v2beta1 fills in where the keys are."""
+    job = kubeflow_job("MPIJob", "mpiReplicaSpecs", "mpi", name="pi", **(replicas or {"Launcher": 1, "Worker": 2}))
+    if v2beta1:
+        job["apiVersion"] = "kubeflow.org/v2beta1"
+        job["spec"]["sshAuthMountPath"] = "/root/.ssh"
+    return job
+
+
 def tf_job(**replicas: int) -> Document:
     return kubeflow_job("TFJob", "tfReplicaSpecs", "tensorflow", **(replicas or {"Worker": 2}))
 

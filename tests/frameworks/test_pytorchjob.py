@@ -247,3 +247,27 @@ def test_what_cannot_run_is_refused(job: Document, reason: str):
     assert isinstance(problems, tuple), problems
     assert reason in [problem.reason for problem in problems]
     assert all(problem.message and problem.field for problem in problems)
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "pytorch"
+
+
+def example(name: str) -> Document:
+    found: Document = yaml.safe_load((EXAMPLES / name).read_text())
+    return found
+
+
+JOBS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if example(path.name)["kind"] == "PyTorchJob")
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_example_is_accepted(name: str):
+    assert environments(changed(changed(example(name), "metadata.namespace", "team-a"), "metadata.uid", "uid-1"))
+
+
+def test_the_autoscaler_keeps_to_the_bounds_of_its_job():
+    scaler, policy = example("autoscaler.yaml")["spec"], example("group.yaml")["spec"]["elasticPolicy"]
+    assert scaler["scaleTargetRef"] == {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "group"}
+    assert {name: scaler[name] for name in ("minReplicas", "maxReplicas")} == {
+        name: policy[name] for name in ("minReplicas", "maxReplicas")
+    }

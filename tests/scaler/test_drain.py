@@ -117,7 +117,7 @@ def test_names_are_compared_whole(arguments: bytes, used: tuple[int, ...]):
 
 
 def test_what_is_run_in_a_launcher_is_a_constant():
-    assert drain.LOOK == ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile")
+    assert drain.LOOK == ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile /etc/mpi/hostfile")
 
 
 def test_after_a_forced_drain_the_pods_have_time_to_go():

@@ -237,7 +237,8 @@ async def test_a_look_shows_who_is_in_use_or_why_nobody_knows(answer: Answer, in
     begun = asyncio.get_running_loop().time()
     assert await inside.look() == DrainChecked(request=R1, in_use=in_use, reason=reason)
     assert asyncio.get_running_loop().time() - begun <= LOOK_SECONDS
-    assert inside.executed == [("resnet-launcher", "main", ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile"))]
+    look = ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile /etc/mpi/hostfile")
+    assert inside.executed == [("resnet-launcher", "main", look)]
 
 
 @in_virtual_time

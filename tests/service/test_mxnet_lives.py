@@ -175,3 +175,21 @@ async def test_all_kinds_live_side_by_side_under_one_name_in_one_namespace():
         await stage.quiet()
         for framework in (FIORAVANZO_MXJOB, MLKUBE_MXJOB):
             assert stage.status(framework.resource, "mnist")["phase"] == "Running"
+
+
+@pytest.mark.parametrize(("phase", "state"), [("Done", "Succeeded"), ("Done", "Failed"), ("Running", "Running")])
+@in_virtual_time
+async def test_what_an_older_operator_began_is_left_alone_and_what_had_ended_stays_so(phase: str, state: str):
+    theirs = {"phase": phase, "state": state, "reason": "", "replicaStatuses": []}
+    resource = FIORAVANZO_MXJOB.resource
+    async with Stage() as stage:
+        stage.apply(resource, applied(fioravanzo_job(**SIZES)) | {"status": theirs})
+        await stage.quiet()
+        assert not stage.pods()
+        assert stage.status(resource, "mnist") == theirs
+    async with Stage(takes_over=True) as stage:
+        stage.apply(resource, applied(fioravanzo_job(**SIZES)) | {"status": theirs})
+        await reaches(stage, FIORAVANZO_MXJOB, phase, state)
+        await stage.pass_seconds(60)
+        assert bool(stage.pods()) is (phase == "Running")
+        assert stage.status(resource, "mnist")["state"] == state

@@ -8,6 +8,7 @@ import pytest
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import TRAININGJOBS
+from shared.job.naming import RESTART
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_training_job
@@ -205,6 +206,25 @@ async def test_a_pause_takes_the_pods_and_brings_them_back():
         await stage.comes_to("Running")
         await stage.until(lambda: len(stage.pods()) == 3)
         assert stage.condition(TFJOBS, "mnist", "Suspended") == ("False", "TFJobResumed")
+
+
+@in_virtual_time
+async def test_a_person_may_have_it_begin_again():
+    async with Theatre() as stage:
+        stage.apply(TFJOBS, a_tf_job(PS=1, Worker=2))
+        await stage.comes_to("Running")
+        await stage.until(lambda: stage.counts("Worker") == (2, 0, 0))
+        before = {name: held.metadata["uid"] for name, held in stage.pods().items()}
+        stage.store.patch(TFJOBS, NAMESPACE, "mnist", {"metadata": {"annotations": {RESTART: "once more"}}})
+        await stage.until(lambda: stage.count("JobRestarted") == 1)
+        await stage.comes_to("Running")
+        await stage.until(lambda: stage.counts("Worker") == (2, 0, 0))
+        after = {name: held.metadata["uid"] for name, held in stage.pods().items()}
+        assert before.keys() == after.keys()
+        assert not {*before.values()} & {*after.values()}
+        assert stage.condition(TFJOBS, "mnist", "Restarting") == ("False", "TFJobRunning")
+        stage.exit_codes["mnist-worker-0"] = 0
+        await stage.comes_to("Succeeded")
 
 
 @in_virtual_time

@@ -8,18 +8,21 @@ import yaml
 
 from shared.cluster import Execution, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.cluster.objects import Custom
 from shared.cluster.store import MemoryStore
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.training import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOB
 from tests.kit.world import NAMESPACE
 
 RECORDINGS = Path(__file__).parent / "recordings"
-PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", Custom)
 
 _RESOURCES: dict[str, Resource[Any]] = {
     known.kind: known
-    for known in (TRAININGJOBS, SCALEINS, SCALEOUTS, TFJOB.resource, PYTORCHJOBS, PODS, SERVICES, CONFIGMAPS, SECRETS)
+    for known in (
+        *(framework.resource for framework in (TRAININGJOB, TFJOB, PYTORCHJOB)),
+        *(SCALEINS, SCALEOUTS, PODS, SERVICES, CONFIGMAPS, SECRETS),
+    )
 }
 
 

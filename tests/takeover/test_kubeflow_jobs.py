@@ -123,9 +123,9 @@ async def test_a_finished_one_is_never_run_again(end: str):
         await stage.quiet()
         assert (state(stage), stage.pods()) == (end, {})
         assert stage.status(TFJOBS, "mnist")["replicaStatuses"]["Worker"]["succeeded"] == 2
-        await stage.pass_seconds(3500)
+        await stage.pass_seconds(2600)
         assert stage.store.get(TFJOBS, NAMESPACE, "mnist") is not None
-        await stage.pass_seconds(200)
+        await stage.pass_seconds(100)
         assert stage.store.get(TFJOBS, NAMESPACE, "mnist") is None
 
 

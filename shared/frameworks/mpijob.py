@@ -1,0 +1,255 @@
+"""MPIJob (`kubeflow.org`, v1 and v2beta1): a launcher that starts processes on its workers by ssh.  Pure.
+
+Both versions are one kind, of which one version is watched.  What was written as v2beta1 is known by fields that v1
+does not have: its definition fills in the first of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import normpath
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from shared.cluster.objects import Custom
+from shared.frameworks.attaching import FOR_OWNER_ONLY, mount_hosts, mount_keys
+from shared.frameworks.framework import Definition, Document, Framework, Place, Scale, Version
+from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob
+from shared.frameworks.kubeflow_status import OPERATOR_NAME
+from shared.frameworks.pods import pod_of
+from shared.frameworks.reading import Fields
+from shared.frameworks.replicated import Replica, ReplicaType
+from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number
+from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS
+from shared.job.naming import DISCOVER_HOSTS, GROUP_NAME, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
+from shared.job.spec import LAUNCHER, WORKER, Handling, JobSpec, RoleSpec
+
+Implementation = Literal["OpenMPI", "Intel", "MPICH"]
+IMPLEMENTATIONS: tuple[Implementation, ...] = ("OpenMPI", "Intel", "MPICH")
+CREATION_POLICIES = ("AtStartup", "WaitForWorkersReady")
+
+OF_V2BETA1 = ("sshAuthMountPath", "mpiImplementation", "launcherCreationPolicy", "runLauncherAsWorker")
+"""The fields of which a job of v1 has none, and one of v2beta1 at least the first."""
+
+OPERATOR = "mpi-operator"
+OLD_JOB_NAME = "mpi-job-name"
+OLD_JOB_ROLE = "mpi-job-role"
+"""Labels from before training-operator and v2beta1, which people still select by."""
+
+MOST_WORKERS = 5_000
+"""So that the hosts file of the longest names still fits into one ConfigMap (1 MiB)."""
+
+WORKER_COMMAND = ("/usr/sbin/sshd", "-De")
+"""When the template has neither command nor args."""
+
+FOR_ALL_TO_READ = 0o644
+"""Keys outside of root's home are for a user who does not own them; ssh minds the mode only of what its user owns."""
+
+NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
+"""A container runtime would show all GPUs of the node to a launcher whose image asks for them."""
+
+_TRIES = "-o ConnectionAttempts=10"
+_HOSTS = f"{MPI_FOLDER}/{HOSTFILE}"
+
+_FOLDERS = {"muster-hosts-mpi": (MPI_FOLDER, {HOSTFILE: HOSTFILE, DISCOVER_HOSTS: DISCOVER_HOSTS})}
+
+# Built-ins of any shell only: an image may lack `cat`.
+_DISCOVER_SLOTS = f"""\
+#!/bin/sh
+while read -r host slots; do
+  echo "$host:${{slots#slots=}}"
+done < {_HOSTS}
+"""
+_DISCOVER_LINES = f"""\
+#!/bin/sh
+while read -r host; do
+  echo "$host"
+done < {_HOSTS}
+"""
+
+
+class MPIJob(KubeflowJob):
+    """Open MPI, Intel MPI, MPICH, and what starts by them, such as Horovod."""
+
+    job_type = "MPIJob"
+    short_names = ("mpij",)
+    description = "An MPI job: a launcher starts processes on its workers by ssh; the workers may come and go."
+    replica_specs = "mpiReplicaSpecs"
+    replica_types = (ReplicaType("Launcher", least=1, most=1), ReplicaType("Worker", most=MOST_WORKERS, replicas=0))
+    handling = Handling(judge=LAUNCHER, in_place=True, whole=True)
+    fields: ClassVar[Document] = {
+        "slotsPerWorker": number(0, MOST_SLOTS, "How many processes a worker takes; 1 when absent."),
+        "mainContainer": TEXT,
+        "sshAuthMountPath": TEXT,
+        "launcherCreationPolicy": choice("", *CREATION_POLICIES, description="The launcher waits for them anyway."),
+        "runLauncherAsWorker": BOOLEAN,
+        "mpiImplementation": choice("", *IMPLEMENTATIONS, description="OpenMPI when absent."),
+    }
+    scale = Scale(
+        ".spec.mpiReplicaSpecs.Worker.replicas",
+        ".status.replicaStatuses.Worker.active",
+        ".status.replicaStatuses.Worker.selector",
+    )
+
+    @property
+    def others(self) -> tuple[Framework, ...]:
+        return (MPIJOB_V2BETA1,)
+
+    @property
+    def definition(self) -> Definition | None:
+        described = super().definition
+        assert described is not None, "the kinds of this group describe themselves"
+        fields = described.spec["properties"]
+        marked = {"sshAuthMountPath": TEXT | {"default": SSH_FOLDER}}
+        newer = Version("v2beta1", spec=described.spec | {"properties": fields | marked})
+        return described._replace(versions=(newer,))
+
+    def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
+        for kind, fields in super().replicas(spec):
+            if kind.role == WORKER and fields.raw("replicas") in (None, 0):
+                message = "ask for at least one Worker, or leave Worker out to have the launcher alone"
+                fields.refuse("NoReplicas", message, "replicas")
+            again = kind.role == LAUNCHER and _is_v2beta1(spec)
+            yield (kind._replace(restart_policy="OnFailure") if again else kind), fields
+
+    def container(self, spec: Fields, kind: ReplicaType) -> str:
+        """`mainContainer` says where the processes of a worker run; the launcher is its first container."""
+        return spec.text("mainContainer") if kind.role == WORKER else ""
+
+    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
+        # There is one launcher, and it has no index.
+        return "" if kind.role == LAUNCHER else super().stem(manifest, kind)
+
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        newer = _is_v2beta1(spec)
+        implementation = spec.choice("mpiImplementation", IMPLEMENTATIONS, "OpenMPI", reason="UnknownImplementation")
+        spec.choice("launcherCreationPolicy", CREATION_POLICIES, "AtStartup", reason="UnknownCreationPolicy")
+        _check_path(spec)
+        slots = spec.integer("slotsPerWorker", least=0, most=MOST_SLOTS)
+        parsed = super().spec_of(manifest, spec, roles)
+        limited = spec.has("backoffLimit") or spec.part("runPolicy").has("backoffLimit") or not newer
+        return msgspec.structs.replace(
+            parsed,
+            roles=tuple(_with_bounds(role) for role in roles),
+            attach_mode="ssh",
+            slots_per_worker=1 if slots is None else slots,
+            backoff_limit=parsed.backoff_limit if limited else DEFAULT_BACKOFF_LIMIT,
+            hosts_style=implementation if newer else "",
+            # A launcher of v1 that takes GPUs computes, too.
+            launcher_works=spec.boolean("runLauncherAsWorker") or (not newer and _takes_gpus(manifest, self)),
+        )
+
+    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+        role = place.slot.role
+        pod = pod_of(self, self.template(manifest, role), place, search=True)
+        name = spec.role(role).container
+        wanted = self.environment(Replica(job=manifest, spec=spec, place=place, ports={}))
+        pod["spec"]["containers"] = [
+            self._with_environment(_listening(known, role), wanted, 0) if known["name"] == name else known
+            for known in pod["spec"]["containers"]
+        ]
+        if pod["spec"].get("hostNetwork"):
+            # A pod in its node's network asks the node's name server otherwise, which knows no pods.
+            pod["spec"]["dnsPolicy"] = "ClusterFirstWithHostNet"
+        if role == LAUNCHER:
+            mount_hosts(pod["spec"], place.key, _FOLDERS, name)
+        folder = normpath(manifest.spec.get("sshAuthMountPath") or SSH_FOLDER)
+        mode = FOR_OWNER_ONLY if folder == SSH_FOLDER else FOR_ALL_TO_READ
+        mount_keys(pod["spec"], place.key, folder=folder, container=name, mode=mode)
+        return pod
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        role, spec = {"K_MPI_JOB_ROLE": replica.role}, replica.spec
+        if replica.role != LAUNCHER:
+            return role
+        gpus = spec.launcher_works or _takes_gpus(replica.job, self)
+        return role | _reaching(spec) | ({} if gpus else NO_GPU)
+
+    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+        return []
+
+    def labels(self, key: JobKey) -> dict[str, str]:
+        return super().labels(key) | {OPERATOR_NAME: OPERATOR}
+
+    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+        old = {GROUP_NAME: self.group, OLD_JOB_NAME: key.name, OLD_JOB_ROLE: slot.role}
+        return super().slot_labels(key, slot) | {JOB_ROLE: slot.role} | old
+
+    def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
+        launcher = [f"{key.name}-{LAUNCHER}"] if spec.launcher_works else []
+        domain = f".{key.name}.{key.namespace}.svc" if spec.hosts_style else ""
+        hydra = spec.hosts_style in ("Intel", "MPICH")
+        between = ":" if hydra else " slots="
+        return {
+            HOSTFILE: "".join(f"{host}{domain}{between}{spec.slots_per_worker}\n" for host in [*launcher, *members]),
+            DISCOVER_HOSTS: _DISCOVER_LINES if hydra else _DISCOVER_SLOTS,
+        }
+
+
+class MPIJobV2Beta1(MPIJob):
+    """The same, for clusters that do not serve v1."""
+
+    version = "v2beta1"
+
+    @property
+    def others(self) -> tuple[Framework, ...]:
+        return ()
+
+
+def _is_v2beta1(spec: Fields) -> bool:
+    return any(spec.has(name) for name in OF_V2BETA1)
+
+
+def _check_path(spec: Fields) -> None:
+    path = spec.text("sshAuthMountPath")
+    if path and (not path.startswith("/") or not path.strip("/.") or ":" in path or "\0" in path):
+        spec.refuse("InvalidPath", "write the absolute path of a folder, without a colon", "sshAuthMountPath")
+
+
+def _with_bounds(role: RoleSpec) -> RoleSpec:
+    """It goes on with any worker that is left, and starts with all: which are enough is the program's to say."""
+    return msgspec.structs.replace(role, min_replicas=min(role.replicas, 1)) if role.name == WORKER else role
+
+
+def _listening(container: Document, role: str) -> Document:
+    if role == LAUNCHER or container.get("command") or container.get("args"):
+        return container
+    return container | {"command": [*WORKER_COMMAND]}
+
+
+def _reaching(spec: JobSpec) -> dict[str, str]:
+    """How the implementation finds the hosts, and keeps trying to reach them."""
+    slots = str(spec.slots_per_worker)
+    match spec.hosts_style:
+        case "Intel":
+            return {
+                "I_MPI_HYDRA_HOST_FILE": _HOSTS,
+                "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": _TRIES,
+                "I_MPI_PERHOST": slots,
+            }
+        case "MPICH":
+            return {"HYDRA_HOST_FILE": _HOSTS, "HYDRA_LAUNCH_EXTRA_ARGS": _TRIES}
+        case "OpenMPI":
+            # Otherwise it cuts the hosts' names at their first dot.
+            more = {"OMPI_MCA_orte_keep_fqdn_hostnames": "true", "OMPI_MCA_orte_set_default_slots": slots}
+        case _:
+            more = {}
+    return {"OMPI_MCA_orte_default_hostfile": _HOSTS, "OMPI_MCA_plm_rsh_args": _TRIES} | more
+
+
+def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:
+    """Whether a container of the launcher has a limit of GPUs, of whatever make; of any JSON."""
+    spec: Any = manifest.spec
+    for step in (framework.replica_specs, LAUNCHER, "template", "spec"):
+        members = spec if isinstance(spec, dict) else {}
+        spec = next((value for name, value in members.items() if str(name).lower() == step.lower() and value), None)
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    for container in containers if isinstance(containers, list) else []:
+        resources = container.get("resources") if isinstance(container, dict) else None
+        limits = resources.get("limits") if isinstance(resources, dict) else None
+        if any(str(name).endswith(".com/gpu") for name in (limits if isinstance(limits, dict) else {})):
+            return True
+    return False
+
+
+MPIJOB = MPIJob()
+MPIJOB_V2BETA1 = MPIJobV2Beta1()

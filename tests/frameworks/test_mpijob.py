@@ -1,0 +1,322 @@
+"""MPIJobs of both versions: what they ask for, their pods and their hosts files, by the rules of their operators."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from shared.cluster.objects import Custom, Metadata
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
+from shared.job.naming import JobKey, Slot, Uid, WorkerName
+from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem
+from tests.frameworks.documents import ABSENT, Document, changed, custom, mpi_job
+from tests.frameworks.strategies import JSON, spoilt
+from tests.kit.pods import pod_for, service_for
+
+LAUNCHERS = "spec.mpiReplicaSpecs.Launcher"
+WORKERS = "spec.mpiReplicaSpecs.Worker"
+CONTAINER = f"{LAUNCHERS}.template.spec.containers.0"
+THE_LAUNCHER = Slot(0, LAUNCHER, 0)
+A_WORKER = Slot(0, WORKER, 1)
+KEY = JobKey("team-a", "pi", Uid("uid-1"))
+MEMBERS = (WorkerName("pi-worker-0"), WorkerName("pi-worker-1"))
+GOLDEN = Path(__file__).parents[1] / "golden" / "mpi"
+
+
+def parsed(document: Document) -> JobSpec:
+    spec = MPIJOB.parse(custom(document))
+    assert isinstance(spec, JobSpec), spec
+    return spec
+
+
+def reasons(document: Document) -> list[str]:
+    problems = MPIJOB.parse(custom(document))
+    assert isinstance(problems, tuple), problems
+    return [problem.reason for problem in problems]
+
+
+def files(document: Document, members: tuple[WorkerName, ...] = MEMBERS) -> dict[str, str]:
+    return MPIJOB.hosts_files(KEY, parsed(document), members)
+
+
+def first(pod: Document) -> Document:
+    found: Document = pod["spec"]["containers"][0]
+    return found
+
+
+def environment(document: Document, slot: Slot = THE_LAUNCHER) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in first(pod_for(custom(document), slot, MPIJOB))["env"]}
+
+
+def both(**replicas: int) -> list[Document]:
+    return [mpi_job(v2beta1=newer, **replicas) for newer in (False, True)]
+
+
+class TestVersions:
+    """They are told apart by what v1 does not have."""
+
+    def test_a_launcher_of_v2beta1_is_tried_again_six_times_and_one_of_v1_not(self):
+        old, new = map(parsed, both())
+        assert (old.policy(LAUNCHER), old.backoff_limit) == ("Never", UNLIMITED)
+        assert (new.policy(LAUNCHER), new.backoff_limit) == ("OnFailure", 6)
+        assert old.policy(WORKER) == new.policy(WORKER) == "Never"
+
+    def test_what_is_written_holds_in_both(self):
+        for document in both():
+            job = changed(document, f"{LAUNCHERS}.restartPolicy", "ExitCode")
+            job = changed(job, "spec.runPolicy", {"backoffLimit": 2})
+            assert (parsed(job).policy(LAUNCHER), parsed(job).backoff_limit) == ("ExitCode", 2)
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("mpiImplementation", "Intel"), ("launcherCreationPolicy", "AtStartup"), ("runLauncherAsWorker", False)],
+    )
+    def test_any_field_of_v2beta1_says_that_it_is_one(self, field: str, value: object):
+        assert parsed(changed(mpi_job(), f"spec.{field}", value)).policy(LAUNCHER) == "OnFailure"
+
+    def test_the_other_version_of_the_framework_reads_and_renders_the_same(self):
+        for document in both():
+            job = custom(document)
+            assert MPIJOB_V2BETA1.parse(job) == MPIJOB.parse(job)
+            pods = [pod_for(job, THE_LAUNCHER, framework) for framework in (MPIJOB, MPIJOB_V2BETA1)]
+            owners = [pod["metadata"].pop("ownerReferences")[0]["apiVersion"] for pod in pods]
+            assert owners == ["kubeflow.org/v1", "kubeflow.org/v2beta1"]
+            assert pods[0] == pods[1]
+
+    def test_the_process_takes_the_version_that_is_served(self):
+        def taken(*served: Framework) -> Framework:
+            kinds = BUILT_IN.served({framework.resource for framework in served})
+            assert len([*kinds]) == len([*BUILT_IN])
+            found = kinds.find("kubeflow.org/v1", "MPIJob")
+            assert found is not None
+            return found
+
+        assert taken(MPIJOB, MPIJOB_V2BETA1) is MPIJOB
+        assert taken(MPIJOB) is MPIJOB
+        assert taken(MPIJOB_V2BETA1) is MPIJOB_V2BETA1
+        assert taken() is MPIJOB
+
+    def test_a_job_of_the_other_version_in_the_log_is_of_the_same_kind(self):
+        kinds = BUILT_IN.served({MPIJOB_V2BETA1.resource})
+        assert kinds.resource("kubeflow.org/v1", "MPIJob") == MPIJOB_V2BETA1.resource
+
+
+class TestSpec:
+    def test_the_launcher_is_the_judge_and_workers_come_and_go(self):
+        spec = parsed(mpi_job())
+        assert [role.name for role in spec.roles] == [LAUNCHER, WORKER]
+        assert spec.handling.judge == LAUNCHER
+        assert spec.handling.elastic
+        assert spec.handling.in_place
+        assert spec.attach_mode == "ssh"
+        assert (spec.worker.replicas, spec.slots_per_worker, spec.clean_pod_policy) == (2, 1, "None")
+
+    @pytest.mark.parametrize("at", ["spec", "spec.runPolicy"])
+    def test_clean_pod_policy_stands_at_the_top_or_in_the_run_policy(self, at: str):
+        assert parsed(changed(mpi_job(), f"{at}.cleanPodPolicy", "Running")).clean_pod_policy == "Running"
+
+    @pytest.mark.parametrize(
+        ("path", "value", "reason"),
+        [
+            (LAUNCHERS, ABSENT, "NoReplicas"),
+            (f"{LAUNCHERS}.replicas", 2, "InvalidValue"),
+            (f"{LAUNCHERS}.replicas", 0, "InvalidValue"),
+            (f"{WORKERS}.replicas", 0, "NoReplicas"),
+            (f"{WORKERS}.replicas", ABSENT, "NoReplicas"),
+            (f"{WORKERS}.replicas", 5001, "InvalidValue"),
+            (f"{WORKERS}.template.spec.containers", [], "NoContainers"),
+            ("spec.mpiReplicaSpecs.Master", {}, "UnknownReplicaType"),
+            ("spec.slotsPerWorker", -1, "InvalidValue"),
+            ("spec.slotsPerWorker", "2", "InvalidValue"),
+            ("spec.mpiImplementation", "LAM", "UnknownImplementation"),
+            ("spec.launcherCreationPolicy", "Never", "UnknownCreationPolicy"),
+            ("spec.runLauncherAsWorker", "yes", "InvalidValue"),
+            ("spec.sshAuthMountPath", "keys", "InvalidPath"),
+            ("spec.sshAuthMountPath", "/", "InvalidPath"),
+            ("spec.sshAuthMountPath", "/a:b", "InvalidPath"),
+            ("spec.sshAuthMountPath", 5, "InvalidValue"),
+            ("spec.mainContainer", "sidecar", "NoTrainingContainer"),
+            ("metadata.name", "p" * 55, "InvalidName"),
+        ],
+    )
+    def test_what_it_cannot_mean_is_refused(self, path: str, value: object, reason: str):
+        assert reasons(changed(mpi_job(), path, value)) == [reason]
+
+    def test_a_launcher_alone_is_a_job(self):
+        for job in both(Launcher=1):
+            assert parsed(job).worker.replicas == 0
+
+    def test_no_slots_are_as_upstream_takes_them(self):
+        assert parsed(changed(mpi_job(), "spec.slotsPerWorker", 0)).slots_per_worker == 0
+
+
+class TestEnvironment:
+    @pytest.mark.parametrize("implementation", ["OpenMPI", "Intel", "MPICH"])
+    def test_a_launcher_is_told_how_to_reach_the_hosts(self, implementation: str):
+        job = changed(mpi_job(v2beta1=True), "spec.mpiImplementation", implementation)
+        wanted = yaml.safe_load((GOLDEN / f"environment_{implementation.lower()}.yaml").read_text())
+        assert environment(changed(job, "spec.slotsPerWorker", 4)) == wanted
+
+    def test_one_of_v1_has_the_hosts_file_and_ssh_in_the_place_of_kubexec(self):
+        assert environment(mpi_job()) == yaml.safe_load((GOLDEN / "environment_v1.yaml").read_text())
+
+    def test_a_worker_knows_its_role_alone(self):
+        for job in both():
+            assert environment(job, A_WORKER) == {"K_MPI_JOB_ROLE": "worker"}
+
+    @pytest.mark.parametrize("gpu", ["nvidia.com/gpu", "amd.com/gpu"])
+    def test_a_launcher_that_takes_gpus_sees_them(self, gpu: str):
+        for document in both():
+            job = changed(document, f"{CONTAINER}.resources", {"limits": {gpu: 1}})
+            assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
+
+    def test_what_the_user_sets_stays(self):
+        mine = {"name": "OMPI_MCA_plm_rsh_args", "value": "-p 2222"}
+        found = first(pod_for(custom(changed(mpi_job(), f"{CONTAINER}.env", [mine])), THE_LAUNCHER, MPIJOB))["env"]
+        assert [each for each in found if each["name"] == mine["name"]] == [mine]
+
+
+class TestHostsFiles:
+    def test_hosts_of_v1_are_plain_names_with_slots(self):
+        job = changed(mpi_job(), "spec.slotsPerWorker", 2)
+        assert files(job)["hostfile"] == "pi-worker-0 slots=2\npi-worker-1 slots=2\n"
+
+    def test_hosts_of_v2beta1_are_whole_names(self):
+        hostfile = files(mpi_job(v2beta1=True))["hostfile"]
+        assert hostfile == "pi-worker-0.pi.team-a.svc slots=1\npi-worker-1.pi.team-a.svc slots=1\n"
+
+    @pytest.mark.parametrize("implementation", ["Intel", "MPICH"])
+    def test_others_than_open_mpi_want_a_colon(self, implementation: str):
+        job = changed(mpi_job(v2beta1=True), "spec.mpiImplementation", implementation)
+        assert files(job)["hostfile"] == "pi-worker-0.pi.team-a.svc:1\npi-worker-1.pi.team-a.svc:1\n"
+
+    def test_a_launcher_that_works_is_the_first_of_them(self):
+        job = changed(mpi_job(v2beta1=True), "spec.runLauncherAsWorker", True)
+        assert files(job)["hostfile"].startswith("pi-launcher.pi.team-a.svc slots=1\npi-worker-0.")
+        assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
+
+    def test_a_launcher_of_v1_with_gpus_works(self):
+        job = changed(mpi_job(), f"{CONTAINER}.resources", {"limits": {"nvidia.com/gpu": 1}})
+        assert files(job)["hostfile"] == "pi-launcher slots=1\npi-worker-0 slots=1\npi-worker-1 slots=1\n"
+        newer = changed(job, "spec.sshAuthMountPath", "/root/.ssh")
+        assert "pi-launcher" not in files(newer)["hostfile"]
+
+    @pytest.mark.parametrize("implementation", ["", "OpenMPI", "MPICH"])
+    def test_the_script_tells_hosts_and_slots_as_horovod_reads_them(self, tmp_path: Path, implementation: str):
+        job = changed(mpi_job(), "spec.slotsPerWorker", 2)
+        if implementation:
+            job = changed(job, "spec.mpiImplementation", implementation)
+        found = files(job)
+        (tmp_path / "hostfile").write_text(found["hostfile"])
+        script = found["discover_hosts.sh"].replace("/etc/mpi", str(tmp_path))
+        told = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True).stdout
+        domain = ".pi.team-a.svc" if implementation else ""
+        assert told.split() == [f"{member}{domain}:2" for member in MEMBERS]
+
+    def test_the_longest_names_of_the_most_workers_fit_into_a_config_map(self):
+        name, namespace = "p" * 51, "n" * 63
+        spec = parsed(changed(mpi_job(v2beta1=True), "spec.slotsPerWorker", 9999))
+        members = [WorkerName(f"{name}-worker-{index}") for index in range(5000)]
+        found = MPIJOB.hosts_files(JobKey(namespace, name, Uid("u")), spec, members)
+        assert sum(map(len, found.values())) < 1 << 20
+
+
+class TestPods:
+    def test_names_and_labels(self):
+        job = custom(mpi_job(v2beta1=True))
+        launcher, worker = (pod_for(job, slot, MPIJOB)["metadata"] for slot in (THE_LAUNCHER, A_WORKER))
+        assert (launcher["name"], worker["name"]) == ("pi-launcher", "pi-worker-1")
+        assert (
+            worker["labels"].items()
+            >= {
+                "training.kubeflow.org/operator-name": "mpi-operator",
+                "training.kubeflow.org/job-name": "pi",
+                "training.kubeflow.org/job-role": "worker",
+                "training.kubeflow.org/replica-type": "worker",
+                "training.kubeflow.org/replica-index": "1",
+                "group-name": "kubeflow.org",
+                "mpi-job-name": "pi",
+                "mpi-job-role": "worker",
+            }.items()
+        )
+        assert launcher["labels"]["training.kubeflow.org/job-role"] == "launcher"
+
+    def test_a_worker_without_a_command_runs_sshd(self):
+        job = changed(mpi_job(), f"{WORKERS}.template.spec.containers.0.command", ABSENT)
+        assert first(pod_for(custom(job), A_WORKER, MPIJOB))["command"] == ["/usr/sbin/sshd", "-De"]
+        assert first(pod_for(custom(mpi_job()), A_WORKER, MPIJOB))["command"] == ["python", "train.py"]
+
+    def test_hosts_are_the_launchers_and_keys_are_everybodys(self):
+        job = custom(mpi_job(v2beta1=True))
+        keys = [f"/root/.ssh/{name}" for name in ("id_rsa", "id_rsa.pub", "authorized_keys", "config")]
+
+        def mounts(slot: Slot) -> list[str]:
+            return [mount["mountPath"] for mount in first(pod_for(job, slot, MPIJOB))["volumeMounts"]]
+
+        assert mounts(THE_LAUNCHER) == ["/etc/mpi", *keys]
+        assert mounts(A_WORKER) == keys
+
+    def test_keys_go_where_the_job_wants_them_and_can_be_read_there(self):
+        job = custom(changed(mpi_job(), "spec.sshAuthMountPath", "/home/mpiuser/.ssh/"))
+        pod = pod_for(job, A_WORKER, MPIJOB)
+        assert first(pod)["volumeMounts"][0]["mountPath"] == "/home/mpiuser/.ssh/id_rsa"
+        assert [volume["secret"]["defaultMode"] for volume in pod["spec"]["volumes"]] == [0o644]
+        root = pod_for(custom(mpi_job()), A_WORKER, MPIJOB)
+        assert [volume["secret"]["defaultMode"] for volume in root["spec"]["volumes"]] == [0o600]
+
+    def test_the_main_container_of_a_worker_is_the_one_that_listens(self):
+        containers = [{"name": "sidecar", "image": "logs"}, {"name": "mpi", "image": "train"}]
+        job = changed(mpi_job(), f"{WORKERS}.template.spec.containers", containers)
+        job = changed(job, "spec.mainContainer", "mpi")
+        sidecar, main = pod_for(custom(job), A_WORKER, MPIJOB)["spec"]["containers"]
+        assert sidecar == containers[0]
+        assert main["command"] == ["/usr/sbin/sshd", "-De"]
+        assert main["volumeMounts"]
+        assert parsed(job).role(WORKER).container == "mpi"
+
+    def test_a_pod_in_its_nodes_network_still_finds_the_others(self):
+        job = custom(changed(mpi_job(), f"{WORKERS}.template.spec.hostNetwork", True))
+        assert pod_for(job, A_WORKER, MPIJOB)["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+        assert "dnsPolicy" not in pod_for(job, THE_LAUNCHER, MPIJOB)["spec"]
+
+    def test_one_headless_service_is_behind_all_names(self):
+        service = service_for(custom(mpi_job()), None, MPIJOB)
+        assert service["metadata"]["name"] == "pi"
+        assert service["spec"]["clusterIP"] == "None"
+        assert service["spec"]["ports"] == []
+
+
+def check(job: Custom) -> None:
+    answer = MPIJOB.parse(job)
+    if not isinstance(answer, JobSpec):
+        assert answer
+        assert all(isinstance(problem, Problem) and problem.reason.isalpha() for problem in answer)
+        return
+    slots = [THE_LAUNCHER, *([A_WORKER] if answer.worker.replicas else [])]
+    for slot in slots:
+        assert pod_for(job, slot, MPIJOB)["spec"]["restartPolicy"] == "Never"
+    MPIJOB.hosts_files(KEY, answer, MEMBERS)
+
+
+FULL: Any = changed(
+    changed(mpi_job(v2beta1=True), "spec.runPolicy", {"backoffLimit": 3, "suspend": False, "cleanPodPolicy": "All"}),
+    f"{CONTAINER}.resources",
+    {"limits": {"nvidia.com/gpu": 1}},
+)
+
+
+@given(JSON)
+@settings(max_examples=500, deadline=None)
+def test_any_spec_is_answered(spec: object) -> None:
+    check(Custom(metadata=Metadata(name="pi"), spec=spec))
+
+
+@given(spoilt(FULL))
+@settings(max_examples=800, deadline=None)
+def test_a_spoilt_job_is_answered_and_an_accepted_one_rendered(document: Document) -> None:
+    check(custom(document))

@@ -1,0 +1,242 @@
+"""Jobs that another operator began: noted, left alone, adopted with what is there."""
+
+from typing import Any
+
+import pytest
+
+from services.watcher.observe import observe
+from services.watcher.takeover import begun_by_another
+from services.watcher.views import inherited_sight, job_sight
+from services.watcher.world import World
+from shared.cluster.objects import (
+    ContainerState,
+    ContainerStatus,
+    Custom,
+    Metadata,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Terminated,
+)
+from shared.frameworks.inheriting import read_status
+from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.training_job import TRAININGJOB
+from shared.job.events import (
+    AnyEvent,
+    HistoryAccepted,
+    HistoryBroken,
+    JobAdopted,
+    JobGone,
+    JobOfAnother,
+    PodsObserved,
+)
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
+from shared.job.views import PodView, Slots
+from tests.kit.histories import KEY, a_history
+from tests.kit.stories import scaler, scheduler, status
+from tests.takeover.recorded import recorded
+
+RESOURCE = TRAININGJOB.resource
+SELECTOR = "group-name=kai.alibabacloud.com"
+ADDED = ("Created", "WorkersCreated", "WorkersReady")
+
+
+def a_job(**status: Any) -> Custom:
+    recording = recorded("et-operator-running")[0]
+    meta = Metadata(name=KEY.name, namespace=KEY.namespace, uid=KEY.uid, generation=1, resource_version="7")
+    return Custom(metadata=meta, spec=recording["spec"], status=recording["status"] | status)
+
+
+def a_pod(name: str, labels: dict[str, str], *, owner: str = KEY.uid, phase: str = "Running", **spec: Any) -> Pod:
+    kind = OwnerReference(
+        api_version=RESOURCE.api_version, kind="TrainingJob", name=KEY.name, uid=owner, controller=True
+    )
+    meta = Metadata(
+        name=name,
+        namespace=KEY.namespace,
+        uid=f"of-{name}",
+        resource_version="5",
+        labels=labels,
+        owner_references=(kind,),
+    )
+    return Pod(metadata=meta, spec=PodSpec(**spec), status=PodStatus(phase=phase))
+
+
+def et_pod(role: str, index: int | None = None, **more: Any) -> Pod:
+    labels = {"group-name": RESOURCE.group, "training-job-name": KEY.name, "training-job-role": role}
+    name = f"{KEY.name}-{role}" + ("" if index is None else f"-{index}")
+    return a_pod(name, labels if index is None else labels | {"replica-index": str(index)}, **more)
+
+
+def a_world(job: Custom, *pods: Pod, takes_over: bool = True) -> World:
+    world = World(BUILT_IN, takes_over=takes_over)
+    world.set_job(RESOURCE, (KEY.namespace, KEY.name), job_sight(TRAININGJOB, job))
+    for level in world.levels():
+        level.version = 10
+    if takes_over:
+        for pod in pods:
+            world.set_inherited(SELECTOR, (KEY.namespace, pod.metadata.name), inherited_sight(pod, BUILT_IN))
+    return world
+
+
+def told(world: World, *events: AnyEvent) -> tuple[History, list[AnyEvent]]:
+    """What the watcher says of it from here on, one fact after the other, and the history with that."""
+    history, said = a_history(events), [*events]
+    while facts := observe(history.job, world)[:1]:
+        said += facts
+        history = a_history(said)
+        if isinstance(facts[0], JobAdopted):
+            break
+    return history, said[len(events) :]
+
+
+NOTED = JobOfAnother(phase="Running")
+
+
+class TestNoting:
+    def test_a_status_that_nobody_here_wrote_is_anothers(self):
+        assert begun_by_another(a_history(()).job, a_world(a_job()).job(KEY)) == NOTED
+
+    @pytest.mark.parametrize(
+        "job",
+        [
+            pytest.param(Custom(metadata=a_job().metadata, spec=a_job().spec), id="no status"),
+            pytest.param(a_job(phase="", conditions=[]), id="a status that says nothing"),
+            pytest.param(a_job(history={"log": "l", "sequence": 3, "hash": "ab"}), id="a head of ours"),
+        ],
+    )
+    def test_any_other_is_not(self, job: Custom):
+        assert begun_by_another(a_history(()).job, a_world(job).job(KEY)) is None
+
+    @pytest.mark.parametrize(
+        "events",
+        [
+            pytest.param([NOTED], id="noted before"),
+            pytest.param([JobGone()], id="gone"),
+            pytest.param(
+                [
+                    HistoryBroken(log="l", sequence=3, hash="ab", reason="OtherLog"),
+                    HistoryAccepted(sequence=3, hash="ab"),
+                ],
+                id="a loss that a person accepted",
+            ),
+        ],
+    )
+    def test_it_is_noted_once_and_not_in_the_place_of_a_lost_history(self, events: list[AnyEvent]):
+        assert begun_by_another(a_history(events).job, a_world(a_job()).job(KEY)) is None
+
+
+class TestLeavingAlone:
+    def test_only_the_resource_is_followed_and_nobody_acts(self):
+        world = a_world(a_job(), et_pod("launcher"), takes_over=False)
+        history, said = told(world, NOTED)
+        assert [type(event).__name__ for event in said] == ["JobObserved"]
+        assert [*scheduler(history.job), *scaler(history.job), *status(history.job)] == []
+
+    def test_without_a_list_of_its_pods_it_is_not_taken_over(self):
+        world = a_world(a_job())
+        world.inherited[SELECTOR].version = 0
+        _, said = told(world, NOTED)
+        assert [type(event).__name__ for event in said] == ["JobObserved"]
+
+    def test_an_invalid_one_is_not_taken_over(self):
+        job = a_job()
+        job.spec["launcherAttachMode"] = "kubexec"
+        _, said = told(a_world(job, et_pod("launcher")), NOTED)
+        assert "JobAdopted" not in [type(event).__name__ for event in said]
+
+    def test_one_that_goes_is_not_touched_either(self):
+        history = a_history([*told(a_world(a_job(), takes_over=False), NOTED)[1], NOTED, JobGone()])
+        assert [*scheduler(history.job), *scaler(history.job)] == []
+
+
+class TestAdopting:
+    def adopted(self, job: Custom, *pods: Pod) -> JobAdopted:
+        _, said = told(a_world(job, *pods), NOTED)
+        (found,) = (event for event in said if isinstance(event, JobAdopted))
+        return found
+
+    def test_its_pods_are_known_before_it_is_adopted(self):
+        _, said = told(a_world(a_job(), et_pod("launcher"), et_pod("worker", 0)), NOTED)
+        assert [type(event).__name__ for event in said] == ["JobObserved", "PodsObserved", "JobAdopted"]
+        (views,) = (event for event in said if isinstance(event, PodsObserved))
+        assert [(pod.name, pod.claimed) for pod in views.pods] == [
+            ("resnet-launcher", False),
+            ("resnet-worker-0", False),
+        ]
+
+    def test_a_worker_that_should_be_there_is_lost(self):
+        found = self.adopted(a_job(), et_pod("launcher"), et_pod("worker", 1))
+        assert found.slots == (Slots(0, "launcher", ((0, 0),)), Slots(0, "worker", ((1, 1),)))
+        assert (found.lost, found.size, found.next_index) == ((Slots(0, "worker", ((0, 0),)),), 2, 2)
+
+    def test_before_the_launcher_had_its_turn_what_is_missing_is_made(self):
+        early = a_job()
+        conditions = [known for known in early.status["conditions"] if known["type"] in ADDED[:2]]
+        found = self.adopted(a_job(phase="Created", conditions=conditions), et_pod("worker", 0))
+        assert (found.slots, found.lost, found.members) == ((Slots(0, "worker", ((0, 1),)),), (), ())
+
+    def test_a_finished_one_brings_its_end_and_counts(self):
+        found = self.adopted(
+            a_job(phase="Failed", completionTime="2030-01-01T00:00:00Z", replicaStatuses={"Launcher": {"failed": 1}})
+        )
+        assert (found.phase, found.completion_time, found.slots) == ("Failed", "2030-01-01T00:00:00Z", ())
+        assert [(count.role, count.failed) for count in found.counts] == [("launcher", 1)]
+
+    def test_a_pod_under_another_name_is_not_one_of_its_places(self):
+        labels = et_pod("worker", 3).metadata.labels or {}
+        found = self.adopted(a_job(), et_pod("launcher"), et_pod("worker", 0), a_pod("mine", labels))
+        assert found.slots == (Slots(0, "launcher", ((0, 0),)), Slots(0, "worker", ((0, 0),)))
+
+
+class TestPods:
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            pytest.param(a_pod("x", {}), id="no labels"),
+            pytest.param(a_pod("x", {"training-job-role": "worker"}), id="a worker without an index"),
+            pytest.param(a_pod("x", {"training-job-role": "worker", "replica-index": "-1"}), id="no index"),
+            pytest.param(a_pod("x", {"training-job-role": "judge", "replica-index": "1"}), id="no role of its kind"),
+            pytest.param(Pod(metadata=Metadata(name="x", labels={"training-job-role": "launcher"})), id="no owner"),
+        ],
+    )
+    def test_a_pod_that_does_not_say_its_place_is_none_of_ours(self, pod: Pod):
+        assert inherited_sight(pod, BUILT_IN) is None
+
+    def test_the_owners_uid_says_whose_it_is(self):
+        sight = inherited_sight(et_pod("worker", 1, owner="older-life"), BUILT_IN)
+        assert sight is not None
+        assert sight[0] == JobKey(KEY.namespace, KEY.name, Uid("older-life"))
+
+    @pytest.mark.parametrize(
+        ("policy", "code", "ended"),
+        [("Never", 1, True), ("OnFailure", 1, False), ("OnFailure", 0, True), ("Always", 0, False)],
+    )
+    def test_a_container_that_begins_again_has_not_ended(self, policy: str, code: int, *, ended: bool):
+        pod = et_pod("worker", 0, restart_policy=policy)
+        gone = ContainerStatus(name="main", state=ContainerState(terminated=Terminated(exit_code=code)))
+        sight = inherited_sight(
+            Pod(metadata=pod.metadata, spec=pod.spec, status=PodStatus(phase="Running", container_statuses=(gone,))),
+            BUILT_IN,
+        )
+        assert sight is not None
+        view: PodView = sight[1]
+        assert (view.phase != "Running", bool(view.exits)) == (ended, ended)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [None, [], 3, "", {"phase": 3}, {"conditions": 5}, {"conditions": [None, 4, {}, {"type": "x", "status": True}]}],
+)
+def test_a_status_of_any_shape_is_read_as_nothing(nonsense: Any):
+    assert read_status(nonsense) is None
+
+
+def test_of_a_broken_status_what_can_be_read_is():
+    found = read_status(
+        {"phase": "Running", "startTime": "soon", "restartCount": True, "replicaStatuses": {"Worker": 3, 4: {}}}
+    )
+    assert found is not None
+    assert (found.phase, found.begun, found.start_time, found.restarts, found.counts) == ("Running", True, "", 0, ())
