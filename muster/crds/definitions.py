@@ -165,7 +165,8 @@ def definition(kind: Kind) -> dict[str, Any]:
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
                 "singular": described.singular or resource.kind.lower(),
-                "shortNames": [*described.short_names],
+                # The API server keeps no empty list, and kubectl would find a difference every time it applies one.
+                **({"shortNames": [*described.short_names]} if described.short_names else {}),
                 "categories": ["muster"],
             },
             "versions": [
