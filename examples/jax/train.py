@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from points import points
 
-STEPS, RATE = 600, 1.0
+STEPS, RATE = 400, 1.0
 WANTED_LOSS = 0.25
 """A coin's is 0.69."""
 

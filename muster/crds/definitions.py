@@ -2,7 +2,7 @@
 describe them, each with the head of the history in its status.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -165,7 +165,7 @@ def definition(kind: Kind) -> dict[str, Any]:
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
                 "singular": described.singular or resource.kind.lower(),
-                "shortNames": [*described.short_names],
+                **_listed("shortNames", described.short_names),
                 "categories": ["muster"],
             },
             "versions": [
@@ -176,6 +176,12 @@ def definition(kind: Kind) -> dict[str, Any]:
     }
 
 
+def _listed(name: str, items: Sequence[Any]) -> Document:
+    """A field with these items; without any it is left out, because the API server keeps no empty list, and every
+    apply of the same file would seem to change something."""
+    return {name: [*items]} if items else {}
+
+
 def _version(described: Definition, version: Version, *, storage: bool) -> Document:
     scale = described.scale if version.scale is None else version.scale
     return {
@@ -183,7 +189,7 @@ def _version(described: Definition, version: Version, *, storage: bool) -> Docum
         "served": True,
         "storage": storage,
         "subresources": {"status": {}} | ({"scale": _scale(scale)} if scale else {}),
-        "additionalPrinterColumns": [*(described.columns if version.columns is None else version.columns)],
+        **_listed("additionalPrinterColumns", described.columns if version.columns is None else version.columns),
         "schema": {
             "openAPIV3Schema": {
                 "type": "object",
@@ -196,7 +202,7 @@ def _version(described: Definition, version: Version, *, storage: bool) -> Docum
                     "spec": described.spec if version.spec is None else version.spec,
                     "status": _status(described.status if version.status is None else version.status),
                 },
-                "x-kubernetes-validations": [*(described.rules if version.rules is None else version.rules)],
+                **_listed("x-kubernetes-validations", described.rules if version.rules is None else version.rules),
             }
         },
     }

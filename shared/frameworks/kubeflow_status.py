@@ -82,7 +82,8 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
         message = f"{known.reason}: {known.message}" if known.message else known.reason
     updated = known.updated
     if known.type == "Created" and job.starting and (waits := _trouble(job)) is not None:
-        message, updated = f"{waits.reason}: {waits.message}", waits.updated
+        told = waits.reason in waits.message
+        message, updated = waits.message if told else f"{waits.reason}: {waits.message}", waits.updated
     return replace(known, reason=reason, message=message, updated=updated)
 
 
@@ -93,19 +94,18 @@ def _trouble(job: Job) -> Condition | None:
 
 
 def _replacing(job: Job) -> Condition | None:
-    """Pods begin again while the job goes on: true from the loss until what took the place runs."""
-    if job.phase not in ("Running", "Scaling"):
-        return None
-    if owed := replacement.owed(job):
+    """Pods begin again while the job goes on: true from the loss until what took the place runs, false ever after."""
+    goes_on = job.phase in ("Running", "Scaling")
+    if goes_on and (owed := replacement.owed(job)):
         last = max(owed, key=lambda slot: owed[slot].at.sequence)
         vacancy = owed[last]
         how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else vacancy.reason
         return _restarting(job, vacancy.at, status=True, message=f"{job.pod_name(last)}: {how}")
-    pods = job.by_slot()
-    filled = {slot: refill.at for slot, refill in job.refilled.items() if slot in job.slots}
-    starting = {slot: at for slot, at in filled.items() if (pod := pods.get(slot)) is None or pod.phase == "Pending"}
+    filled = {slot: refill.at for slot, refill in job.refilled.items()}
     if not filled:
         return None
+    running = {pod.slot for pod in job.pods.values() if pod.phase != "Pending"}
+    starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.slots - running}
     places = starting or filled
     last = max(places, key=lambda slot: places[slot].sequence)
     message = f"{job.pod_name(last)} starts" if starting else ""

@@ -7,10 +7,10 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema
+from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema, successes
 from shared.frameworks.reading import Fields
-from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.frameworks.replicated import LONGEST_POD_NAME, ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, OPEN, TEXT, choice, number
 from shared.frameworks.training_status import condition
 from shared.job.spec import JobSpec, RoleSpec
@@ -59,7 +59,7 @@ class MxJob(ParameterServer):
                 {"name": "Desired", "type": "integer", "jsonPath": ".status.desired", "priority": 1},
                 {"name": "Successful", "type": "integer", "jsonPath": ".status.successful", "priority": 1},
             ),
-            rules=(FIXED_RUNTIME_ID,),
+            rules=(named(LONGEST_POD_NAME - len("-worker-x-0")), FIXED_RUNTIME_ID),
             status=schema(
                 _SELECTED,
                 controlPaused=BOOLEAN,

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer
-from shared.frameworks.mxnet_schemas import COLUMNS, entries_schema
+from shared.frameworks.mxnet_schemas import COLUMNS, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields
-from shared.frameworks.replicated import ContainerProperties, ReplicaType
+from shared.frameworks.replicated import LONGEST_POD_NAME, ContainerProperties, ReplicaType
 from shared.frameworks.schemas import TIME
 from shared.frameworks.training_status import whole_seconds
 from shared.job.spec import Problem, RestartPolicy
@@ -32,6 +32,7 @@ class MpbaJob(ParameterServer):
             description="A training job; its spec is a list with an entry for each type of replicas.",
             spec=entries_schema(self),
             columns=COLUMNS,
+            rules=(named(max(LONGEST_POD_NAME - len(f"{kind.role}--0") for kind in self.replica_types)),),
             status=schema("replicaType", startTime=TIME, completionTime=TIME),
         )
 

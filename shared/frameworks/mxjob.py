@@ -9,6 +9,7 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document
 from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, WORKER, dmlc_environment
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
@@ -32,6 +33,7 @@ class MXJob(KubeflowJob):
     """A scheduler with servers and workers, or a tracker and servers for a tuner."""
 
     job_type = "MXJob"
+    inherits = OPERATOR_NAME
     description = "An MXNet job: scheduler, servers and workers train; a tuner tunes with its tracker and servers."
     replica_specs = "mxReplicaSpecs"
     replica_types = (

@@ -12,8 +12,7 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document, Place
-from shared.frameworks.inheriting import Inherited
-from shared.frameworks.mxnet_status import inherited, phase_of
+from shared.frameworks.mxnet_status import phase_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
 from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT
@@ -156,9 +155,6 @@ class ParameterServer(Replicated):
 
     def phase(self, status: Document) -> str:
         return phase_of(status)
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        return inherited(super().inherited_status(manifest), manifest.status)
 
     def _type(self, name: str | None) -> ReplicaType | None:
         return next((kind for kind in self.replica_types if kind.name == (name or self.default_type)), None)

@@ -3,11 +3,23 @@
 from shared.frameworks.framework import Document
 from shared.frameworks.mxnet import MOST_PORT, ParameterServer
 from shared.frameworks.mxnet_status import NOT_BEGUN
-from shared.frameworks.schemas import AGE, REPLICAS, TEMPLATE, TEXT, by_phase, fixed, number
+from shared.frameworks.schemas import AGE, REPLICAS, TEMPLATE, TEXT, by_phase, fixed, name_rule, number
+from shared.frameworks.training import JOB_NAME_PATTERN
 
 PHASE: Document = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
 STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.state"}
 COLUMNS = (PHASE, STATE, AGE)
+
+
+def named(longest: int) -> Document:
+    """Pods are named after the job; whether a longer name fits depends on the job's types and its RuntimeId."""
+    return name_rule(
+        JOB_NAME_PATTERN,
+        longest,
+        f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a letter and not "
+        "ending with a hyphen: its pods are named after it",
+    )
+
 
 FIXED_RUNTIME_ID = fixed(
     "spec.RuntimeId",

@@ -2,10 +2,7 @@
 
 from collections import Counter
 
-import msgspec
-
 from shared.frameworks.framework import Document
-from shared.frameworks.inheriting import Ended, Inherited
 from shared.frameworks.schemas import OPEN, TEXT
 from shared.job import replacement
 from shared.job.naming import Slot
@@ -80,15 +77,6 @@ def phase_of(status: Document) -> str:
             return str(end)
         case _:
             return ""
-
-
-def inherited(theirs: Inherited | None, status: object) -> Inherited | None:
-    """With the end that an operator before us wrote: it says in `state` how a job that is Done ended."""
-    if theirs is None or not isinstance(status, dict):
-        return theirs
-    over = status.get("state") if status.get("phase") == "Done" else status.get("phase")
-    end: Ended = "Succeeded" if over == "Succeeded" else "Failed" if over == "Failed" else ""
-    return msgspec.structs.replace(theirs, end=end)
 
 
 def state(job: Job) -> str:

@@ -245,21 +245,6 @@ class TestStatus:
     def test_a_phase_can_be_told_from_it(self, phase: object, state: object, ours: str):
         assert FIORAVANZO_MXJOB.phase({"phase": phase, "state": state}) == ours
 
-    @pytest.mark.parametrize(
-        ("phase", "state", "end"),
-        [
-            ("Running", "Running", ""),
-            ("Done", "Succeeded", "Succeeded"),
-            ("Done", "Failed", "Failed"),
-            ("Failed", "Failed", "Failed"),
-        ],
-    )
-    def test_a_job_that_ended_before_us_stays_so(self, phase: str, state: str, end: str):
-        theirs = {"phase": phase, "state": state, "reason": "", "replicaStatuses": []}
-        found = FIORAVANZO_MXJOB.inherited_status(custom(PUBLISHED | {"status": theirs}))
-        assert found is not None
-        assert found.end == end
-
     def test_it_is_cleaned_up_when_it_is_deleted(self):
         assert words(*RUNNING, JobDeleting(version=9))[0] == "CleanUp"
 

@@ -217,6 +217,10 @@ class TestStatus:
         kinds = shown(status(*refilled, PodsObserved(pods=(replica("worker", 1, life=1),))))
         assert kinds[-1] == ("Running", "True", "TFJobRunning")
         assert ("Restarting", "False", "TFJobRunning") in kinds
+        back = [PodsObserved(pods=(replica("worker", 1, life=1),)), ended("worker", 1, 0, life=1)]
+        over = shown(status(*refilled, *back, ended("worker", 0, 0), JobSucceeded(reason="TFJobSucceeded")))
+        assert ("Restarting", "False", "TFJobRunning") in over
+        assert over[-1] == ("Succeeded", "True", "TFJobSucceeded")
 
     def test_a_suspended_job_and_one_that_goes_on(self):
         suspended = [*running(), JobSuspended(reason="TFJobSuspended")]
@@ -238,6 +242,11 @@ class TestStatus:
         assert shown(document) == [("Failed", "True", "TFJobFailedValidation")]
         assert document["conditions"][0]["message"].startswith("NoReplicas: spec.tfReplicaSpecs")
         assert document["replicaStatuses"] == {}
+
+    def test_what_keeps_a_job_from_starting_is_told_where_people_look(self):
+        stuck = PodsObserved(pods=(replica("worker", 0, phase="Pending", reason="ImagePullBackOff"),))
+        (created,) = status(*begun(), stuck)["conditions"]
+        assert created["message"] == "resnet-worker-0: ImagePullBackOff"
 
     def test_a_name_that_belongs_to_somebody_else_is_told_where_people_look(self):
         refused = EffectRefused(

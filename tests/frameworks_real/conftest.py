@@ -1,7 +1,7 @@
 """One embedded cluster with all four services for these tests, and an image for each framework."""
 
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,8 @@ import pytest
 import pytest_asyncio
 
 from devcluster.start import Devcluster
+from shared.service.plugins import GROUP
+from tests.docs.test_frameworks_page import the_code
 from tests.frameworks_real.environments import EXAMPLES, PYTHONS, Unavailable, environment
 from tests.frameworks_real.training import Training
 from tests.kit.operator import an_operator
@@ -21,8 +23,24 @@ def image_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {f"muster-{name}": shutil.copytree(EXAMPLES / name, folder / name) for name in PYTHONS}
 
 
+@pytest.fixture(scope="session")
+def jaxjob(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The framework of `docs/frameworks.md`, installed beside Muster for all processes that are started from here."""
+    folder = tmp_path_factory.mktemp("packages")
+    (folder / "jaxjob.py").write_text(the_code())
+    about = folder / "jaxjob-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: jaxjob\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{GROUP}]\njaxjob = jaxjob:JAXJob\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        yield
+
+
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
-async def training(image_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Training]:
+async def training(
+    image_folders: dict[str, Path], jaxjob: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Training]:
     def make(data: Path, *, images: Mapping[str, Path], **more: Any) -> Devcluster:
         return Devcluster(data, images={**images, **image_folders}, **more)
 

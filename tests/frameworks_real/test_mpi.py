@@ -32,3 +32,15 @@ async def test_mpirun_trains_on_the_workers_of_its_job(training: Training, kind:
     ]
     await training.learnt(f"{name}-launcher", processes="ranks=4")
     await training.end(job)
+
+
+async def test_a_launcher_that_works_too_has_the_first_ranks(training: Training):
+    job = await training.start("mpi/launcher_works.yaml")
+    await training.succeeds(job)
+    log = (await training.log("launcher-works-launcher")).splitlines()
+    hosts = ["launcher-works-launcher", "launcher-works-worker-0", "launcher-works-worker-1"]
+    assert sorted(line for line in log if line.startswith("rank ")) == [
+        f"rank {rank} of 6 on {hosts[rank // 2]}" for rank in range(6)
+    ]
+    await training.learnt("launcher-works-launcher", processes="ranks=6")
+    await training.end(job)

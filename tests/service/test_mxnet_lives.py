@@ -177,19 +177,17 @@ async def test_all_kinds_live_side_by_side_under_one_name_in_one_namespace():
             assert stage.status(framework.resource, "mnist")["phase"] == "Running"
 
 
-@pytest.mark.parametrize(("phase", "state"), [("Done", "Succeeded"), ("Done", "Failed"), ("Running", "Running")])
+@pytest.mark.parametrize("takes_over", [False, True])
+@pytest.mark.parametrize(("phase", "state"), [("Done", "Succeeded"), ("Running", "Running")])
 @in_virtual_time
-async def test_what_an_older_operator_began_is_left_alone_and_what_had_ended_stays_so(phase: str, state: str):
+async def test_what_an_older_operator_began_is_left_alone(phase: str, state: str, takes_over: bool):
+    """Its pods have names that nobody can guess: a job that seems to have none would begin a second time."""
     theirs = {"phase": phase, "state": state, "reason": "", "replicaStatuses": []}
     resource = FIORAVANZO_MXJOB.resource
-    async with Stage() as stage:
-        stage.apply(resource, applied(fioravanzo_job(**SIZES)) | {"status": theirs})
+    stage = Stage(takes_over=takes_over)
+    stage.apply(resource, applied(fioravanzo_job(**SIZES)))
+    stage.store.patch(resource, "team-a", "mnist", {"status": theirs}, subresource="status")
+    async with stage:
         await stage.quiet()
         assert not stage.pods()
         assert stage.status(resource, "mnist") == theirs
-    async with Stage(takes_over=True) as stage:
-        stage.apply(resource, applied(fioravanzo_job(**SIZES)) | {"status": theirs})
-        await reaches(stage, FIORAVANZO_MXJOB, phase, state)
-        await stage.pass_seconds(60)
-        assert bool(stage.pods()) is (phase == "Running")
-        assert stage.status(resource, "mnist")["state"] == state

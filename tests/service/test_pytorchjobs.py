@@ -1,5 +1,6 @@
 """PyTorchJobs from their creation to their end, with all four services."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.frameworks.documents import Document, changed, pytorch_job
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE
+from tests.kit.world import AUTHORS, NAMESPACE
 from tests.service.stage import Stage
 
 PYTORCHJOBS = PYTORCHJOB.resource
@@ -306,3 +307,40 @@ async def test_a_job_without_an_elastic_policy_keeps_its_size_and_says_why():
         await stage.quiet()
         assert len(stage.pods()) == 3
         assert stage.state() == "Running"
+
+
+@pytest.mark.parametrize("author", AUTHORS)
+@in_virtual_time
+async def test_whoever_dies_at_every_event_a_group_comes_to_the_size_that_was_asked_for(author: str):
+    async with Rehearsal() as stage:
+
+        async def a_life() -> None:
+            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await stage.has_workers(2)
+            for size in (4, 3):
+                stage.scale(size)
+                await stage.until(lambda size=size: sorted(stage.pods()) == workers(*range(size)))  # type: ignore[misc]
+                await stage.has_workers(size)
+            stage.delete(PODS, "mnist-worker-0")
+            await stage.until(lambda: stage.count("PodsGone") == 2)
+            await stage.has_workers(3)
+            stage.exit_codes["mnist-worker-1"] = 0
+            await stage.comes_to("Succeeded")
+
+        # Virtual time stands still for whoever looks again and again: the journal tells.
+        happened = asyncio.Event()
+        stage.journal.listeners.append(lambda _: happened.set())
+        living = asyncio.create_task(a_life())
+        living.add_done_callback(lambda _: happened.set())
+        while not living.done():
+            await happened.wait()
+            happened.clear()
+            await stage.kill(author)
+            await stage.start(author)
+        await living
+        await stage.quiet()
+        assert {kind: stage.count(kind) for kind in ("JobSucceeded", "ScaleSucceeded", "ScaleAccepted")} == {
+            "JobSucceeded": 1,
+            "ScaleSucceeded": 2,
+            "ScaleAccepted": 2,
+        }

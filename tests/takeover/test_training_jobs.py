@@ -234,3 +234,63 @@ async def test_a_status_of_ours_whose_head_was_dropped_is_no_other_operators():
         await stage.until(lambda: stage.count("HistoryBroken") == 1)
         await stage.quiet()
         assert (stage.count("JobOfAnother"), stage.count("JobAdopted"), launcher.commands) == (0, 0, [])
+
+
+@in_virtual_time
+async def test_the_next_attempt_is_all_ours():
+    stage = Stage(takes_over=True)
+    objects = recorded("et-operator-running")
+    objects[0]["spec"]["restartPolicy"] = "OnFailure"
+    objects[0]["status"]["restartCount"] = 1
+    put(stage.store, objects)
+    launcher = Launcher(stage.store, "resnet-worker-0:1\nresnet-worker-1:1\n")
+    before = uids(stage)
+    async with stage:
+        await stage.until(lambda: bool(launcher.links))
+        await stage.quiet()
+        stage.exit_codes["resnet-launcher"] = 1
+        await stage.phase("Restarting")
+        await stage.running()
+        await stage.quiet()
+        assert sorted(uids(stage)) == ALL
+        assert not {*before.values()} & {*uids(stage).values()}
+        assert stage.status(TRAININGJOBS, "resnet")["restartCount"] == 2
+        services = sorted(held.at[1] for held in stage.store.find(SERVICES, NAMESPACE))
+        assert services == ["resnet"], "their workers' names resolve through the one Service"
+        mounts = stage.pods()["resnet-launcher"].manifest["spec"]["containers"][0]["volumeMounts"]
+        assert {"/etc/edl", "/etc/mpi"} <= {mount["mountPath"] for mount in mounts}
+        assert launcher.hosts == BOTH
+
+
+@in_virtual_time
+async def test_a_second_replica_of_every_service_changes_nothing():
+    stage, launcher, _ = a_stage()
+    before = uids(stage)
+    async with stage, Stage(of=stage, journal=stage.journal, takes_over=True):
+        await stage.until(lambda: bool(launcher.links))
+        await stage.running()
+        await stage.quiet()
+        assert uids(stage) == before
+        counts = (stage.count("JobOfAnother"), stage.count("JobAdopted"), stage.count("SlotsAssigned"))
+        assert counts == (1, 1, 0)
+
+
+@in_virtual_time
+async def test_the_word_may_be_taken_back_before_all_is_labelled():
+    stage, launcher, uid = a_stage()
+    before = uids(stage)
+    async with stage:
+        await stage.kill("scheduler")
+        await stage.until(lambda: stage.count("JobAdopted") == 1)
+        await stage.kill("watcher")
+        stage.takes_over = False
+        await stage.start("watcher")
+        await stage.pass_seconds(60)
+        assert stage.count("PodsGone") == 0, "nobody looks at them, so nobody misses them"
+        await stage.start("scheduler")
+        await stage.until(lambda: bool(launcher.links))
+        await stage.quiet()
+        assert uids(stage) == before
+        assert all(pod.claimed for pod in stage.life(uid).pods.values())
+        stage.exit_codes["resnet-launcher"] = 0
+        await stage.phase("Succeeded")
