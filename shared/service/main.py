@@ -26,7 +26,7 @@ from shared.service.health import serve as probes
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
 from shared.service.permissions import definitions, necessary
-from shared.service.plugins import in_served_versions, kinds, tell
+from shared.service.plugins import chosen, in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings, complaint
@@ -115,7 +115,7 @@ async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
         cluster = await KubeCluster.connect(settings.kubeconfig)
         try:
-            known = await in_served_versions(cluster, kinds())
+            known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
             found = Found(Parts(settings, cluster, eventlog, heads, identity, known), eventlog, cluster)
             await found.must_do(author)
             yield found
@@ -161,7 +161,7 @@ async def _until_another_version(found: Found) -> None:
     while True:
         await asyncio.sleep(VERSIONS_SECONDS)
         try:
-            known = await in_served_versions(found.cluster, kinds())
+            known = await in_served_versions(found.cluster, chosen(kinds(), found.parts.settings.kinds))
         except Trouble:
             # Whoever looks after the cluster tells of it.
             continue

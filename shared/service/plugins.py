@@ -4,7 +4,7 @@ Each names a `Framework`, or a class that makes one without arguments.  One that
 the others go on.  What goes wrong later is caught by `guarded.py`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple, TypeVar
@@ -14,6 +14,7 @@ import structlog
 from shared.cluster import Resource
 from shared.cluster.examination import Examined, served
 from shared.cluster.objects import Custom
+from shared.errors import Refused
 from shared.frameworks.framework import Definition, Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
@@ -45,6 +46,17 @@ class _Unusable(Exception):  # noqa: N818  it is one
 def kinds() -> Kinds:
     """The frameworks of this process."""
     return installed().kinds
+
+
+def chosen(known: Kinds, names: Collection[str]) -> Kinds:
+    """The kinds of these names; without any, all.  Raises `Refused` for a name that is none of a kind."""
+    if not names:
+        return known
+    by_name = {kind.name.lower(): kind for kind in known}
+    if unknown := [name for name in names if name.lower() not in by_name]:
+        what = f"MUSTER_KINDS: no kind of jobs is called {', '.join(unknown)}; there are {', '.join(sorted(by_name))}"
+        raise Refused(what, reason="UnknownKind")
+    return Kinds(by_name[name] for name in dict.fromkeys(name.lower() for name in names))
 
 
 async def in_served_versions(cluster: Examined, kinds: Kinds) -> Kinds:

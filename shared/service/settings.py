@@ -62,6 +62,10 @@ class Settings(BaseSettings):
     believe_vanished: bool = False
     """A person's word to the watcher that jobs which vanished all at once are really gone; take it back afterwards."""
 
+    kinds: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """The kinds of jobs to act on, a comma between them (`trainingjob.kai.alibabacloud.com,tfjob.kubeflow.org`); empty
+    is all that are known.  Another operator may have the others; all four services are told the same."""
+
     take_over: bool = False
     """A person's word that the operators before us (et-operator, training-operator) are gone: what they left is taken
     over, running; take it back once nothing is left of them."""

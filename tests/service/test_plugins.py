@@ -21,7 +21,7 @@ from shared.job.spec import JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from shared.service import plugins
 from shared.service.guarded import FAILED, Guarded
-from shared.service.plugins import Plugins, find
+from shared.service.plugins import Plugins, chosen, find
 from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_training_job
@@ -161,6 +161,19 @@ def test_packages_that_are_installed_are_found(packages: Path):
 
 def test_without_packages_there_is_what_muster_brings_along(packages: Path):
     assert [*plugins.kinds()] == [*BUILT_IN]
+
+
+def test_an_administrator_may_choose_some_of_the_kinds():
+    assert [kind.name for kind in chosen(BUILT_IN, ())] == [kind.name for kind in BUILT_IN]
+    some = chosen(BUILT_IN, ("tfjob.kubeflow.org", "TrainingJob.kai.alibabacloud.com", "TFJob.kubeflow.org"))
+    assert [kind.name for kind in some] == ["TFJob.kubeflow.org", "TrainingJob.kai.alibabacloud.com"]
+
+
+def test_a_kind_that_nobody_knows_is_told_with_those_that_there_are():
+    with pytest.raises(
+        Refused, match=r"MUSTER_KINDS: no kind of jobs is called tfjob; there are .*tfjob\.kubeflow\.org"
+    ):
+        chosen(BUILT_IN, ("tfjob",))
 
 
 class Broken(SwarmJob):

@@ -44,6 +44,7 @@ def test_every_setting_has_a_default_and_says_what_it_is_for():
         ("MUSTER_DRAIN", "PT1M", "drain", timedelta(minutes=1)),
         ("MUSTER_DISRUPTION_TAINTS", "a.com/x, y,", "disruption_taints", ("a.com/x", "y")),
         ("MUSTER_DISRUPTION_TAINTS", "", "disruption_taints", ()),
+        ("MUSTER_KINDS", "tfjob.kubeflow.org, x", "kinds", ("tfjob.kubeflow.org", "x")),
         ("MUSTER_HEALTH_PORT", "8080", "health_port", 8080),
         ("MUSTER_HEALTH_HOST", "0.0.0.0", "health_host", "0.0.0.0"),  # noqa: S104  only read, never opened
         ("MUSTER_LOG_FORMAT", "console", "log_format", "console"),
