@@ -4,19 +4,26 @@ A package names its framework in the entry-point group `muster.frameworks`; ever
 package beside it takes on jobs of that kind.
 """
 
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Framework, Place, Scale, Version
 from shared.frameworks.kubeflow import KubeflowJob
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
+from shared.job.naming import JobKey, Slot
 from shared.job.spec import Handling, JobSpec, Problem, RoleSpec
+from shared.job.state import Job
 
 __all__ = [
     "ContainerProperties",
+    "Custom",
     "Definition",
     "Document",
     "Fields",
     "Framework",
     "Handling",
+    "Job",
+    "JobKey",
     "JobSpec",
     "KubeflowJob",
     "Place",
@@ -24,7 +31,9 @@ __all__ = [
     "Replica",
     "ReplicaType",
     "Replicated",
+    "Resource",
     "RoleSpec",
     "Scale",
+    "Slot",
     "Version",
 ]

@@ -11,6 +11,7 @@ from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timing import passed
+from shared.job.verdict import verdict
 from shared.job.views import Slots, spans
 
 
@@ -21,10 +22,11 @@ def owed(job: Job) -> list[Step]:
         for slot, vacancy in replacement.owed(job).items()
         if not replacement.delay(job, slot, vacancy) or passed(job, vacancy.at.sequence, replacement.TIMER)
     ]
+    if not due or verdict(job) is not None:
+        # Nobody comes back to an attempt that is over.
+        return []
     if job.spec is not None and job.spec.handling.in_place:
         return _in_place(job, due)
-    if not due:
-        return []
     # Each has an index that was never used in this attempt.
     new = Slots(job.attempt, WORKER, ((job.next_index, job.next_index + len(due) - 1),))
     return [Record(SlotsAssigned(slots=(new,), replaces=spans(due), reason="WorkersReplaced"))]

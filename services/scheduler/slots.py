@@ -56,7 +56,7 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
     if job.launcher_alone:
         # Nobody is waited for; but it reads hosts files all the same.
         return [Record(SlotsAssigned(slots=_launchers(job), reason=reason))] if _listed(job) else []
-    return [Record(SlotsAssigned(slots=first, reason=reason))]
+    return [Record(SlotsAssigned(slots=first, reason=reason))] if first else []
 
 
 def missing(job: Job) -> list[Step]:
@@ -124,9 +124,11 @@ def _services(job: Job) -> Iterator[Step]:
     """Those that are wanted and were not seen."""
     if _together(job) and not _served(job):
         yield CreateService()
-    for slot in sorted(_apart(job, job.slots)):
-        if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.children:
-            yield CreateService(slot)
+    refusal = job.refusals.get("CreateService")
+    wanted = [slot for slot in sorted(_apart(job, job.slots)) if _known(job, slot)]
+    missing = [slot for slot in wanted if ("Service", job.pod_name(slot)) not in job.children]
+    # As with pods: what refused one would refuse a thousand.
+    yield from map(CreateService, missing if refusal is None else missing[: refusal.probe])
 
 
 def _idle_services(job: Job) -> Iterator[Step]:

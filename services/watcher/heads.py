@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from shared.job.chain import Head
 from shared.job.events import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted
-from shared.job.naming import Uid
-from shared.job.spec import WORKER
-from shared.job.state import Job, alive
+from shared.job.naming import Slot, Uid
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Job, alive, ended
 from shared.job.views import PodView, spans
 
 
@@ -47,15 +47,34 @@ def accepted(job: Job, wish: str, pods: Mapping[Uid, PodView]) -> list[JobAdopte
         return []
     sequence, _, digest = wish.partition(":")
     go_on = HistoryAccepted(sequence=int(sequence), hash=digest)
-    if job.slots or job.phase or not any(alive(pod) for pod in pods.values()):
+    if job.slots or job.phase or not pods:
         return [go_on]
     attempt = max(pod.attempt for pod in pods.values())
-    slots = [pod.slot for pod in pods.values() if pod.attempt == attempt and alive(pod)]
+    strict = job.spec is not None and job.spec.handling.strict
+    slots = {
+        pod.slot
+        for pod in pods.values()
+        # An end that decides something counts; another worker that ended is simply no more.
+        if pod.attempt == attempt and (alive(pod) or (ended(pod) and (strict or pod.role == LAUNCHER)))
+    }
+    if not slots:
+        return [go_on]
     indices = [slot.index for slot in slots if slot.role == WORKER]
     adopted = JobAdopted(
-        source="AcceptedLoss", attempt=attempt, slots=spans(slots), next_index=max(indices, default=-1) + 1
+        source="AcceptedLoss",
+        attempt=attempt,
+        slots=spans(slots),
+        lost=spans(_missing(job, attempt) - slots),
+        next_index=max(indices, default=-1) + 1,
     )
     return [adopted, go_on]
+
+
+def _missing(job: Job, attempt: int) -> frozenset[Slot]:
+    """Of a job that needs every pod, all that its spec asks for; another goes on with what there is."""
+    if job.spec is None or not job.spec.handling.strict:
+        return frozenset()
+    return frozenset(Slot(attempt, role.name, index) for role in job.spec.roles for index in range(role.replicas))
 
 
 def checkpointed(text: str) -> tuple[str, Head | None]:

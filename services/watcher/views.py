@@ -95,11 +95,14 @@ def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
     meta = pod.metadata
     labels = meta.labels or {}
     key = _key(meta)
-    # A TrainingJob's pods say role and index in et-operator's labels.
-    attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(INDEX, labels.get(REPLICA_INDEX, "0")))
+    # A TrainingJob's pods say role and index in et-operator's labels; others of its template's mean nothing.
+    owner = meta.controller
+    theirs = owner is not None and (owner.api_version, owner.kind) == (TRAININGJOBS.api_version, TRAININGJOBS.kind)
+    role, at = (JOB_ROLE, REPLICA_INDEX) if theirs else (ROLE, INDEX)
+    attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(at, "0"))
     if key is None or attempt is None or index is None:
         return None
-    return key, _view(pod, Slot(attempt, labels.get(ROLE, labels.get(JOB_ROLE, "")), index))
+    return key, _view(pod, Slot(attempt, labels.get(role, ""), index))
 
 
 def inherited_sight(pod: Pod, kinds: Kinds) -> tuple[JobKey, PodView] | None:

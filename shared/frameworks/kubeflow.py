@@ -197,14 +197,19 @@ class KubeflowJob(Replicated):
 
     def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
         """All ports of the training container that have a name: what a pod's own Service is asked for."""
-        found = {port["name"]: port["port"] for port in super().ports(manifest, spec, place)}
+        found = {port["name"]: (port["port"], "TCP") for port in super().ports(manifest, spec, place)}
         containers = self.template(manifest, place.slot.role)["spec"]["containers"] if place is not None else []
         for container in containers:
             if container["name"] == self.container_properties.name:
                 for port in container.get("ports") or ():
-                    if isinstance(port.get("name"), str) and isinstance(port.get("containerPort"), int):
-                        found.setdefault(port["name"], port["containerPort"])
-        return [{"name": name, "port": port} for name, port in found.items()]
+                    at = (port.get("containerPort"), port.get("protocol") or "TCP")
+                    # A Service takes each port of a protocol once.
+                    if isinstance(port.get("name"), str) and isinstance(at[0], int) and at not in found.values():
+                        found.setdefault(port["name"], at)
+        return [
+            {"name": name, "port": port} | ({} if protocol == "TCP" else {"protocol": protocol})
+            for name, (port, protocol) in found.items()
+        ]
 
     def labels(self, key: JobKey) -> dict[str, str]:
         operator = f"{self.job_type.lower()}-controller"

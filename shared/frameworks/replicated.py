@@ -190,6 +190,9 @@ class Replicated(Framework):
         if found and not any(role.replicas for role in roles):
             spec.refuse("NoReplicas", "ask for at least one pod", self.replica_specs)
         parsed = self.spec_of(manifest, spec, roles)
+        judge = parsed.handling.judge
+        if not problems and not any(role.replicas for role in parsed.roles if role.name == judge):
+            spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)
         self._check_names(manifest, parsed.roles, problems)
         return tuple(dict.fromkeys(problems)) or parsed
 
@@ -268,6 +271,8 @@ class Replicated(Framework):
     def _with_environment(self, container: Document, wanted: Mapping[str, str], port: int) -> Document:
         theirs = container.get("env") or []
         named = {variable.get("name") for variable in theirs}
+        if wrong := [name for name, value in wanted.items() if not isinstance(value, str)]:
+            raise TypeError(f"{self.name}: the values of {', '.join(wrong)} are no strings")
         # Ours first: the user's own may refer to them.
         ours = [{"name": name, "value": value} for name, value in wanted.items() if name not in named]
         properties = self.container_properties

@@ -77,6 +77,12 @@ class TFJob(KubeflowJob):
         least = tuple(msgspec.structs.replace(role, min_replicas=int(role.name == WORKER)) for role in parsed.roles)
         return msgspec.structs.replace(parsed, roles=least)
 
+    def reserved_for(self, spec: Fields) -> frozenset[str]:
+        """Of a job of one task, which gets no cluster, the user's own may say anything."""
+        specs = spec.part(self.replica_specs)
+        sizes = [specs.part(name).raw("replicas") for name in specs.names()]
+        return frozenset() if sizes in ([1], [None]) else frozenset({CONFIG})
+
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
         return slot.role in CHIEFS or (super().leads(spec, slot) and slot.role == WORKER)
 

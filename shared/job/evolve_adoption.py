@@ -42,16 +42,15 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
         assigned=At(at.sequence, event.start_time or at.time) if slots or lost else None,
         conditions=_conditions(event.conditions, at) if event.conditions else job.conditions,
     )
-    if event.source != ANOTHER_OPERATOR:
-        return job
-    began = At(at.sequence, event.start_time or at.time)
-    job = replace(
-        job,
-        adopted=True,
-        inherited=frozenset(job.pods),
-        active=began if event.start_time else None,
-        start_time=event.start_time,
-    )
+    if event.source == ANOTHER_OPERATOR:
+        began = At(at.sequence, event.start_time or at.time)
+        job = replace(
+            job,
+            adopted=True,
+            inherited=frozenset(job.pods),
+            active=began if event.start_time else None,
+            start_time=event.start_time,
+        )
     if event.phase:
         return _finished(job, event, at)
     missed = {slot: Vacancy(at=at, reason="Missing", taken=True) for slot in lost if slot.role != LAUNCHER}

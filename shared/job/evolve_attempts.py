@@ -111,8 +111,11 @@ def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
 
 def restarted(job: Job, event: JobRestarted) -> Job:
     """A new attempt: no slots yet, and nothing of what happened in the one before."""
+    fixed = job.spec is not None and not job.spec.handling.elastic
     return replace(
         job,
+        # Where workers do not come and go, an edit of their number holds from now on.
+        size=job.spec.worker.replicas if job.spec is not None and fixed and job.size else job.size,
         attempt=event.attempt,
         restarts=job.restarts + event.counted,
         restarting=None,

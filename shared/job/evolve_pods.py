@@ -61,6 +61,9 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         if pod.role == LAUNCHER and pod.attempt == job.attempt and ended(pod) and not pod.deleting:
             launcher = launcher or pod
         fresh += known is None and pod.slot in slots
+        if known is None and ended(pod) and _succeeded_by(pods, pod):
+            # News of a pod that went before its successor came.
+            continue
         if ended(pod) and pod.slot in slots and not (known is not None and ended(known)):
             slots, spent = slots - {pod.slot}, spent | {pod.slot}
             if not pod.deleting:
@@ -83,6 +86,11 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         refusals=_progress(job, fresh),
     )
     return enough(seen(with_milestones(job, at), at), at)
+
+
+def _succeeded_by(pods: Mapping[Uid, PodView], pod: PodView) -> bool:
+    """Another one is in its place, made later."""
+    return any(other.slot == pod.slot and other.version > pod.version for other in pods.values())
 
 
 def _counted(tally: Tally, pod: PodView) -> Tally:
@@ -134,7 +142,7 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
         pod = pods.pop(uid, None)
         if pod is not None and pod.role == LAUNCHER and pod.attempt == job.attempt and launcher is None:
             launcher = pod
-        if pod is not None and pod.slot in slots:
+        if pod is not None and pod.slot in slots and not _succeeded_by(pods, pod):
             # Nobody released this slot, so its pod was taken from us.
             slots, spent = slots - {pod.slot}, spent | {pod.slot}
             if pod.role != LAUNCHER:

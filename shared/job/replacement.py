@@ -45,9 +45,11 @@ def owed(job: Job) -> dict[Slot, Vacancy]:
     """The places to fill again, by index; empty when the job has all the pods that it shall have."""
     if not job.vacancies or job.spec is None:
         return {}
-    arriving, leaving = job.arriving, job.departing
-    # Those that a request takes are not missed, whether they live to be taken or not.
-    missing = job.size - len(leaving) - len(job.workers - arriving - leaving)
+    arriving = job.arriving
+    # Those that a request takes are not missed, whether they live to be taken or not; once the hosts files are without
+    # them, the size is too.
+    leaving = job.departing | {Slot(job.attempt, WORKER, index) for index in job.leaving}
+    missing = job.size - len(job.departing) - len(job.workers - arriving - leaving)
     left = job.spec.backoff_limit - job.replaced
     found = _of_request(job)
     for slot, vacancy in sorted(job.vacancies.items()):

@@ -78,6 +78,10 @@ def _of_judge(job: Job, spec: JobSpec) -> Verdict | None:
     handling = spec.handling
     places = {slot: vacancy for slot, vacancy in job.vacancies.items() if slot.role == handling.judge}
     done = {slot for slot, vacancy in places.items() if vacancy.succeeded}
+    if job.begun and not any(slot.role == handling.judge for slot in job.slots | job.spent):
+        # An edit named another judge, whose pods come with the next attempt: this one ends with all that it has.
+        ended_well = bool(job.vacancies) and all(vacancy.succeeded for vacancy in job.vacancies.values())
+        return succeeded(job) if ended_well and not job.slots else None
     match handling.succeeds:
         case "First":
             over = any(slot.index == 0 for slot in done)
@@ -109,6 +113,9 @@ def _of_losses(job: Job, spec: JobSpec) -> Verdict | None:
         if slot.role in spec.handling.spares or not spec.has(slot.role):
             continue
         if replacement.allowed(spec, slot, vacancy):
+            if job.replaced + sum(not known.blameless for known in owed.values()) < spec.backoff_limit:
+                # There are as many pods as there shall be without it.
+                continue
             message = f"{job.pod_name(slot)} ended again after {job.replaced} replacements (backoffLimit)"
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True)
         return _loss(job, slot, vacancy, permanent=True)

@@ -16,6 +16,7 @@ from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.framework import Definition, Document, Framework, Place
 from shared.frameworks.inheriting import Inherited
+from shared.frameworks.training import MOST_WORKERS
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job
@@ -146,11 +147,23 @@ def _parsed(answer: object) -> JobSpec | tuple[Problem, ...]:
     if isinstance(answer, JobSpec):
         # Whoever makes one by hand can put anything into it.
         spec: JobSpec = _as(JobSpec, answer)
-        return spec
+        return _sound(spec)
     problems: tuple[Problem, ...] = _as(tuple[Problem, ...], answer)
     if not problems:
         raise _WrongAnswer("neither a spec nor a problem")
     return problems
+
+
+def _sound(spec: JobSpec) -> JobSpec:
+    """The spec, if jobs like it can begin and end."""
+    names = [role.name for role in spec.roles]
+    if len({*names}) < len(names):
+        raise _WrongAnswer("two roles of one name")
+    if any(not 0 <= role.replicas <= MOST_WORKERS for role in spec.roles):
+        raise _WrongAnswer(f"a role of fewer than 0 or more than {MOST_WORKERS} replicas")
+    if not any(role.replicas for role in spec.roles if role.name == spec.handling.judge):
+        raise _WrongAnswer("a job without a pod of the role that it ends with")
+    return spec
 
 
 def _named(answer: object) -> Document:

@@ -66,9 +66,14 @@ def test_every_pod_gets_the_cluster_as_upstream_writes_it(name: str, job: Docume
 
 
 class TestPods:
-    def test_a_users_own_configuration_wins(self):
-        job = changed(tf_job(Worker=2), f"{CONTAINER}.env", [{"name": "TF_CONFIG", "value": "{}"}])
+    def test_a_users_own_configuration_stays_where_there_is_one_task(self):
+        job = changed(tf_job(Worker=1), f"{CONTAINER}.env", [{"name": "TF_CONFIG", "value": "{}"}])
         assert variables(pod_for(custom(job), Slot(0, "worker", 0), TFJOB)) == {"TF_CONFIG": "{}"}
+
+    def test_of_several_tasks_each_needs_its_own(self):
+        job = changed(tf_job(Worker=2), f"{CONTAINER}.env", [{"name": "TF_CONFIG", "value": "{}"}])
+        (problem,) = TFJOB.parse(custom(job))
+        assert problem.reason == "ReservedVariable"
 
     def test_side_containers_are_left_as_they_are(self):
         containers = tf_job()["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]

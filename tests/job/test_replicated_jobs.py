@@ -8,6 +8,7 @@ from shared.job import replacement
 from shared.job.events import (
     AnyEvent,
     DisruptionNoticed,
+    HostsPublished,
     JobAdopted,
     JobCreated,
     JobFailed,
@@ -16,8 +17,10 @@ from shared.job.events import (
     JobRestarting,
     JobRunning,
     JobSucceeded,
+    JobSuspended,
     PodsGone,
     PodsObserved,
+    ScaleAccepted,
     ScaleRejected,
     SlotsAssigned,
     SlotsReleased,
@@ -26,7 +29,7 @@ from shared.job.events import (
 from shared.job.naming import Slot, Uid
 from shared.job.spec import JobSpec
 from shared.job.steps import Record
-from shared.job.views import Slots, spans
+from shared.job.views import Member, Slots, spans
 from tests.kit.replicas import (
     CHIEF,
     TOGETHER,
@@ -261,3 +264,79 @@ class TestARoleThatIsTakenOutOfTheResource:
 
 def again_observed(spec: JobSpec) -> JobObserved:
     return msgspec.structs.replace(observed(spec), generation=2, version=2)
+
+
+class TestAnElasticGroup:
+    """Workers alone, any of which ends the job; each comes back in its place."""
+
+    HANDLING = msgspec.structs.replace(TOGETHER, judge="worker", succeeds="Any", elastic=True)
+
+    def three(self) -> list[AnyEvent]:
+        spec = a_replicated_spec("OnFailure", workers=3, handling=self.HANDLING)
+        workers = tuple(msgspec.structs.replace(role, max_replicas=5) for role in spec.roles if role.name == "worker")
+        return a_running_replicated_job(msgspec.structs.replace(spec, roles=workers))
+
+    def test_one_that_waits_to_come_back_is_no_loss_while_another_leaves(self):
+        request = Uid("replicas-2")
+        leaving = ScaleAccepted(request=request, kind="ScaleIn", leaving=(Member(2, Uid("worker-2-0")),), drain=0)
+        (resource, *_) = self.three()
+        assert isinstance(resource, JobObserved)
+        assert resource.spec is not None
+        (role,) = resource.spec.roles
+        smaller = msgspec.structs.replace(resource.spec, roles=(msgspec.structs.replace(role, replicas=2),))
+        story = given(
+            *self.three(),
+            HostsPublished(version=1, members=((0, 2),)),
+            ended("worker", 1, 3),
+            msgspec.structs.replace(resource, spec=smaller, generation=2, version=2),
+            leaving,
+            HostsPublished(version=2, members=((0, 0),), request=request),
+        )
+        assert WORKERS[1] in replacement.owed(story.job)
+        assert not any(isinstance(s, Record) and isinstance(s.event, JobFailed) for s in story.steps(status))
+
+
+def test_late_news_of_a_pod_that_went_takes_nothing_from_its_successor():
+    spec = a_replicated_spec("OnFailure")
+    again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
+    back = [
+        *a_running_replicated_job(spec),
+        ended("worker", 1, 3),
+        PodsGone(uids=(Uid("worker-1-0"),)),
+        again,
+        PodsObserved(pods=(replica("worker", 1, life=1),)),
+    ]
+    late = given(*back, ended("worker", 1, 3))
+    assert WORKERS[1] in late.job.slots
+    assert not late.job.vacancies
+    later = given(*back, ended("worker", 1, 3), PodsGone(uids=(Uid("worker-1-0"),)))
+    assert WORKERS[1] in later.job.slots
+
+
+def test_another_number_of_workers_holds_from_the_next_attempt_where_they_do_not_come_and_go():
+    larger = msgspec.structs.replace(observed(a_replicated_spec(workers=3)), generation=2, version=2)
+    story = given(
+        *a_running_replicated_job(SPEC),
+        larger,
+        ScaleRejected(request=Uid("replicas-2"), reason="NotElastic"),
+        JobSuspended(reason="TrainingJobSuspended"),
+        SlotsReleased(slots=all_slots(SPEC), reason="JobSuspended"),
+        PodsGone(uids=tuple(Uid(f"{name}-0") for name in ("chief-0", "worker-0", "worker-1"))),
+        JobCreated(reason="TrainingJobResumed"),
+        JobRestarted(attempt=1, counted=False, reason="Resumed"),
+    )
+    slots = (Slots(1, "chief", ((0, 0),)), Slots(1, "worker", ((0, 2),)))
+    story.then(scheduler, Record(SlotsAssigned(slots=slots, reason="JobRestarted")))
+
+
+def test_a_judge_that_came_with_an_edit_does_not_keep_the_attempt_from_its_end():
+    workers = judged_by_workers("All")
+    edited = msgspec.structs.replace(observed(SPEC), generation=2, version=2)
+    story = given(*a_running_replicated_job(workers), edited, ended("worker", 0, 0), ended("worker", 1, 0))
+    assert OVER in story.steps(status)
+
+
+def test_nobody_comes_back_once_the_job_has_its_end():
+    spec = a_replicated_spec("Always")
+    story = given(*a_running_replicated_job(spec), ended("worker", 1, 3), ended("chief", 0, 0))
+    story.then_nothing(scheduler)

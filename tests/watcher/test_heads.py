@@ -10,8 +10,10 @@ from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.views import PodView, Slots
-from tests.kit.builders import a_running_job, a_spec, launcher, observed, worker
+from tests.kit.builders import a_running_job, a_spec, exited, launcher, observed, worker
 from tests.kit.histories import a_history, stored
+from tests.kit.replicas import a_replicated_spec, replica
+from tests.kit.replicas import observed as a_replicated_job
 
 replace = msgspec.structs.replace
 
@@ -77,6 +79,22 @@ def test_only_exactly_that_head_accepts_the_loss():
 
 def test_there_is_nothing_to_accept_in_a_whole_history():
     assert accepted(a_history(a_running_job()).job, "7:ab", {}) == []
+
+
+def test_an_end_that_decides_is_taken_on_with_what_is_there():
+    done = launcher(phase="Succeeded", exits=exited(0))
+    adopted, _ = accepted(a_broken_job(observed(a_spec())), "7:ab", {done.uid: done})
+    assert isinstance(adopted, JobAdopted)
+    assert adopted.slots == (Slots(0, LAUNCHER, ((0, 0),)),)
+
+
+def test_of_a_job_that_needs_every_pod_those_that_are_missing_are_known():
+    spec = a_replicated_spec()
+    chief, failed = replica("chief", 0), replica("worker", 1, phase="Failed")
+    adopted, _ = accepted(a_broken_job(a_replicated_job(spec)), "7:ab", {chief.uid: chief, failed.uid: failed})
+    assert isinstance(adopted, JobAdopted)
+    assert adopted.slots == (Slots(0, "chief", ((0, 0),)), Slots(0, WORKER, ((1, 1),)))
+    assert adopted.lost == (Slots(0, WORKER, ((0, 0),)),)
 
 
 def test_pods_that_live_are_taken_on_before_going_on():
