@@ -47,6 +47,10 @@ FOR_ALL_TO_READ = 0o644
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 """A container runtime would show all GPUs of the node to a launcher whose image asks for them."""
 
+AGENT = "OMPI_MCA_plm_rsh_agent"
+KUBEXEC = f"{MPI_FOLDER}/kubexec.sh"
+"""What upstream's v1 has there: whoever names it names a file that is not there."""
+
 _TRIES = "-o ConnectionAttempts=10"
 _HOSTS = f"{MPI_FOLDER}/{HOSTFILE}"
 
@@ -109,6 +113,8 @@ class MPIJob(KubeflowJob):
             if kind.role == WORKER and fields.raw("replicas") in (None, 0):
                 message = "ask for at least one Worker, or leave Worker out to have the launcher alone"
                 fields.refuse("NoReplicas", message, "replicas")
+            if kind.role == LAUNCHER:
+                _check_agent(fields)
             again = kind.role == LAUNCHER and _is_v2beta1(spec)
             yield (kind._replace(restart_policy="OnFailure") if again else kind), fields
 
@@ -204,6 +210,16 @@ def _check_path(spec: Fields) -> None:
     path = spec.text("sshAuthMountPath")
     if path and (not path.startswith("/") or not path.strip("/.") or ":" in path or "\0" in path):
         spec.refuse("InvalidPath", "write the absolute path of a folder, without a colon", "sshAuthMountPath")
+    elif f"/{normpath(path).lstrip('/')}/".startswith(f"{MPI_FOLDER}/"):
+        # Nothing can be mounted into a read-only folder.
+        spec.refuse("InvalidPath", f"write a folder outside of {MPI_FOLDER}, which has the hosts", "sshAuthMountPath")
+
+
+def _check_agent(launcher: Fields) -> None:
+    for container in launcher.part("template").part("spec").parts("containers")[:1]:
+        for variable in container.parts("env"):
+            if variable.raw("name") == AGENT and variable.raw("value") == KUBEXEC:
+                variable.refuse("KubexecNotSupported", "leave it out: workers are reached by ssh")
 
 
 def _with_bounds(role: RoleSpec) -> RoleSpec:
@@ -247,7 +263,7 @@ def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:
     for container in containers if isinstance(containers, list) else []:
         resources = container.get("resources") if isinstance(container, dict) else None
         limits = resources.get("limits") if isinstance(resources, dict) else None
-        if any(str(name).endswith(".com/gpu") for name in (limits if isinstance(limits, dict) else {})):
+        if any("gpu" in str(name) for name in (limits if isinstance(limits, dict) else {})):
             return True
     return False
 

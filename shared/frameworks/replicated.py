@@ -24,7 +24,7 @@ from shared.frameworks.training import (
     NAME_OF_VARIABLE,
     RESTART_POLICIES,
 )
-from shared.job.naming import RESTART
+from shared.job.naming import RESTART, Slot, pod_name
 from shared.job.spec import UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 LONGEST_POD_NAME = 63
@@ -254,11 +254,15 @@ class Replicated(Framework):
         )
 
     def _check_names(self, manifest: Custom, roles: tuple[RoleSpec, ...], problems: list[Problem]) -> None:
-        most = [(role.stem, max(role.replicas, role.max_replicas or 1)) for role in roles]
-        longest = max((len(f"{stem}{number - 1}") for stem, number in most), default=0)
+        name = manifest.metadata.name
+        most = [(role, max(role.replicas, role.max_replicas or 1) - 1) for role in roles]
+        pods = [
+            f"{role.stem}{index}" if role.stem else pod_name(name, Slot(0, role.name, index)) for role, index in most
+        ]
+        longest = max(map(len, pods), default=0)
         excess = longest - LONGEST_POD_NAME
-        if excess > 0 or not _JOB_NAME.fullmatch(manifest.metadata.name):
-            allowed = len(manifest.metadata.name) - max(excess, 0)
+        if excess > 0 or not _JOB_NAME.fullmatch(name):
+            allowed = len(name) - max(excess, 0)
             message = (
                 f"create the job again under a name of at most {allowed} lower-case letters, digits and hyphens that "
                 "begins with a letter and does not end with a hyphen: its pods are named after it"

@@ -22,6 +22,8 @@ from tests.kit.pods import pod_for, service_for
 LAUNCHERS = "spec.mpiReplicaSpecs.Launcher"
 WORKERS = "spec.mpiReplicaSpecs.Worker"
 CONTAINER = f"{LAUNCHERS}.template.spec.containers.0"
+AGENT = "OMPI_MCA_plm_rsh_agent"
+GPUS = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "tencent.com/qgpu-core"]
 THE_LAUNCHER = Slot(0, LAUNCHER, 0)
 A_WORKER = Slot(0, WORKER, 1)
 KEY = JobKey("team-a", "pi", Uid("uid-1"))
@@ -144,8 +146,11 @@ class TestSpec:
             ("spec.sshAuthMountPath", "/", "InvalidPath"),
             ("spec.sshAuthMountPath", "/a:b", "InvalidPath"),
             ("spec.sshAuthMountPath", 5, "InvalidValue"),
+            ("spec.sshAuthMountPath", "/etc/mpi", "InvalidPath"),
+            ("spec.sshAuthMountPath", "//etc/./mpi/keys/", "InvalidPath"),
             ("spec.mainContainer", "sidecar", "NoTrainingContainer"),
             ("metadata.name", "p" * 55, "InvalidName"),
+            (f"{CONTAINER}.env", [{"name": AGENT, "value": "/etc/mpi/kubexec.sh"}], "KubexecNotSupported"),
         ],
     )
     def test_what_it_cannot_mean_is_refused(self, path: str, value: object, reason: str):
@@ -158,6 +163,15 @@ class TestSpec:
     def test_a_launcher_alone_is_a_job(self):
         for job in both(Launcher=1):
             assert parsed(job).worker.replicas == 0
+
+    def test_a_launcher_alone_has_a_name_that_is_one_of_a_host(self):
+        for job in both(Launcher=1):
+            assert parsed(changed(job, "metadata.name", "p" * 54))
+            assert reasons(changed(job, "metadata.name", "p" * 55)) == ["InvalidName"]
+
+    @pytest.mark.parametrize("path", ["/etc", "/etc/mpich", "/etc/mpi/../keys"])
+    def test_keys_may_stand_beside_the_hosts(self, path: str):
+        assert parsed(changed(mpi_job(), "spec.sshAuthMountPath", path))
 
     def test_no_slots_are_as_upstream_takes_them(self):
         assert parsed(changed(mpi_job(), "spec.slotsPerWorker", 0)).slots_per_worker == 0
@@ -177,14 +191,15 @@ class TestEnvironment:
         for job in both():
             assert environment(job, A_WORKER) == {"K_MPI_JOB_ROLE": "worker"}
 
-    @pytest.mark.parametrize("gpu", ["nvidia.com/gpu", "amd.com/gpu"])
+    @pytest.mark.parametrize("gpu", GPUS)
     def test_a_launcher_that_takes_gpus_sees_them(self, gpu: str):
         for document in both():
             job = changed(document, f"{CONTAINER}.resources", {"limits": {gpu: 1}})
             assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
 
-    def test_what_the_user_sets_stays(self):
-        mine = {"name": "OMPI_MCA_plm_rsh_args", "value": "-p 2222"}
+    @pytest.mark.parametrize(("name", "value"), [("OMPI_MCA_plm_rsh_args", "-p 2222"), (AGENT, "/opt/rsh.sh")])
+    def test_what_the_user_sets_stays(self, name: str, value: str):
+        mine = {"name": name, "value": value}
         found = first(pod_for(custom(changed(mpi_job(), f"{CONTAINER}.env", [mine])), THE_LAUNCHER, MPIJOB))["env"]
         assert [each for each in found if each["name"] == mine["name"]] == [mine]
 
@@ -208,8 +223,9 @@ class TestHostsFiles:
         assert files(job)["hostfile"].startswith("pi-launcher.pi.team-a.svc slots=1\npi-worker-0.")
         assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
 
-    def test_a_launcher_of_v1_with_gpus_works(self):
-        job = changed(mpi_job(), f"{CONTAINER}.resources", {"limits": {"nvidia.com/gpu": 1}})
+    @pytest.mark.parametrize("gpu", GPUS)
+    def test_a_launcher_of_v1_with_gpus_works(self, gpu: str):
+        job = changed(mpi_job(), f"{CONTAINER}.resources", {"limits": {gpu: 1}})
         assert files(job)["hostfile"] == "pi-launcher slots=1\npi-worker-0 slots=1\npi-worker-1 slots=1\n"
         newer = changed(job, "spec.sshAuthMountPath", "/root/.ssh")
         assert "pi-launcher" not in files(newer)["hostfile"]
