@@ -173,7 +173,7 @@ class Stack:
             for name in SERVICES
             for manifest in permissions.manifests(name, self._namespace, kinds(), taking_over=taking_over)
         ]
-        definitions = crds.manifests()
+        definitions = crds.manifests(kinds())
         for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)
         deadline = asyncio.get_running_loop().time() + READY_SECONDS
