@@ -41,7 +41,7 @@ def dmlc_environment(replica: Replica) -> dict[str, str]:
     The scheduler binds to DMLC_PS_ROOT_URI itself, which ZeroMQ cannot do with a host name; with DMLC_USE_KUBERNETES
     it binds to all addresses instead.  Without a scheduler URI and port are empty and 0, as upstream's are.
     """
-    scheduled = replica.size(SCHEDULER) > 0
+    scheduled = any(role.name == SCHEDULER and role.replicas for role in replica.spec.roles)
     return {
         "DMLC_ROLE": replica.role,
         "DMLC_PS_ROOT_URI": replica.host(SCHEDULER) if scheduled else "",
