@@ -32,6 +32,7 @@ class FioravanzoMXJob(ParameterServer):
     port_field = "mxPort"
     container_properties = ContainerProperties(name="mxnet", port_name="mx-port", port=9000)
     clean_pod_policy = "None"
+    counted = LONGEST_STEM
     announcements = MappingProxyType({"WorkersCreated": "SuccessfulCreate", "Refused": "FailedCreate"})
 
     @property
@@ -51,7 +52,7 @@ class FioravanzoMXJob(ParameterServer):
                 },
             },
             columns=COLUMNS,
-            rules=(named(LONGEST_JOB_NAME), FIXED_RUNTIME_ID),
+            rules=(named(self, LONGEST_JOB_NAME), FIXED_RUNTIME_ID),
             status=schema(_SELECTED),
         )
 

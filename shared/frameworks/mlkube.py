@@ -59,7 +59,7 @@ class MxJob(ParameterServer):
                 {"name": "Desired", "type": "integer", "jsonPath": ".status.desired", "priority": 1},
                 {"name": "Successful", "type": "integer", "jsonPath": ".status.successful", "priority": 1},
             ),
-            rules=(named(LONGEST_POD_NAME - len("-worker-x-0")), FIXED_RUNTIME_ID),
+            rules=(named(self, LONGEST_POD_NAME - len("-worker-x-0")), FIXED_RUNTIME_ID),
             status=schema(
                 _SELECTED,
                 controlPaused=BOOLEAN,
@@ -71,6 +71,9 @@ class MxJob(ParameterServer):
 
     def stem(self, manifest: Custom, kind: ReplicaType) -> str:
         return f"{manifest.metadata.name}-{kind.role}-{runtime_id(manifest)}-"
+
+    def reserved_for(self, spec: Fields) -> frozenset[str]:
+        return frozenset() if spec.raw("jobMode") == LOCAL else self.reserved
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         check_runtime_id(spec)

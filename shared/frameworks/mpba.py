@@ -25,14 +25,15 @@ class MpbaJob(ParameterServer):
     version = "v1"
     replica_specs = "spec"
     type_field = "replicaType"
+    leading_digit = True
 
     @property
     def definition(self) -> Definition | None:
         return Definition(
             description="A training job; its spec is a list with an entry for each type of replicas.",
-            spec=entries_schema(self),
+            spec=entries_schema(self, any_case=True),
             columns=COLUMNS,
-            rules=(named(max(LONGEST_POD_NAME - len(f"{kind.role}--0") for kind in self.replica_types)),),
+            rules=(named(self, max(LONGEST_POD_NAME - len(f"{kind.role}--0") for kind in self.replica_types)),),
             status=schema("replicaType", startTime=TIME, completionTime=TIME),
         )
 

@@ -46,24 +46,24 @@ class MXJob(KubeflowJob):
     )
     container_properties = ContainerProperties(name="mxnet", port_name="mxjob-port", port=9091)
     reserved = RESERVED | {CONFIG, WORKER_ID}
-    fields: ClassVar[Document] = {"jobMode": choice(TRAIN, TUNE)}
+    fields: ClassVar[Document] = {"jobMode": choice("", TRAIN, TUNE)}
     replica_fields: ClassVar[Document] = {"label": TEXT}
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         mode = spec.choice("jobMode", (TRAIN, TUNE), TRAIN, reason="UnknownJobMode")
-        sizes = {role.name: role.replicas for role in roles}
+        present = {role.name for role in roles if role.replicas}
         if mode == TUNE:
             judge = TUNER
-            if not sizes.get(TUNER):
+            if TUNER not in present:
                 spec.refuse("NoReplicas", "a job of mode MXTune ends with its Tuner: add one", self.replica_specs)
         else:
             # Workers alone train without servers, and then there is nobody to schedule.
-            judge = WORKER if sizes.keys() == {WORKER} else SCHEDULER
-            if judge == SCHEDULER and not sizes.get(SCHEDULER):
+            judge = WORKER if present == {WORKER} else SCHEDULER
+            if judge == SCHEDULER and SCHEDULER not in present:
                 spec.refuse("NoScheduler", "add a Scheduler with one replica: the job ends with it", self.replica_specs)
         specs = spec.part(self.replica_specs)
         for entry in specs.names():
-            if entry.lower() in sizes:
+            if entry.lower() in {role.name for role in roles}:
                 specs.part(entry).text("label")
         return msgspec.structs.replace(self.handling, judge=judge, succeeds="All")
 

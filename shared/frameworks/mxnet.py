@@ -28,6 +28,9 @@ RESERVED = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DML
 
 MOST_PORT = 65_535
 
+LONGEST_RUNTIME_ID = 16
+"""Characters: in the name of a pod there has to be room for the job's name too."""
+
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _RUNTIME_ID_LENGTH = 4
 
@@ -38,7 +41,7 @@ def dmlc_environment(replica: Replica) -> dict[str, str]:
     The scheduler binds to DMLC_PS_ROOT_URI itself, which ZeroMQ cannot do with a host name; with DMLC_USE_KUBERNETES
     it binds to all addresses instead.  Without a scheduler URI and port are empty and 0, as upstream's are.
     """
-    scheduled = SCHEDULER in replica.ports
+    scheduled = any(role.name == SCHEDULER and role.replicas for role in replica.spec.roles)
     return {
         "DMLC_ROLE": replica.role,
         "DMLC_PS_ROOT_URI": replica.host(SCHEDULER) if scheduled else "",
@@ -56,7 +59,8 @@ def runtime_id(manifest: Custom) -> str:
     """
     theirs = manifest.spec.get("RuntimeId") if isinstance(manifest.spec, dict) else None
     if theirs and isinstance(theirs, str):
-        return theirs
+        # A longer one is refused for its own sake, not for the names that it would make.
+        return theirs[:LONGEST_RUNTIME_ID]
     digest = sha256(manifest.metadata.uid.encode()).digest()
     return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_RUNTIME_ID_LENGTH])
 
@@ -163,6 +167,10 @@ class ParameterServer(Replicated):
 def check_runtime_id(spec: Fields) -> None:
     """Names of pods and the value of a label are made of it."""
     given = spec.text("RuntimeId")
-    if given and not (given.isascii() and given.isalnum() and given == given.lower()):
-        message = "use lower-case letters and digits only, or leave it out: pods are named after it"
+    fits = len(given) <= LONGEST_RUNTIME_ID
+    if given and not (fits and given.isascii() and given.isalnum() and given == given.lower()):
+        message = (
+            f"use at most {LONGEST_RUNTIME_ID} characters, lower-case letters and digits only, or leave it out: pods "
+            "are named after it"
+        )
         spec.refuse("InvalidRuntimeId", message, "RuntimeId")

@@ -3,7 +3,8 @@
 from shared.frameworks.framework import Document
 from shared.frameworks.mxnet import MOST_PORT, ParameterServer
 from shared.frameworks.mxnet_status import NOT_BEGUN
-from shared.frameworks.schemas import AGE, REPLICAS, TEMPLATE, TEXT, by_phase, fixed, name_rule, number
+from shared.frameworks.schemas import AGE, REPLICAS, TEMPLATE, TEXT, by_phase, choice, fixed, name_rule, number
+from shared.frameworks.templates import DNS_LABEL
 from shared.frameworks.training import JOB_NAME_PATTERN
 
 PHASE: Document = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
@@ -11,13 +12,13 @@ STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.state
 COLUMNS = (PHASE, STATE, AGE)
 
 
-def named(longest: int) -> Document:
+def named(framework: ParameterServer, longest: int) -> Document:
     """Pods are named after the job; whether a longer name fits depends on the job's types and its RuntimeId."""
     return name_rule(
-        JOB_NAME_PATTERN,
+        DNS_LABEL if framework.leading_digit else JOB_NAME_PATTERN,
         longest,
-        f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a letter and not "
-        "ending with a hyphen: its pods are named after it",
+        f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a letter"
+        f"{' or digit' if framework.leading_digit else ''} and not ending with a hyphen: its pods are named after it",
     )
 
 
@@ -29,9 +30,11 @@ FIXED_RUNTIME_ID = fixed(
 )
 
 
-def entries_schema(framework: ParameterServer) -> Document:
-    """The list of replicas of a kind: an entry for each type."""
-    properties: Document = {"replicas": REPLICAS, "template": TEMPLATE, framework.type_field: TEXT}
+def entries_schema(framework: ParameterServer, *, any_case: bool = False) -> Document:
+    """The list of replicas of a kind: an entry for each type, which may be written in any case or in that of the kind
+    only."""
+    types = TEXT if any_case else choice("", *(kind.name for kind in framework.replica_types))
+    properties: Document = {"replicas": REPLICAS, "template": TEMPLATE, framework.type_field: types}
     if framework.port_field:
         properties[framework.port_field] = number(1, MOST_PORT)
     return {

@@ -24,6 +24,8 @@ PROCESSES = "nprocPerNode"
 AUTOMATIC = "auto"
 _PROCESSES = re.compile(r"auto|cpu|gpu|xpu|0*[1-9][0-9]{0,5}")
 """What torchrun takes."""
+_UNSAID = (None, "")
+"""Go programs write an absent text as an empty one."""
 
 _OF_A_MASTER = frozenset({"MASTER_ADDR", "WORLD_SIZE", "RANK", "PET_NODE_RANK"})
 """Each of them is told for every pod, where there is a master."""
@@ -46,7 +48,7 @@ class PyTorchJob(KubeflowJob):
     in_every_container = True
     fields: ClassVar[Document] = {
         FIELD: SCHEMA,
-        PROCESSES: TEXT | {"description": "Processes per pod: auto, cpu, gpu or a number; auto when absent."},
+        PROCESSES: TEXT | {"description": "Processes per pod: auto, cpu, gpu, xpu or a number; auto when absent."},
     }
     scale = Scale(
         ".spec.pytorchReplicaSpecs.Worker.replicas",
@@ -125,16 +127,18 @@ class PyTorchJob(KubeflowJob):
             specs.refuse("BelowMinimum", message, "Worker.replicas")
 
     def _check_processes(self, spec: Fields, elastic: Elastic | None) -> None:
-        if elastic is not None and elastic.processes and spec.has(PROCESSES):
+        if spec.raw(PROCESSES) in _UNSAID:
+            return
+        if elastic is not None and elastic.processes:
             spec.refuse("ContradictoryProcesses", f"write {PROCESSES} alone", f"{FIELD}.nProcPerNode")
-        elif spec.has(PROCESSES) and not _PROCESSES.fullmatch(_processes(spec, elastic)):
-            spec.refuse("InvalidValue", "write auto, cpu, gpu or a number of processes", PROCESSES)
+        elif not _PROCESSES.fullmatch(_processes(spec, elastic)):
+            spec.refuse("InvalidValue", "write auto, cpu, gpu, xpu or a number of processes", PROCESSES)
 
 
 def _processes(spec: Fields, elastic: Elastic | None) -> str:
     """How many processes each pod shall have, as torchrun takes it; empty where the `elasticPolicy` says it."""
     value = spec.raw(PROCESSES)
-    if value is None:
+    if value in _UNSAID:
         return "" if elastic is not None and elastic.processes else AUTOMATIC
     if isinstance(value, bool) or not isinstance(value, int | str):
         return "?"

@@ -16,7 +16,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document, Framework, Place
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
-from shared.frameworks.templates import training_container
+from shared.frameworks.templates import DNS_LABEL, training_container
 from shared.frameworks.training import (
     JOB_NAME_PATTERN,
     LONGEST_RESTART,
@@ -33,6 +33,8 @@ LONGEST_POD_NAME = 63
 GREATEST_PORT = 65_535
 
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
+_JOB_NAME_WITHIN = re.compile(DNS_LABEL)
+"""Where the names of pods do not begin with it."""
 
 
 class ReplicaType(NamedTuple):
@@ -115,6 +117,10 @@ class Replicated(Framework):
     Of all others the user's own value wins.
     """
 
+    leading_digit: ClassVar[bool] = False
+    """A job's name may begin with a digit, because the names of its pods do not begin with it."""
+    counted: ClassVar[int] = LONGEST_POD_NAME
+    """How many characters of a job's name, at most, are in the names of its pods."""
     in_every_container: ClassVar[bool] = False
     """Side containers get the variables too."""
 
@@ -261,11 +267,13 @@ class Replicated(Framework):
         ]
         longest = max(map(len, pods), default=0)
         excess = longest - LONGEST_POD_NAME
-        if excess > 0 or not _JOB_NAME.fullmatch(name):
-            allowed = len(name) - max(excess, 0)
+        pattern = _JOB_NAME_WITHIN if self.leading_digit else _JOB_NAME
+        if excess > 0 or not pattern.fullmatch(name):
+            allowed = max(min(len(name), self.counted) - excess, 1)
             message = (
-                f"create the job again under a name of at most {allowed} lower-case letters, digits and hyphens that "
-                "begins with a letter and does not end with a hyphen: its pods are named after it"
+                f"create the job again under a name of {f'at most {allowed} ' if excess > 0 else ''}lower-case "
+                f"letters, digits and hyphens that begins with a letter{' or digit' if self.leading_digit else ''} "
+                "and does not end with a hyphen: its pods are named after it"
             )
             problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
 

@@ -52,8 +52,7 @@ TEMPLATE: Document = {
         },
         "spec": {
             "type": "object",
-            "description": "As in a Pod: every field is kept, except that restartPolicy, hostname and subdomain are "
-            "Muster's.",
+            "description": "As in a Pod: every field is kept, except that restartPolicy is Muster's.",
             "properties": {
                 "containers": {
                     "type": "array",

@@ -128,9 +128,22 @@ class TestNames:
         assert self.name(changed(fioravanzo_job(), "metadata.name", "m" * 63)) == f"{'m' * 40}-worker-1kkf-0"
         assert reasons(changed(fioravanzo_job(), "metadata.name", "m" * 64)) == ["InvalidName"]
 
-    @pytest.mark.parametrize("word", ["1KKF", "a.b", "é1kk", "-", "x" * 60])
+    @pytest.mark.parametrize("word", ["1KKF", "a.b", "é1kk", "-", "x" * 17, "x" * 70])
     def test_a_runtime_id_that_no_name_can_have_is_refused(self, word: str):
-        assert reasons(changed(fioravanzo_job(), "spec.RuntimeId", word))
+        assert reasons(changed(fioravanzo_job(), "spec.RuntimeId", word)) == ["InvalidRuntimeId"]
+
+    def test_a_long_runtime_id_leaves_less_of_a_jobs_name_and_that_much_fits(self):
+        job = changed(fioravanzo_job(), "spec.RuntimeId", "x" * 16)
+        (problem,) = FIORAVANZO_MXJOB.parse(custom(changed(job, "metadata.name", "m" * 50)))
+        assert problem.reason == "InvalidName"
+        assert "at most 34 lower-case letters" in problem.message
+        assert reasons(changed(job, "metadata.name", "m" * 35)) == ["InvalidName"]
+        assert parsed(changed(job, "metadata.name", "m" * 34))
+
+    def test_the_length_is_told_of_names_that_are_too_long_alone(self):
+        (problem,) = FIORAVANZO_MXJOB.parse(custom(changed(fioravanzo_job(), "metadata.name", "9lives")))
+        assert problem.reason == "InvalidName"
+        assert "at most" not in problem.message
 
 
 class TestPods:

@@ -87,6 +87,15 @@ class TestManifests:
         assert [(role.name, role.replicas, role.restart_policy) for role in spec.roles] == [("worker", 1, "ExitCode")]
         assert spec.handling.judge == "worker"
 
+    def test_a_local_job_gets_no_variables_so_that_all_are_the_users(self):
+        theirs = [{"name": "DMLC_ROLE", "value": "worker"}]
+        job = changed(
+            mlkube_job(mode="local", WORKER=1), "spec.replicaSpecs[0].template.spec.containers[0].env", theirs
+        )
+        assert parsed(job)
+        (container,) = pod_for(custom(job), Slot(0, "worker", 0), MLKUBE_MXJOB)["spec"]["containers"]
+        assert container["env"] == theirs
+
     @pytest.mark.parametrize(
         ("job", "reason"),
         [
@@ -100,6 +109,7 @@ class TestManifests:
             pytest.param(mlkube_job(mode="both"), "UnknownJobMode", id="an unknown mode"),
             pytest.param(changed(mlkube_job(), "spec.jobMode", ABSENT), "NoJobMode", id="no mode"),
             pytest.param(changed(mlkube_job(), "metadata.name", "m" * 50), "InvalidName", id="a name that is not cut"),
+            pytest.param(mlkube_job("9lives"), "InvalidName", id="a name that no host can have"),
         ],
     )
     def test_what_cannot_run_is_refused(self, job: Document, reason: str):

@@ -68,6 +68,10 @@ def test_names_and_labels_are_theirs():
     assert service["spec"]["ports"] == [{"name": "dlport0", "port": 9000}]
 
 
+def test_a_name_may_begin_with_a_digit_because_the_type_stands_before_it():
+    assert next(role.stem for role in parsed(mpba_job("1abc")).roles) == "scheduler-1abc-"
+
+
 def test_the_first_container_trains_whatever_its_name():
     job = changed(mpba_job(), "spec[0].template.spec.containers[0].name", "linear")
     assert parsed(job).role("scheduler").container == "linear"

@@ -65,11 +65,20 @@ def reasons(document: Document) -> list[str]:
         pytest.param(DIST, "scheduler", id="the scheduler's"),
         pytest.param(TUNE, "tuner", id="the tuner's"),
         pytest.param(kubeflow_mx_job(Worker=2), "worker", id="all workers' where nobody schedules them"),
+        pytest.param(kubeflow_mx_job(Worker=1, Server=0), "worker", id="all workers' where the servers are none"),
+        pytest.param(kubeflow_mx_job(Scheduler=0, Worker=1), "worker", id="all workers' where the scheduler is none"),
+        pytest.param(changed(DIST, "spec.jobMode", ""), "scheduler", id="of no mode, as Go writes it"),
     ],
 )
 def test_whose_end_is_the_jobs(job: Document, judge: str):
     handling = parsed(job).handling
     assert (handling.judge, handling.succeeds, handling.restarts) == (judge, "All", "Pod")
+
+
+def test_workers_whose_scheduler_is_none_are_told_of_none():
+    pod = pod_for(custom(kubeflow_mx_job(Scheduler=0, Worker=1)), Slot(0, "worker", 0), MXJOB)
+    told = {known["name"]: known["value"] for known in pod["spec"]["containers"][0]["env"]}
+    assert (told["DMLC_PS_ROOT_URI"], told["DMLC_PS_ROOT_PORT"]) == ("", "0")
 
 
 def test_the_run_policy_is_kept_and_pods_stay_without_one():

@@ -187,6 +187,8 @@ def elastic(field: str, value: object) -> Document:
     "job",
     [
         pytest.param(changed(pytorch_job(), "spec.nprocPerNode", "gpu"), id="a process per GPU"),
+        pytest.param(changed(pytorch_job(), "spec.nprocPerNode", ""), id="nothing said, as Go writes it"),
+        pytest.param(changed(elastic("nProcPerNode", 2), "spec.nprocPerNode", ""), id="said once, as Go writes it"),
         pytest.param(changed(pytorch_job(), f"{MASTER}.replicas", ABSENT), id="a master without a number"),
         pytest.param(pytorch_job(Master=1, Worker=0), id="a master without workers"),
         pytest.param(changed(pytorch_job(), "spec.elasticPolicy", None), id="a null policy is none"),
