@@ -39,8 +39,8 @@ Requests are of the group `{group}`, what else has no group is Kubernetes' core.
 
 What is said of every kind of job holds for each of these:
 
-| kind of job | with hosts files |
-| --- | --- |
+| kind of job | with hosts files | with a time to live |
+| --- | --- | --- |
 {kinds}
 
 What is said to be for taking over is in no role unless somebody asks for it: `muster rbac --take-over` prints the
@@ -162,7 +162,11 @@ def page() -> str:
     users = "\n".join(_row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER))
     questions = "\n".join(f"- `{subject}`" for subject in asks(READER))
     kinds = "\n".join(
-        _row(_code(kind.resource.plural, kind.resource.group), "yes" if kind.has_hosts_files else "")
+        _row(
+            _code(kind.resource.plural, kind.resource.group),
+            "yes" if kind.has_hosts_files else "",
+            "yes" if kind.expires else "",
+        )
         for kind in BUILT_IN
     )
     return PAGE.format(group=GROUP, kinds=kinds, tables=tables, users=users, questions=questions)

@@ -90,6 +90,8 @@ class Framework(ABC):
     inherits: str = ""
     """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
     changed; empty where its jobs cannot be taken over."""
+    expires: bool = True
+    """Whether its jobs can say how long they are kept after their end: then the scheduler deletes them."""
     suspend_path: str = ""
     """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
 

@@ -84,6 +84,7 @@ class ParameterServer(Replicated):
         services="Pods",
         out_of_memory_is_final=True,
     )
+    expires = False
     reserved = RESERVED
     type_field: ClassVar[str] = "mxReplicaType"
     """Says of which type an entry of the list is."""

@@ -35,6 +35,7 @@ class Guarded(Framework):
         """Raises whatever the other one's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
+        self.expires = _as(bool, inner.expires)
         self.suspend_path = _as(str, inner.suspend_path)
         self.inherits = _as(str, inner.inherits)
         self.announcements = _as(dict[str, str], {**inner.announcements})

@@ -29,9 +29,16 @@ class Jobs(Enum):
 
     EVERY = "every kind of job"
     WITH_HOSTS_FILES = "every kind of job with hosts files"
+    THAT_EXPIRE = "every kind of job with a time to live"
 
     def among(self, kinds: Iterable[Framework]) -> list[Resource[Any]]:
-        return [kind.resource for kind in kinds if self is Jobs.EVERY or kind.has_hosts_files]
+        match self:
+            case Jobs.EVERY:
+                return [kind.resource for kind in kinds]
+            case Jobs.WITH_HOSTS_FILES:
+                return [kind.resource for kind in kinds if kind.has_hosts_files]
+            case Jobs.THAT_EXPIRE:
+                return [kind.resource for kind in kinds if kind.expires]
 
 
 class Need(NamedTuple):
@@ -94,7 +101,7 @@ PERMISSIONS = (
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
-    Permission("scheduler", ("delete",), (Jobs.EVERY,), "`DeleteJob`: its time to live after the end is over"),
+    Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live after the end is over"),
     Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
     Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: which version is there, and is it ours?"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
