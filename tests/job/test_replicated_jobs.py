@@ -85,6 +85,15 @@ class TestBeginning:
         running = [*waiting, PodsObserved(pods=(replica("chief", 0),))]
         given(*running).then_among_others(status, Record(JobRunning(reason="TrainingJobRunning")))
 
+    @pytest.mark.parametrize(("succeeds", "runs"), [("First", False), ("Any", True), ("All", True)])
+    def test_another_pod_of_the_judges_role_will_do_where_its_end_would(self, succeeds: str, runs: bool):
+        events = [*a_created_replicated_job(judged_by_workers(succeeds)), PodsObserved(pods=(replica("worker", 1),))]
+        assert (Record(JobRunning(reason="TrainingJobRunning")) in given(*events).steps(status)) is runs
+
+    def test_a_job_of_no_pods_is_not_begun_again_and_again(self):
+        nobody = msgspec.structs.replace(SPEC, roles=())
+        given(observed(nobody), JobCreated(reason="TrainingJobCreated")).then_nothing(scheduler)
+
     def test_one_that_ran_and_ended_unseen_ran_all_the_same(self):
         story = given(*a_created_replicated_job(SPEC), ended("chief", 0, 0))
         story.then_among_others(status, Record(JobRunning(reason="TrainingJobRunning")))
@@ -134,7 +143,9 @@ class TestLosses:
         given(*gone).then(scheduler, Record(again))
         given(*gone, again).then(scheduler, CreatePod(WORKERS[1]))
         back = PodsObserved(pods=(replica("worker", 1, life=1),))
-        given(*gone, again, back).then_nothing(scheduler)
+        story = given(*gone, again, back)
+        story.then_nothing(scheduler)
+        assert WORKERS[1] in story.job.slots - story.job.spent
 
     def test_the_second_time_it_waits(self):
         spec = a_replicated_spec("OnFailure")
