@@ -75,7 +75,7 @@ class Place:
 
     async def _uninstalled(self) -> bool:
         found = [await self.kube.get(DEFINITIONS, "", each["metadata"]["name"]) for each in manifests()]
-        return found == [None, None, None]
+        return not any(found)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
