@@ -46,4 +46,4 @@ async def test_a_job_is_paused_goes_on_begins_again_and_can_say_why(operator: Op
     await operator.phase("Succeeded", TRAININGJOBS, "asked")
     for command in ("suspend", "resume", "restart"):
         assert "is over (Succeeded)" in await operator.muster(command, "asked", code=1)
-    assert "knows no TrainingJob default/nobody" in await operator.muster("why", "nobody", code=1)
+    assert "knows no job default/nobody" in await operator.muster("why", "nobody", code=1)
