@@ -83,7 +83,12 @@ def needed(*recordings: Path) -> Comparison:
     compared = [kind for kind in BUILT_IN if kind not in spared]
     # The watcher watches every kind that is served, used or not.
     made = [call for call in made if not of_kinds([call.need], spared)]
-    return compare(made, [need for name in permissions.SERVICE_ACCOUNTS for need in needs(name, kinds=compared)])
+    accounts = permissions.SERVICE_ACCOUNTS
+    wanted = [need for name in accounts for need in needs(name, kinds=compared)]
+    # These are in no role unless somebody asks for them; whoever took jobs over needed all of them.
+    more = [need for name in accounts for need in needs(name, kinds=compared, taking_over=True) if need not in wanted]
+    took_over = any(call.need in more for call in made)
+    return compare(made, [*wanted, *more] if took_over else wanted)
 
 
 async def until_asked(operator: Operator, *wanted: Need) -> None:
