@@ -125,8 +125,12 @@ def _services(job: Job) -> Iterator[Step]:
     if _together(job) and not _served(job):
         yield CreateService()
     refusal = job.refusals.get("CreateService")
-    wanted = [slot for slot in sorted(_apart(job, job.slots)) if _known(job, slot)]
-    missing = [slot for slot in wanted if ("Service", job.pod_name(slot)) not in job.children]
+    # Sorted last: as a rule none is missing.
+    missing = sorted(
+        slot
+        for slot in _apart(job, job.slots)
+        if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.children
+    )
     # As with pods: what refused one would refuse a thousand.
     yield from map(CreateService, missing if refusal is None else missing[: refusal.probe])
 

@@ -48,7 +48,7 @@ def owed(job: Job) -> dict[Slot, Vacancy]:
     arriving = job.arriving
     # Those that a request takes are not missed, whether they live to be taken or not; once the hosts files are without
     # them, the size is too.
-    leaving = job.departing | {Slot(job.attempt, WORKER, index) for index in job.leaving}
+    leaving = job.outgoing
     missing = job.size - len(job.departing) - len(job.workers - arriving - leaving)
     left = job.spec.backoff_limit - job.replaced
     found = _of_request(job)

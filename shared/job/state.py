@@ -392,6 +392,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             return frozenset()
         return frozenset(Slot(self.attempt, WORKER, member.index) for member in request.leaving)
 
+    @property
+    def outgoing(self) -> frozenset[Slot]:
+        """The workers that shall go: those that the open request takes, and those that left the hosts files."""
+        return self.departing | {Slot(self.attempt, WORKER, index) for index in self.leaving}
+
     def may_try(self, effect: str) -> bool:
         """It was not refused, or long enough ago."""
         refusal = self.refusals.get(effect)

@@ -106,7 +106,7 @@ def _of_losses(job: Job, spec: JobSpec) -> Verdict | None:
     """A pod that every other one needs, and that is not replaced."""
     owed = replacement.owed(job)
     # Whom an open request brings or takes is its own business.
-    others = job.arriving | job.departing | {Slot(job.attempt, WORKER, index) for index in job.leaving}
+    others = job.arriving | job.outgoing
     for slot, vacancy in sorted(job.vacancies.items()):
         if vacancy.succeeded or slot in owed or slot in others:
             continue
