@@ -1,8 +1,6 @@
 """Services killed wherever they are: the job ends as it would have, and its history is whole."""
 
-import asyncio
 import os
-import random
 
 import msgspec
 import pytest
@@ -11,6 +9,7 @@ from services.status.documents import canonical, document_of, with_head
 from shared.job.chain import Head
 from shared.job.fold import History
 from shared.job.naming import key_of
+from tests.kit.killing import killed_at_any_moment, killed_at_every_event
 from tests.kit.world import AUTHORS, SCALEINS, SCALEOUTS, TRAININGJOBS, World, a_scale_in, a_scale_out, a_training_job
 
 SEED = int(os.environ.get("SEED", "0"))
@@ -67,34 +66,15 @@ def assert_replayed(world: World, name: str = "resnet") -> None:
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + RUNS))
 async def test_killed_and_started_at_any_moment(seed: int):
-    chance = random.Random(seed)
     async with World() as world:
-        living = asyncio.create_task(a_life(world))
-        while not living.done():
-            await asyncio.sleep(chance.random() * 0.05)
-            for author in chance.sample(AUTHORS, chance.choice([1, 1, 1, 4])):
-                await world.kill(author)
-                await asyncio.sleep(chance.random() * 0.02)
-                await world.start(author)
-        await living
-        await world.quiet()
+        await killed_at_any_moment(world, a_life, seed)
         assert_right(world)
 
 
 @pytest.mark.parametrize("author", AUTHORS)
 async def test_killed_at_every_event(author: str):
-    """The service dies right after each event of the log, one after the other, in one life."""
     async with World() as world:
-        living = asyncio.create_task(a_life(world))
-        seen = 0
-        while not living.done():
-            if len(world.journal.events) > seen:
-                seen = len(world.journal.events)
-                await world.kill(author)
-                await world.start(author)
-            await asyncio.sleep(0)
-        await living
-        await world.quiet()
+        await killed_at_every_event(world, a_life, author)
         assert_right(world)
 
 

@@ -1,14 +1,12 @@
 """Services killed wherever they are while a TFJob loses a worker, grows and shrinks: it ends as it would have."""
 
-import asyncio
-import random
-
 import pytest
 
 from services.status.documents import canonical, document_of, with_head
 from shared.job.chain import Head
 from shared.job.fold import Histories
 from tests.frameworks.documents import Document, changed, tf_job
+from tests.kit.killing import killed_at_any_moment, killed_at_every_event
 from tests.kit.world import AUTHORS, NAMESPACE, World
 from tests.service.test_tfjobs import TFJOBS
 
@@ -62,31 +60,13 @@ def assert_right(world: World) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_killed_and_started_at_any_moment(seed: int):
-    chance = random.Random(seed)
     async with World() as world:
-        living = asyncio.create_task(a_life(world))
-        while not living.done():
-            await asyncio.sleep(chance.random() * 0.05)
-            for author in chance.sample(AUTHORS, chance.choice([1, 1, 1, 4])):
-                await world.kill(author)
-                await asyncio.sleep(chance.random() * 0.02)
-                await world.start(author)
-        await living
-        await world.quiet()
+        await killed_at_any_moment(world, a_life, seed)
         assert_right(world)
 
 
 @pytest.mark.parametrize("author", AUTHORS)
 async def test_killed_at_every_event(author: str):
     async with World() as world:
-        living = asyncio.create_task(a_life(world))
-        seen = 0
-        while not living.done():
-            if len(world.journal.events) > seen:
-                seen = len(world.journal.events)
-                await world.kill(author)
-                await world.start(author)
-            await asyncio.sleep(0)
-        await living
-        await world.quiet()
+        await killed_at_every_event(world, a_life, author)
         assert_right(world)
