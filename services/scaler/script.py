@@ -14,6 +14,13 @@ from shared.job.state import Job, Request, alive
 from shared.job.steps import Record, Step
 from shared.job.timing import SCRIPT_DEADLINE, passed
 
+QUIETLY = ("sh", "-c", 'exec "$@" > /dev/null 2>&1', "sh")
+"""What a script writes stays where it is.
+
+Nobody reads it, and the end of a long output was lost with the news of how the script ended: uvloop closes a TLS
+connection whose reading is paused before all of it is read (its pull request 661).
+"""
+
 
 def wanted(request: Request) -> bool:
     """It has one, and it did not begin yet."""
@@ -54,9 +61,9 @@ def owed(job: Job, request: Request) -> list[Step] | None:
 
 
 def command(script: str, environment: Sequence[tuple[str, str]], hosts: str) -> list[str]:
-    """The arguments to execute.  No shell reads any of them: a value arrives byte for byte."""
+    """The arguments to execute.  No shell reads any of them but its own: a value arrives byte for byte."""
     run = ["sh", script, hosts]
-    return ["env", *(f"{name}={value}" for name, value in environment), *run] if environment else run
+    return [*QUIETLY, *(["env", *(f"{name}={value}" for name, value in environment), *run] if environment else run)]
 
 
 def _begun(job: Job, request: Request) -> list[Step]:

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Mapping
 from posixpath import basename
 
+import structlog
+
 from services.scaler import drain, script
 from services.scaler.effects import CheckDrain, LinkHosts, RunScript
 from shared.cluster import Cluster, Execution
@@ -18,6 +20,8 @@ from shared.job.events import DrainChecked, ScriptFinished
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey
 from shared.job.state import TIMED_OUT
+
+log = structlog.get_logger()
 
 LOOKS_AT_ONCE = 8
 """Launchers that are looked into at the same time, by one process."""
@@ -77,8 +81,9 @@ class Within:
             ended = await self._cluster.execute(key.namespace, effect.pod, effect.container, command, timeout=timeout)
         except Refused as refusal:
             return ScriptFinished(request=effect.request, reason=refusal.reason)
-        except Trouble:
+        except Trouble as trouble:
             late = loop.time() - begun >= timeout
+            log.info("the script's end was not seen", job=str(key), request=effect.name, why=str(trouble))
             return ScriptFinished(request=effect.request, reason=TIMED_OUT if late else SCRIPT_OUTCOME_UNKNOWN)
         return ScriptFinished(request=effect.request, exit_code=ended.exit_code)
 

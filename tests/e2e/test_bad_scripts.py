@@ -76,7 +76,7 @@ async def test_17_a_script_that_fails_fails_its_request_and_takes_no_worker(
     assert await operator.pods("told") == ["told-launcher", "told-worker-0", "told-worker-1"]
 
 
-async def test_a_script_that_prints_without_end_is_heard_out(operator: Operator):
+async def test_what_a_script_prints_is_in_nobodys_way(operator: Operator):
     await operator.apply(a_scripted("ScaleOut", "flooded", "told", "flood"))
     await operator.phase("ScaleSucceeded", SCALEOUTS, "flooded")
     await operator.assert_replayed("told")

@@ -4,6 +4,7 @@ import pytest
 
 from services.scaler import script
 from services.scaler.effects import RunScript
+from services.scaler.script import QUIETLY
 from shared.job.events import (
     AnyEvent,
     HostsPublished,
@@ -230,13 +231,13 @@ def test_a_script_of_a_request_that_waits_is_not_run():
 @pytest.mark.parametrize(
     ("environment", "arguments"),
     [
-        pytest.param([], ["sh", "/opt/grow.sh", "a:1,b:1"], id="no environment"),
+        pytest.param([], [*QUIETLY, "sh", "/opt/grow.sh", "a:1,b:1"], id="no environment"),
         pytest.param(
             [("A", "a b; touch x"), ("B", "$(id) `id` \"'\n=,\\")],
-            ["env", "A=a b; touch x", "B=$(id) `id` \"'\n=,\\", "sh", "/opt/grow.sh", "a:1,b:1"],
+            [*QUIETLY, "env", "A=a b; touch x", "B=$(id) `id` \"'\n=,\\", "sh", "/opt/grow.sh", "a:1,b:1"],
             id="values that a shell would read",
         ),
-        pytest.param([("A", "")], ["env", "A=", "sh", "/opt/grow.sh", "a:1,b:1"], id="an empty value"),
+        pytest.param([("A", "")], [*QUIETLY, "env", "A=", "sh", "/opt/grow.sh", "a:1,b:1"], id="an empty value"),
     ],
 )
 def test_environment_arrives_byte_for_byte(environment: list[tuple[str, str]], arguments: list[str]):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from services.scaler.effects import CheckDrain, RunScript
+from services.scaler.script import QUIETLY
 from services.scaler.within import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE, Within
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS
@@ -107,7 +108,7 @@ async def hangs() -> Execution:
 async def test_a_script_runs_in_the_first_container_with_its_hosts():
     inside = Inside()
     assert await inside.run() == ScriptFinished(request=inside.request, exit_code=0)
-    assert inside.executed == [("resnet-launcher", "main", ("sh", "/opt/grow.sh", "a:1,b:1"))]
+    assert inside.executed == [("resnet-launcher", "main", (*QUIETLY, "sh", "/opt/grow.sh", "a:1,b:1"))]
 
 
 @in_virtual_time
@@ -115,7 +116,7 @@ async def test_its_environment_arrives_byte_for_byte():
     inside = Inside(env=[{"name": "A", "value": SECRET}, {"name": "B"}])
     await inside.run()
     ((_, _, command),) = inside.executed
-    assert command == ("env", f"A={SECRET}", "B=", "sh", "/opt/grow.sh", "a:1,b:1")
+    assert command == (*QUIETLY, "env", f"A={SECRET}", "B=", "sh", "/opt/grow.sh", "a:1,b:1")
 
 
 @pytest.mark.parametrize(
