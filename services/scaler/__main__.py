@@ -1,7 +1,13 @@
-"""`python -m services.scaler`: the scaler as a process."""
+"""`muster-scaler`, or `python -m services.scaler`: the scaler as a process."""
 
 from services.scaler.shell import build
 from shared.service.main import main
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """The entry point."""
     main("scaler", build)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,7 +1,13 @@
-"""`python -m services.scheduler`: the scheduler as a process."""
+"""`muster-scheduler`, or `python -m services.scheduler`: the scheduler as a process."""
 
 from services.scheduler.shell import build
 from shared.service.main import main
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """The entry point."""
     main("scheduler", build)
+
+
+if __name__ == "__main__":
+    run()

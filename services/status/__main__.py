@@ -1,7 +1,13 @@
-"""`python -m services.status`: the status as a process."""
+"""`muster-status`, or `python -m services.status`: the status as a process."""
 
 from services.status.shell import build
 from shared.service.main import main
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """The entry point."""
     main("status", build)
+
+
+if __name__ == "__main__":
+    run()

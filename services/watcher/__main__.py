@@ -1,7 +1,13 @@
-"""`python -m services.watcher`: the watcher as a process."""
+"""`muster-watcher`, or `python -m services.watcher`: the watcher as a process."""
 
 from services.watcher.shell import build
 from shared.service.main import main
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """The entry point."""
     main("watcher", build)
+
+
+if __name__ == "__main__":
+    run()

@@ -45,7 +45,7 @@ Build = Callable[[Parts], Service]
 
 
 def main(author: Author, build: Build) -> None:
-    """`python -m services.<name>`: run one service until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
+    """`muster-<name>`: run one service until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
     try:
         settings = Settings()
     except ValidationError as error:
