@@ -155,8 +155,14 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
+{{/* Of what is in no namespace: installations for single namespaces may have the same release name.
+(dict "root" $ "name" "muster-setup") */}}
+{{- define "muster.clusterName" -}}
+{{- .name }}{{ with .root.Values.scope.namespace }}-{{ . }}{{ end -}}
+{{- end -}}
+
 {{/* Settings of the services besides the log. */}}
-{{- define "muster.env" -}}
+{{- define "muster.settings" -}}
 - name: MUSTER_NAMESPACE
   value: {{ .Values.scope.namespace | quote }}
 - name: MUSTER_KINDS
@@ -177,6 +183,10 @@ imagePullSecrets:
   value: {{ .Values.log.format }}
 - name: MUSTER_LOG_LEVEL
   value: {{ .Values.log.level }}
+{{- end -}}
+
+{{- define "muster.env" -}}
+{{ include "muster.settings" . }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
