@@ -83,9 +83,7 @@ class Service:
 
 
 @asynccontextmanager
-async def a_service(
-    name: str, folder: Path, environment: Mapping[str, str], *command: str
-) -> AsyncIterator[Service]:
+async def a_service(name: str, folder: Path, environment: Mapping[str, str], *command: str) -> AsyncIterator[Service]:
     """Started, and ended in order when the context is left."""
     service = Service(name, folder, environment, *command)
     service.child.start()
