@@ -62,13 +62,12 @@ def plan(seed: int, kills: int, pauses: int, stops: int = 0) -> list[Strike]:
         # The first round is everybody once.
         chosen += some if chosen else chance.sample(EVERYBODY, len(EVERYBODY))
     chosen = chosen[:kills]
-    # Who is paused is an owner, or a server of the log now and then.
-    targets = [*SERVICES, NATS]
-    chance.shuffle(targets)
-    for number in range(pauses):
+    # Who is paused or stopped is an owner, and every fifth time the server that leads the log.
+    targets = [*chance.sample(SERVICES, len(SERVICES)), NATS]
+    hows: list[How] = ["pause"] * pauses + ["stop"] * stops
+    for number, how in enumerate(hows):
         target = targets[number % len(targets)]
-        chosen.append(Strike("pause", target, "leader" if target == NATS else "owner"))
-    chosen += [Strike("stop", SERVICES[number % len(SERVICES)], "owner") for number in range(stops)]
+        chosen.append(Strike(how, target, "leader" if target == NATS else "owner"))
     chance.shuffle(chosen)
     return chosen
 
@@ -94,7 +93,7 @@ async def _strike(world: Pairs, strike: Strike) -> Struck:
         case "pause":
             world.pause(name)
         case "stop":
-            await world.services[name].stop()
+            await world.stop(name)
     down = time.time()
     await asyncio.sleep(PAUSE_SECONDS if strike.how == "pause" else DOWN_SECONDS)
     up = time.time()

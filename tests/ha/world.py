@@ -162,6 +162,13 @@ class Pairs(Stack):
     def kill(self, name: str) -> None:
         (self.services.get(name) or self.nats.servers[name]).kill()
 
+    async def stop(self, name: str) -> None:
+        """In order, as an upgrade does it."""
+        if name in self.services:
+            await self.services[name].stop()
+        else:
+            await asyncio.to_thread(self.nats.servers[name].stop)
+
     async def start(self, name: str) -> None:
         if name in self.services:
             self.services[name].start()
