@@ -108,7 +108,8 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     faults = [*oracles.lost(log, told), *oracles.doubled(log), *oracles.branched(log), *oracles.disordered(log)]
     for witness in witnesses:
         faults += oracles.changed(log, witness.server, witness.seen)
-    faults += oracles.made_twice(load.made, {h.job.key.uid for h in histories if h.job.gone})
+    faults += oracles.made_twice(load.made, load.deleted)
+    faults += [fault for _, written in late for fault in oracles.stale(written)]
     answers = await _replayed(world, histories, log, identity)
     faults += [answer for answer in answers if "DIFFERS" in answer]
     return Outcome(struck, told, late, owners, len(log), len(load), load.scaled, len(answers), faults)

@@ -9,7 +9,7 @@ from shared.eventlog import Stored
 from shared.job.chain import basis
 from shared.job.fold import History
 from tests.ha import oracles
-from tests.ha.oracles import Acknowledged
+from tests.ha.oracles import Acknowledged, Place
 from tests.ha.witness import print_of
 from tests.kit.builders import a_running_job
 from tests.kit.histories import KEY, stored
@@ -116,14 +116,14 @@ def test_every_fault_is_seen(spoil: Callable[[Log], Log], seen: set[str]):
 
 
 def test_a_slot_with_two_pods_is_seen():
-    made = {("Pod", "a-worker-0", "job"): {"1", "2"}, ("Pod", "a-worker-1", "job"): {"3"}}
-    assert len(oracles.made_twice(made, gone={"job"})) == 1
+    made = {Place("Pod", "a-worker-0", "job"): {"1": 10, "2": 20}, Place("Pod", "a-worker-1", "job"): {"3": 11}}
+    assert len(oracles.made_twice(made, deleted={})) == 1
+    assert len(oracles.made_twice(made, deleted={"job": 30})) == 1
 
 
-def test_a_service_that_is_made_again_for_a_job_that_goes_is_no_fault():
-    made = {("Service", "a", "job"): {"1", "2"}}
-    assert oracles.made_twice(made, gone=())
-    assert not oracles.made_twice(made, gone={"job"})
+def test_what_is_made_again_for_a_job_that_is_gone_is_no_double():
+    made = {Place("Service", "a", "job"): {"1": 10, "2": 20}}
+    assert not oracles.made_twice(made, deleted={"job": 15})
 
 
 def test_what_a_process_wrote_between_two_moments_is_found_by_its_token():
@@ -141,3 +141,5 @@ def test_what_a_process_wrote_between_two_moments_is_found_by_its_token():
     assert oracles.late(made, "JTI=1", at - 1, at + 1) == made
     assert not oracles.late(made, "JTI=2", at - 1, at + 1)
     assert not oracles.late(made, "JTI=1", at + 1, at + 2)
+    assert oracles.stale(made)
+    assert not oracles.stale([made[0]._replace(code=409)])
