@@ -4,7 +4,7 @@ Configuration, TLS, credentials and the session are the official client's; reque
 The client is imported when it is needed: it takes about 20 MiB.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -86,7 +86,9 @@ class KubeCluster:
         what = f"create {resource.kind} {namespace}/{(manifest.get('metadata') or {}).get('name', '')}"
         body = encode({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
         try:
-            answer = await self._caller.request("POST", path_of(resource, namespace), what=what, body=body)
+            answer = await self._caller.request(
+                "POST", path_of(resource, namespace), what=what, body=body, changes=True
+            )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="POST") from failure
         return read_object(resource, answer)
@@ -101,7 +103,7 @@ class KubeCluster:
         path = path_of(resource, namespace, name, subresource)
         try:
             answer = await self._caller.request(
-                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH
+                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH, changes=True
             )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="PATCH") from failure
@@ -152,11 +154,19 @@ class KubeCluster:
             "preconditions": {"uid": uid},
         }
         try:
-            await self._caller.request("DELETE", path_of(resource, namespace, name), what=what, body=encode(options))
+            path = path_of(resource, namespace, name)
+            await self._caller.request("DELETE", path, what=what, body=encode(options), changes=True)
         except FailedRequest as failure:
             # 409 is the precondition: the name is another object's by now, and ours is gone.
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
+
+    def change_only_while(self, allowed: Callable[[], bool]) -> None:
+        """From now on nothing is changed or executed unless it is allowed at the very moment of sending.
+
+        A process that stood still does not know it until it asks: what it was about to send is another's by then.
+        """
+        self._caller.may_change = allowed
 
     async def execute(
         self,

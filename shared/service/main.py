@@ -135,6 +135,7 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     key = f"{author}.{settings.namespace}" if settings.namespace else author
     leases = await eventlog.bucket(LEASES)
     lease = Lease(leases, key, holder)
+    found.cluster.change_only_while(lease.held)
     machine = Machine(service, eventlog, namespace=settings.namespace, owns=lease.held)
     health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
     health.failing = lambda: machine.trouble or lease.trouble
