@@ -4,7 +4,7 @@ Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -94,11 +94,20 @@ class AbruptResponse(aiohttp.ClientResponse):
 class Caller:
     """Requests to one API server."""
 
-    def __init__(self, access: Access, *, timeouts: Timeouts, limiter: Limiter) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeouts: Timeouts,
+        limiter: Limiter,
+        answered: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self._access = access
         self._session = access.open()
         self._timeouts = timeouts
         self._limiter = limiter
+        self._answered = answered
         self.closed = False
 
     async def request(
@@ -233,6 +242,17 @@ class Caller:
         self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
         credentials = await self._access.headers()
+        try:
+            response = await self._request(method, url, timeout, body, {**headers, **credentials})
+        except (aiohttp.ClientError, OSError):
+            self._answered(method, "error")
+            raise
+        self._answered(method, str(response.status))
+        return response
+
+    async def _request(
+        self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
         with _taken_numbers():
             return await self._session.request(
                 method,
@@ -240,7 +260,7 @@ class Caller:
                 data=body,
                 timeout=timeout,
                 allow_redirects=False,
-                headers={**BASE_HEADERS, **headers, **credentials},
+                headers={**BASE_HEADERS, **headers},
                 **self._access.options,
             )
 
