@@ -29,14 +29,16 @@ SERVICES: dict[Author, Build] = {"watcher": watcher, "scheduler": scheduler, "sc
 log = structlog.get_logger()
 
 
-async def run_all(settings: Settings, embedded: Path | None) -> None:
-    """Run until cancelled; `embedded` is the folder of a NATS server of our own."""
+async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> None:
+    """Run until cancelled; `embedded` is the folder of a NATS server of our own.
+
+    Without `wait` a person is watching: what is wrong from the start is told once and ends the command.
+    """
     configure("muster", style=settings.log_format, level=settings.log_level)
     tell()
     async with contextlib.AsyncExitStack() as stack:
         settings_of = await stack.enter_async_context(_users(settings, embedded))
-        for author in SERVICES:
-            # A person is watching: what is wrong from the start is told once and ends the command.
+        for author in () if wait else SERVICES:
             async with opened(author, settings_of[author]):
                 pass
         health = {author: Health(author) for author in SERVICES}
@@ -63,9 +65,9 @@ async def _one(author: Author, build: Build, settings: Settings, health: Health)
 
 @asynccontextmanager
 async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dict[Author, Settings]]:
-    """Each service's own settings: on our own server it has a user of its own."""
+    """Each service's own settings: on our own server, or with a folder of passwords, it has a user of its own."""
     if embedded is None:
-        yield dict.fromkeys(SERVICES, settings)
+        yield {author: _as_itself(author, settings) for author in SERVICES}
         return
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(NatsServer(embedded))
@@ -80,3 +82,10 @@ async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dic
             )
             for author in SERVICES
         }
+
+
+def _as_itself(author: Author, settings: Settings) -> Settings:
+    if settings.nats_passwords is None:
+        return settings
+    file = settings.nats_passwords / author
+    return settings.model_copy(update={"nats_user": author, "nats_password_file": file})
