@@ -94,11 +94,20 @@ class AbruptResponse(aiohttp.ClientResponse):
 class Caller:
     """Requests to one API server."""
 
-    def __init__(self, access: Access, *, timeouts: Timeouts, limiter: Limiter) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeouts: Timeouts,
+        limiter: Limiter,
+        answered: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self._access = access
         self._session = access.open()
         self._timeouts = timeouts
         self._limiter = limiter
+        self._answered = answered
         self.closed = False
         self.may_change: Callable[[], bool] = lambda: True
         """Asked right before a request that changes something is sent: until then it may have waited for long."""
@@ -254,6 +263,17 @@ class Caller:
         credentials = await self._access.headers()
         if changes:
             self._must_be_allowed()
+        try:
+            response = await self._request(method, url, timeout, body, {**headers, **credentials})
+        except (aiohttp.ClientError, OSError):
+            self._answered(method, "error")
+            raise
+        self._answered(method, str(response.status))
+        return response
+
+    async def _request(
+        self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
         with _taken_numbers():
             return await self._session.request(
                 method,
@@ -261,7 +281,7 @@ class Caller:
                 data=body,
                 timeout=timeout,
                 allow_redirects=False,
-                headers={**BASE_HEADERS, **headers, **credentials},
+                headers={**BASE_HEADERS, **headers},
                 **self._access.options,
             )
 

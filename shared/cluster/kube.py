@@ -52,22 +52,35 @@ class _Review(msgspec.Struct):
 class KubeCluster:
     """One client of an API server.  Its calls share a session and a bound on requests in flight; watches are beside."""
 
-    def __init__(self, access: Access, *, timeouts: Timeouts | None = None, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeouts: Timeouts | None = None,
+        pace: Pace | None = None,
+        answered: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self.url = access.url
-        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter())
+        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter(), answered=answered)
         self._pace = pace or Pace()
         self._patched: dict[tuple[str, str, str], tuple[str, str]] = {}
         """The uid and version of what we patched last, by resource and place."""
 
     @classmethod
     async def connect(
-        cls, kubeconfig: Path | None = None, *, timeouts: Timeouts | None = None, pace: Pace | None = None
+        cls,
+        kubeconfig: Path | None = None,
+        *,
+        timeouts: Timeouts | None = None,
+        pace: Pace | None = None,
+        answered: Callable[[str, str], None] = lambda _, __: None,
     ) -> Self:
         """Find the cluster as kubectl does: this file, `KUBECONFIG`, the pod we run in, or `~/.kube/config`.
 
         Asks nothing of the cluster yet.  Raises `Refused(reason="NoCluster")` when nothing is found.
         """
-        return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace)
+        return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace, answered=answered)
 
     def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
         return Reflector(self._caller, resource, namespace, selector, self._pace).run()
