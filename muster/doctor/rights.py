@@ -104,7 +104,7 @@ def accounts(
                 namespace=home,
                 name=name,
                 services=services,
-                scope=said.get(NAMESPACE, scope),
+                scope=said.get(NAMESPACE, ""),
                 taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in ("true", "1", "yes", "on", "t", "y"),
             )
     for account in listed:

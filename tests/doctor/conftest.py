@@ -28,8 +28,10 @@ from shared.eventlog.server import NatsServer
 from shared.eventlog.subjects import AUTHORS, LEASES
 from shared.service.settings import Settings
 from tests.kit.apiserver import write_kubeconfig
-from tests.kit.clusters import NAMESPACES
+from tests.kit.clusters import NAMESPACES, real_server
 from tests.kit.nats import connected
+
+__all__ = ["real_server"]
 
 TOKEN = "the-token"
 HOME = "muster"
