@@ -67,7 +67,8 @@ class Platform:
 
     async def picture(self) -> str:
         """Everything that tells what went wrong."""
-        pods = "for pod in $(kubectl -n muster get pods -o name); do echo == $pod; kubectl -n muster logs --tail 8 $pod; done"
+        logs = "do echo == $pod; kubectl -n muster logs --tail 8 $pod; done"
+        pods = f"for pod in $(kubectl -n muster get pods -o name); {logs}"
         events = "kubectl get events -A --sort-by=.lastTimestamp | tail -25"
         seen = await self.shell(f"kubectl get pods,jobs,statefulsets,deployments -A; {events}; {pods}")
         return seen.out + seen.complaint
