@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac replay lock clean
+.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,8 +60,13 @@ control-plane: $(READY) binaries ## the real control plane with one node, in the
 crds: $(READY) ## write crds/ from the models
 	@$(RUN) -m muster.crds
 
-rbac: $(READY) ## write deploy/rbac/ and docs/permissions.md from the table of permissions
+rbac: $(READY) ## write deploy/rbac/, the rules of the chart and docs/permissions.md from the table of permissions
 	@$(RUN) -m muster.permissions
+
+chart: rbac ## render the Helm chart anew: the Kustomize base and the golden files
+	@$(RUN) -m devcluster.binaries deploy
+	@$(RUN) -m devcluster.chart
+	@REWRITE_GOLDEN=1 $(RUN) -m pytest tests/deploy -k reviewed
 
 replay: $(READY) ## fold a saved history, event by event: make replay LOG=file
 	@$(VENV)/bin/muster replay $(LOG)

@@ -21,8 +21,12 @@ class Health:
         self.service = service
         self.trouble = "starting"
         """Why it is not ready, in one sentence, as far as it was looked at; empty when all is well."""
+        self.warnings: tuple[str, ...] = ()
+        """What could go wrong with the log, a sentence each; it is no reason not to be ready."""
         self.machine: Machine | None = None
         """None until it runs."""
+        self.failing: Callable[[], str] = lambda: ""
+        """What the log refused last, of all that this service has to write."""
         self.owner: Callable[[], bool] = lambda: False
         self.connected: Callable[[], bool] = lambda: True
         """To the log."""
@@ -30,7 +34,7 @@ class Health:
     def report(self) -> dict[str, Any]:
         """`ready` is false while it waits for what it needs, folds up to the log's end, or cannot append."""
         machine = self.machine
-        trouble = self.trouble or (machine.trouble if machine else "") or ("" if self.connected() else "no connection")
+        trouble = self.trouble or self.failing() or ("" if self.connected() else "no connection")
         return {
             "service": self.service,
             "ready": machine is not None and machine.current and not trouble,
@@ -39,6 +43,7 @@ class Health:
             "jobs": len(machine.histories) if machine else 0,
             "held": machine.held() if machine else {},
             "trouble": trouble,
+            "warnings": list(self.warnings),
         }
 
 

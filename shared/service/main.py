@@ -17,6 +17,7 @@ from shared.cluster import Resource
 from shared.cluster.examination import Right, examine
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
+from shared.eventlog.durability import risks
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
@@ -28,6 +29,7 @@ from shared.service.parts import Parts
 from shared.service.permissions import definitions, necessary
 from shared.service.plugins import chosen, in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
+from shared.service.risks import tell_risks
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
@@ -80,6 +82,7 @@ async def serve(author: Author, build: Build, settings: Settings, health: Health
                 await _run(author, build(found.parts), found, health)
         except (Transient, Refused) as trouble:
             health.machine, health.owner, health.connected = None, lambda: False, lambda: True
+            health.failing = lambda: ""
             if loop.time() - began > REMIND_SECONDS:
                 # It had worked: this is another trouble than the last one.
                 waiting = Waiting(health)
@@ -134,14 +137,17 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     lease = Lease(leases, key, holder)
     machine = Machine(service, eventlog, namespace=settings.namespace, owns=lease.held)
     health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
+    health.failing = lambda: machine.trouble or lease.trouble
 
     running = asyncio.create_task(machine.run())
     keeping = asyncio.create_task(lease.keep(machine.owned))
     looking = asyncio.create_task(look_after(health, machine.alarm, lambda: found.must_do(author)))
     turning = asyncio.create_task(_until_another_version(found))
+    health.warnings = ()
+    telling = asyncio.create_task(tell_risks(health, lambda: risks(eventlog, settings.nats_monitor)))
     try:
         log.info("started", holder=holder, log=found.parts.identity)
-        done, _ = await asyncio.wait((keeping, running, looking, turning), return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait((keeping, running, looking, turning, telling), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
@@ -149,7 +155,8 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
         running.cancel()
         looking.cancel()
         turning.cancel()
-        await asyncio.gather(running, looking, turning, return_exceptions=True)
+        telling.cancel()
+        await asyncio.gather(running, looking, turning, telling, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()

@@ -31,6 +31,8 @@ class Lease:
         self._key = key
         self._holder = holder
         self._ttl = ttl
+        self.trouble = ""
+        """Why the log refused the last write; empty when it did not, or when there was no answer at all."""
         self._revision = 0
         self._until = 0.0
 
@@ -69,11 +71,14 @@ class Lease:
                     self._key, self._holder.encode(), expect=self._revision, ttl=self._ttl
                 )
             self._until = started + self._ttl - MARGIN_SECONDS
+            self.trouble = ""
         except Conflict:
             # Somebody else's, or our own of a write whose answer was lost: it expires, or it is ours to find.
-            self._until = 0.0
+            self._until, self.trouble = 0.0, ""
             await self._look()
         except (Trouble, TimeoutError) as trouble:
+            # Without an answer the connection is the matter, and whoever looks after that tells of it.
+            self.trouble = str(trouble)
             log.debug("lease not renewed", lease=self._key, why=str(trouble))
 
     async def _look(self) -> None:
