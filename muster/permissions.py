@@ -16,7 +16,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import GROUP
 from shared.job.events import Author
-from shared.service.permissions import PERMISSIONS, Jobs, Permission, needs
+from shared.service.permissions import PERMISSIONS, SETUP, Jobs, Permission, needs
 
 HOME = "muster"
 """The namespace of the service accounts."""
@@ -116,6 +116,12 @@ def rules(
         {"apiGroups": [group], "resources": resources, "verbs": list(allowed)}
         for (group, allowed), resources in together.items()
     ]
+
+
+def setup_rules() -> list[Document]:
+    """Those of `muster setup`, always for the whole cluster: definitions belong to no namespace."""
+    [(group, resource)] = {(right.group, right.resource) for right in SETUP}
+    return [{"apiGroups": [group], "resources": [resource], "verbs": sorted(right.verb for right in SETUP)}]
 
 
 def manifests(

@@ -29,6 +29,7 @@ from shared.service.permissions import definitions, necessary
 from shared.service.plugins import chosen, in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.run import Machine, Service
+from shared.service.scope import Scope
 from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
 
@@ -92,6 +93,7 @@ class Found(NamedTuple):
     parts: Parts
     eventlog: JetStreamEventLog
     cluster: KubeCluster
+    scope: Scope
 
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
@@ -104,7 +106,9 @@ class Found(NamedTuple):
             found = necessary(author, there, taking_over=settings.take_over)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
-        await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
+        served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
+        if not settings.namespace:
+            await self.scope.must_be_ours(served)
 
 
 @asynccontextmanager
@@ -116,7 +120,8 @@ async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
         cluster = await KubeCluster.connect(settings.kubeconfig)
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
-            found = Found(Parts(settings, cluster, eventlog, heads, identity, known), eventlog, cluster)
+            parts = Parts(settings, cluster, eventlog, heads, identity, known)
+            found = Found(parts, eventlog, cluster, Scope(cluster, identity))
             await found.must_do(author)
             yield found
         finally:
