@@ -135,6 +135,7 @@ def run(
     nats: Annotated[Nats, typer.Option(help="NATS_URL's server, or one of our own")] = Nats.given,
     data: Annotated[Path, typer.Option(help="folder of our own server's store")] = Path(".muster"),
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="only this namespace")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="wait for what is missing at the start, as in a pod")] = False,
 ) -> None:
     """Run the whole operator, all four services, in this process."""
 
@@ -144,7 +145,7 @@ def run(
 
     chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
     folder = data if nats is Nats.embedded else None
-    running(lambda: until_stopped(run_all(chosen, folder)))
+    running(lambda: until_stopped(run_all(chosen, folder, wait=wait)))
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """The service accounts and roles of the services, and the page about them, made from `shared.service.permissions`.
 
-Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/` and `docs/permissions.md`; `tests/security/`
-holds them to what the services really ask.
+Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and
+`docs/permissions.md`; `tests/security/` holds them to what the services really ask.
 """
 
 import sys
@@ -16,11 +16,13 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import GROUP
 from shared.job.events import Author
-from shared.service.permissions import PERMISSIONS, SETUP, Jobs, Permission, needs
+from shared.service.permissions import PERMISSIONS, SETUP, Jobs, Need, Permission, needs
 
 HOME = "muster"
 """The namespace of the service accounts."""
 RBAC = "rbac.authorization.k8s.io"
+CHART = "deploy/helm/muster/files/rules.yaml"
+"""From the root of the repository."""
 HEADER = "# Written by `python -m muster.permissions`; a change here would be overwritten.\n"
 
 PAGE = """\
@@ -106,8 +108,12 @@ def rules(
 
     No rule names objects: those of a job are named after it, and a create or list has no name to compare.
     """
+    return _together(needs(service, namespace, kinds, taking_over=taking_over))
+
+
+def _together(wanted: Iterable[Need]) -> list[Document]:
     verbs: dict[tuple[str, str], set[str]] = {}
-    for need in needs(service, namespace, kinds, taking_over=taking_over):
+    for need in wanted:
         verbs.setdefault((need.group, need.resource), set()).add(need.verb)
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, resource), allowed in verbs.items():
@@ -160,6 +166,37 @@ def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking
         # Whoever may work in one namespace only may not make it either.
         files["namespace"] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}]
     return {f"{name}.yaml": HEADER + _yaml(found) for name, found in sorted(files.items())}
+
+
+def of_chart() -> str:
+    """The rules of the Helm chart's roles by service, and of `all` in one process; those for taking over apart."""
+    return HEADER + yaml.dump(
+        {
+            variant: {"always": _by_service(namespace), "takeOver": _by_service(namespace, beyond=True)}
+            for variant, namespace in (("cluster", ""), ("namespace", HOME))
+        }
+        | {"setup": setup_rules()},
+        Dumper=_Plain,
+        sort_keys=False,
+    )
+
+
+def _by_service(namespace: str, *, beyond: bool = False) -> dict[str, list[Document]]:
+    """What is always needed, or `beyond` that only for taking over."""
+    wanted: dict[str, list[Need]] = {}
+    for service in SERVICE_ACCOUNTS:
+        usual = needs(service, namespace)
+        more = needs(service, namespace, taking_over=True)
+        wanted[service] = [need for need in more if need not in usual] if beyond else usual
+    everything = [need for found in wanted.values() for need in found]
+    return {service: _together(found) for service, found in {**wanted, "all": everything}.items()}
+
+
+class _Plain(yaml.SafeDumper):
+    """What is said twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def page() -> str:
@@ -224,7 +261,8 @@ def main() -> None:
         for variant, namespace in (("cluster", ""), ("namespace", HOME))
         for name, text in render(namespace).items()
     }
-    for path, text in {**files, "docs/permissions.md": page()}.items():
+    files |= {CHART: of_chart(), "docs/permissions.md": page()}
+    for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
 

@@ -29,14 +29,16 @@ SERVICES: dict[Author, Build] = {"watcher": watcher, "scheduler": scheduler, "sc
 log = structlog.get_logger()
 
 
-async def run_all(settings: Settings, embedded: Path | None) -> None:
-    """Run until cancelled; `embedded` is the folder of a NATS server of our own."""
+async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> None:
+    """Run until cancelled; `embedded` is the folder of a NATS server of our own.
+
+    Without `wait` a person is watching: what is wrong from the start is told once and ends the command.
+    """
     configure("muster", style=settings.log_format, level=settings.log_level)
     tell()
     async with contextlib.AsyncExitStack() as stack:
         settings_of = await stack.enter_async_context(_users(settings, embedded))
-        for author in SERVICES:
-            # A person is watching: what is wrong from the start is told once and ends the command.
+        for author in () if wait else SERVICES:
             async with opened(author, settings_of[author]):
                 pass
         health = {author: Health(author) for author in SERVICES}

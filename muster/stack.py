@@ -106,14 +106,7 @@ class Stack:
             await self._install()
             await self.cluster.admit(SERVICES)
             self._stack.push_async_callback(self.stop_services)
-            for name in SERVICES:
-                self.services[name] = Child(
-                    f"the {name}",
-                    [sys.executable, "-m", f"services.{name}"],
-                    self.data / f"{name}.log",
-                    self.environment(name) | self._settings,
-                )
-                self.services[name].start()
+            await self._start_services()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -123,6 +116,20 @@ class Stack:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    async def _start_services(self) -> None:
+        for name in SERVICES:
+            self._start_service(name, name, self.environment(name))
+
+    def _start_service(self, name: str, called: str, environment: Mapping[str, str]) -> None:
+        """A process of this service, known under `called` from now on."""
+        self.services[called] = Child(
+            f"the {called}",
+            [sys.executable, "-m", f"services.{name}"],
+            self.data / f"{called}.log",
+            {**environment, **self._settings},
+        )
+        self.services[called].start()
 
     def environment(self, user: str) -> dict[str, str]:
         """What makes a process `user` at the log and in the cluster; the reader has no service."""

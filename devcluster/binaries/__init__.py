@@ -19,9 +19,15 @@ HERE = Path(__file__).parent
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "coredns")
 BENCH = ("fakenodes",)
+DEPLOY = ("helm",)
+
+SETS = {"control-plane": CONTROL_PLANE, "node": NODE, "bench": BENCH, "deploy": DEPLOY}
 
 _OURS = {"etcd": "etcd", "fakenodes": "fakenodes", "coredns": "coredns"}
-"""Programs whose `main` is in a folder here; the others are commands of k8s.io/kubernetes."""
+"""Programs whose `main` is in a folder here."""
+
+_THEIRS = {"helm": "helm.sh/helm/v4/cmd/helm"}
+"""Programs of other modules, which a module in a folder of that name here pins; the rest are k8s.io/kubernetes'."""
 
 _GO_MISSING = (
     "Go is needed to build {program} and is not installed: install Go 1.26 or newer from https://go.dev/dl, "
@@ -38,8 +44,8 @@ def find(program: str) -> Path:
     for folder in _folders(program):
         if (folder / program).exists():
             return folder / program
-    sets = {"node": NODE, "bench": BENCH}
-    command = next((f"python -m devcluster.binaries {name}" for name in sets if program in sets[name]), "make binaries")
+    named = next(name for name in SETS if program in SETS[name])
+    command = "make binaries" if named == "control-plane" else f"python -m devcluster.binaries {named}"
     raise MissingProgram(f"{program} is not on this machine: build it with `{command}`, or set KUBEBUILDER_ASSETS")
 
 
@@ -84,6 +90,8 @@ def _folders(program: str) -> list[Path]:
 
 def _source(program: str) -> tuple[Path, str]:
     """The folder of the module, and the package in it."""
+    if program in _THEIRS:
+        return HERE / program, _THEIRS[program]
     if program not in _OURS:
         return HERE, f"k8s.io/kubernetes/cmd/{program}"
     folder = HERE / _OURS[program]

@@ -1,12 +1,10 @@
-"""`python -m devcluster.binaries [control-plane] [node] [bench]`: build what is missing of these."""
+"""`python -m devcluster.binaries [control-plane] [node] [bench] [deploy]`: build what is missing of these."""
 
 import argparse
 import sys
 import time
 
-from devcluster.binaries import BENCH, CONTROL_PLANE, NODE, MissingProgram, build, find, kubernetes_version
-
-SETS = {"control-plane": CONTROL_PLANE, "node": NODE, "bench": BENCH}
+from devcluster.binaries import SETS, MissingProgram, build, find
 
 
 def main() -> int:
@@ -31,7 +29,7 @@ def _have(program: str) -> None:
         find(program)
     except MissingProgram:
         began = time.monotonic()
-        print(f"building {program} (Kubernetes {kubernetes_version()}); the first one takes minutes", flush=True)
+        print(f"building {program}; the first one takes minutes", flush=True)
         path = build(program)
         print(f"built {path} in {time.monotonic() - began:.0f} s", flush=True)
 

@@ -22,8 +22,12 @@ class ControlPlane(DevelopmentCluster):
         *,
         audit: Path | None = None,
         more: More | None = None,
+        accounts: bool = False,
     ) -> None:
         """`audit` is a file for one line per call; `more` are further arguments of the programs.
+
+        With `accounts` pods get the token of their service account, as everywhere else; no pod can then be made in a
+        new namespace until its default account exists, and most tests are about something else.
 
         Entering raises `MissingProgram` where a program is neither found nor built.
         """
@@ -32,9 +36,13 @@ class ControlPlane(DevelopmentCluster):
         given = more or {}
         log = audit.absolute() if audit else None
         self.etcd = Etcd(self.data, given)
-        self.apiserver: KubeApiServer = KubeApiServer(self.data, self.etcd, self._credentials, self.tokens, log, given)
+        self.apiserver: KubeApiServer = KubeApiServer(
+            self.data, self.etcd, self._credentials, self.tokens, log, given, accounts=accounts
+        )
         # The administrator's: its controllers have an account each in a cluster that keeps them apart.
-        self.controllers = controller_manager(self.data, self.kubeconfig(ADMIN), self._credentials, given)
+        self.controllers = controller_manager(
+            self.data, self.kubeconfig(ADMIN), self._credentials, given, self.authority if accounts else None
+        )
         self.scheduler = scheduler(self.data, self.kubeconfig(SCHEDULER_USER), given)
         self.apiserver.followers = (self.controllers, self.scheduler)
 

@@ -68,7 +68,15 @@ class KubeApiServer(Program, ApiServer):
     """The API server.  Started again it serves the same store on the same port."""
 
     def __init__(
-        self, data: Path, etcd: Etcd, credentials: Credentials, tokens: Path, audit: Path | None, more: More
+        self,
+        data: Path,
+        etcd: Etcd,
+        credentials: Credentials,
+        tokens: Path,
+        audit: Path | None,
+        more: More,
+        *,
+        accounts: bool,
     ) -> None:
         self.data = data / "apiserver"
         port = free_port()
@@ -80,8 +88,6 @@ class KubeApiServer(Program, ApiServer):
             f"--service-account-key-file={credentials.accounts_key}",
             f"--service-account-signing-key-file={credentials.accounts_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            # Pods of training jobs need no token, and the node agent has no volume for one.
-            "--disable-admission-plugins=ServiceAccount",
             "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
             f"--service-cluster-ip-range={SERVICES_RANGE}",
             "--endpoint-reconciler-type=none",
@@ -89,6 +95,9 @@ class KubeApiServer(Program, ApiServer):
             f"--kubelet-client-key={credentials.kubelet_client_key}",
             "--kubelet-preferred-address-types=InternalIP",
         ]
+        if not accounts:
+            # Pods of training jobs need no token.
+            arguments.append("--disable-admission-plugins=ServiceAccount")
         if audit:
             policy = Path(__file__).with_name("audit-policy.yaml")
             arguments += [f"--audit-log-path={audit}", f"--audit-policy-file={policy}", "--audit-log-maxsize=1000"]
@@ -125,10 +134,16 @@ async def _says_ok(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-def controller_manager(data: Path, kubeconfig: Path, credentials: Credentials, more: More) -> Program:
-    """Owner garbage collection, deletion of namespaces, disruption and taints, and default service accounts."""
+def controller_manager(
+    data: Path, kubeconfig: Path, credentials: Credentials, more: More, authority: Path | None
+) -> Program:
+    """Owner garbage collection, deletion of namespaces, disruption and taints, and default service accounts.
+
+    `authority` is put into every namespace, for pods that call the API server.
+    """
     arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
     arguments += [f"--service-account-private-key-file={credentials.accounts_key}"]
+    arguments += [f"--root-ca-file={authority}"] if authority else []
     return Program("kube-controller-manager", data, arguments, more)
 
 

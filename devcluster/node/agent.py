@@ -19,12 +19,13 @@ from devcluster.node.images import Images
 from devcluster.node.kubelet_api import KubeletApi
 from devcluster.node.kubernetes import Json, Kubernetes, path_of, read_kubeconfig
 from devcluster.node.machine import Machine
-from devcluster.node.names import Names
+from devcluster.node.names import DOMAIN, Names
 from devcluster.node.network import HOST, NETWORKS, NONE, PODS
 from devcluster.node.pods import Pod
 from devcluster.node.recorder import Recorder
 from devcluster.node.reflector import Reflector
 from devcluster.node.registration import Registration
+from devcluster.node.relay import APISERVER, PORT, Relay
 from devcluster.node.runtime import Runtime, RuntimeProblem
 from shared.errors import Trouble
 
@@ -125,8 +126,9 @@ class Agent:
 
     async def _serve(self, machine: Machine, tls: ssl.SSLContext, stack: contextlib.AsyncExitStack) -> None:
         options, api = self._options, machine.api
-        names = Names(self._pods.values)
+        names = Names(self._pods.values, {f"{APISERVER}.{DOMAIN}": machine.resolver})
         await self._serve_names(machine.runtime, machine.resolver, names, stack)
+        await self._lead_to_the_apiserver(machine, stack)
         kubelet = KubeletApi(self._pods.values, machine.runtime, options.node_token)
         port = await stack.enter_async_context(kubelet.serving(options.address, options.port, tls))
         registration = Registration(
@@ -164,6 +166,19 @@ class Agent:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: DnsServer(names.resolve, names.reverse), sock=made)
         stack.callback(transport.close)
+
+    async def _lead_to_the_apiserver(self, machine: Machine, stack: contextlib.AsyncExitStack) -> None:
+        if self._options.network == NONE:
+            return
+        try:
+            made = await machine.runtime.socket("tcp", (machine.resolver, PORT))
+        except RuntimeProblem as problem:
+            log.warning("pods cannot reach the API server", problem=str(problem))
+            return
+        relay = Relay(machine.api.url)
+        server = await asyncio.start_server(relay, sock=made)
+        stack.push_async_callback(relay.close)
+        stack.callback(server.close)
 
     def _pod_changed(self, obj: Json, machine: Machine) -> None:
         uid = obj["metadata"]["uid"]

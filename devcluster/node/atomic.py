@@ -5,6 +5,7 @@ folder/..data -> ..2026_01_02_03_04_05.8zx1  swapped by one rename
 folder/hosts -> ..data/hosts
 """
 
+import os
 import secrets
 import shutil
 import time
@@ -20,8 +21,8 @@ class File(NamedTuple):
     mode: int
 
 
-def write(folder: Path, files: Mapping[str, File]) -> bool:
-    """Make `folder` show exactly these files, by relative path; whether anything changed."""
+def write(folder: Path, files: Mapping[str, File], group: int | None = None) -> bool:
+    """Make `folder` show exactly these files, by relative path and of this group; whether anything changed."""
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / DATA
     before = folder / link.readlink() if link.is_symlink() else None
@@ -33,6 +34,8 @@ def write(folder: Path, files: Mapping[str, File]) -> bool:
         target = version / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.content)
+        if group is not None:
+            os.chown(target, -1, group)
         target.chmod(file.mode)
     new = folder / f"{DATA}_tmp"
     new.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from devcluster.node.fields import UnknownField, field
 from devcluster.node.kubernetes import Json
+from devcluster.node.relay import APISERVER_VARIABLES
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -53,7 +54,7 @@ async def environment(
         found = await _value(pod, entry, status, fetch, variables)
         if found is not None:
             variables[entry["name"]] = found
-    return image_environment(programs) | {"HOSTNAME": status["hostname"]} | variables
+    return image_environment(programs) | {"HOSTNAME": status["hostname"], **APISERVER_VARIABLES} | variables
 
 
 async def _value(

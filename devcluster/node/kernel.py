@@ -14,7 +14,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4
 _MNT_DETACH = 2
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY = 1
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP = 1, 24
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _LAST_CAPABILITY = 40
 _MOUNT_SETATTR = 442
 """The same number on every architecture, as for all calls newer than Linux 5.1."""
@@ -87,3 +87,8 @@ def keep_capabilities(kept: frozenset[int]) -> None:
         if capability not in kept:
             # An older kernel does not know the newest ones, which is as good as not having them.
             _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def no_new_privileges() -> None:
+    """What is started from now on has no more rights than this process, whatever its file says."""
+    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")

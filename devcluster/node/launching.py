@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devcluster.node.environment import Fetch, environment, expand
+from devcluster.node.identity import identity
 from devcluster.node.images import Images
 from devcluster.node.kubernetes import Json
 from devcluster.node.rootfs import PRIVATE, Mount
@@ -37,14 +38,15 @@ async def prepare(
     command = [expand(word, variables) for word in [*(container.get("command") or ()), *(container.get("args") or ())]]
     if not command:
         raise CannotStart("no command specified: images have none on this node, so the pod has to say it")
-    mounts = _program_mounts(images.visible(image)) + volumes.mounts(container, variables)
+    who = identity(pod, container)
+    mounts = _program_mounts(images.visible(image), everywhere=bool(who.user)) + volumes.mounts(container, variables)
     message_path = container.get("terminationMessagePath") or "/dev/termination-log"
     mounts.append({"source": str(message_file), "target": message_path, "read_only": False})
     launch = Launch(
         command=command,
         environment=variables,
         folder=container.get("workingDir") or images.folder(image),
-        privileged=bool((container.get("securityContext") or {}).get("privileged")),
+        identity=who,
     )
     isolation = Isolation(
         pod=pod["metadata"]["uid"],
@@ -55,12 +57,15 @@ async def prepare(
     return launch, isolation
 
 
-def _program_mounts(folders: list[str]) -> list[Mount]:
-    """The image, the Python and our own code, when they lie where a container has an empty folder of its own."""
+def _program_mounts(folders: list[str], *, everywhere: bool) -> list[Mount]:
+    """The image, the Python and our own code, when they lie where a container has an empty folder of its own.
+
+    Or `everywhere`, for users who might not be let in where they lie.
+    """
     ours = str(Path(__file__).parents[2])
     needed = {*folders, ours, os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)}
     return [
         {"source": folder, "target": folder, "read_only": True}
         for folder in sorted(needed)
-        if any(folder.startswith(f"{private}/") for private in PRIVATE)
+        if everywhere or any(folder.startswith(f"{private}/") for private in PRIVATE)
     ]

@@ -5,7 +5,7 @@ a name is there as soon as its pod has an address.  Pods of other nodes are not 
 """
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from devcluster.node.kubernetes import Json
@@ -36,8 +36,10 @@ class NamedPod(Protocol):
 
 
 class Names:
-    def __init__(self, pods: Callable[[], Iterable[NamedPod]]) -> None:
+    def __init__(self, pods: Callable[[], Iterable[NamedPod]], fixed: Mapping[str, str]) -> None:
+        """`fixed` are addresses by name that no Service tells."""
         self._pods = pods
+        self._fixed = fixed
         self._services: dict[tuple[str, str], Json] = {}
         self._places: dict[str, tuple[str, str]] = {}
 
@@ -55,6 +57,8 @@ class Names:
 
     def resolve(self, name: str) -> list[str] | None:
         """The addresses of a complete name; None when it does not exist."""
+        if name in self._fixed:
+            return [self._fixed[name]]
         labels = name.removesuffix(f".svc.{DOMAIN}").split(".")
         if not name.endswith(f".svc.{DOMAIN}") or not 2 <= len(labels) <= 3:
             return None

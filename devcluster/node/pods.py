@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from devcluster.node import status as statuses
+from devcluster.node.claims import VOLUMES
 from devcluster.node.clock import now
 from devcluster.node.containers import Container
 from devcluster.node.environment import BadConfiguration, Fetch
@@ -20,6 +21,7 @@ from devcluster.node.machine import Machine
 from devcluster.node.reporter import Reporter
 from devcluster.node.running import FIRST_RETRY, LAST_RETRY, Runner
 from devcluster.node.runtime import RuntimeProblem
+from devcluster.node.tokens import Tokens
 from devcluster.node.volumes import MountFailed, Volumes
 from shared.errors import Refused, Trouble
 
@@ -53,7 +55,8 @@ class Pod:
             "hostIP": machine.host_address,
             "podIP": "",
         }
-        self._volumes = Volumes(lambda: self.object, self._folder / "volumes", self._field_values)
+        tokens = Tokens(machine.api, lambda: self.object)
+        self._volumes = Volumes(lambda: self.object, self._folder / "volumes", self._field_values, tokens)
         self._mounted = False
         self._refreshing = asyncio.Lock()
         self._refreshes: set[asyncio.Task[None]] = set()
@@ -151,9 +154,10 @@ class Pod:
         return self._mounted and not self._over and self._volumes.refreshable
 
     async def fetch(self, plural: str, name: str) -> Json | None:
-        """A ConfigMap or Secret of its namespace."""
+        """A ConfigMap, Secret or claim of its namespace, or a volume of the cluster."""
+        namespace = "" if plural == VOLUMES else self.namespace
         try:
-            return await self._machine.api.call("GET", path_of(plural, self.namespace, name))
+            return await self._machine.api.call("GET", path_of(plural, namespace, name))
         except Refused as refusal:
             if refusal.reason == "NotFound":
                 return None

@@ -5,10 +5,11 @@ folder that should hold it is *opened*: made anew in the tmpfs and filled with b
 """
 
 # The zygote imports as little as it can.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH113, PTH115, PTH120, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH113, PTH115, PTH116, PTH120, PTH123, PTH211
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -35,16 +36,23 @@ class Mount(TypedDict):
     read_only: bool
 
 
-def enter(base: str, mounts: Iterable[Mount], files: dict[str, str]) -> None:
+def enter(
+    base: str, mounts: Iterable[Mount], files: dict[str, str], *, read_only: bool = False, by_anybody: bool = False
+) -> None:
     """Make the root at the folder `base` and change into it; the caller has a mount namespace of its own.
 
     `files` are texts by path, written over what the host has there; their folders exist on the host.
+    When it is `read_only`, only volumes can be written to.  Mounts can be reached `by_anybody` also where the host
+    lets only root pass, as below /root.
     """
     kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={SIZE}")
     wanted = [Mount(**{**one, "target": os.path.realpath(one["target"])}) for one in mounts]
     wanted.sort(key=lambda one: one["target"].count("/"))
     opened = _to_open(wanted, files)
+    if by_anybody:
+        for one in wanted:
+            _open_up_to(_closed(one["target"]), opened)
     for folder in sorted(opened, key=lambda folder: (folder.count("/"), folder)):
         _open(folder, base, opened, files)
     kernel.set_read_only(base, recursive=True)
@@ -56,6 +64,9 @@ def enter(base: str, mounts: Iterable[Mount], files: dict[str, str]) -> None:
             file.write(text)
     for one in wanted:
         _mount(base, one)
+    if read_only:
+        # Not what is mounted below: volumes, and the memory shared by processes.
+        kernel.set_read_only(base)
     kernel.pivot_root(base)
 
 
@@ -75,6 +86,16 @@ def _to_open(mounts: list[Mount], files: dict[str, str]) -> set[str]:
             _open_up_to(folder, opened)
         inside.append(target)
     return opened
+
+
+def _closed(path: str) -> str:
+    """The deepest folder above `path` that not everybody may pass; the root when there is none."""
+    folder = os.path.dirname(path)
+    while folder != "/":
+        if os.path.isdir(folder) and not os.stat(folder).st_mode & stat.S_IXOTH:
+            return folder
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _open_up_to(folder: str, opened: set[str]) -> None:

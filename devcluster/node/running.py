@@ -119,6 +119,8 @@ class Runner:
         )
         container.message_file.parent.mkdir(parents=True, exist_ok=True)
         container.message_file.write_bytes(b"")
+        # Whoever the container runs as.
+        container.message_file.chmod(0o666)
         run = container.logs.begin()
         with contextlib.ExitStack() as outputs:
             pipes = [run.pipe("stdout"), run.pipe("stderr")]

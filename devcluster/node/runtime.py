@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from devcluster.node.identity import ROOT, Identity
 from devcluster.node.rootfs import Mount
 from devcluster.node.zygote import MAX_MESSAGE
 
@@ -34,7 +35,7 @@ class Launch:
     command: Sequence[str]
     environment: Mapping[str, str]
     folder: str
-    privileged: bool = False
+    identity: Identity = ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +158,7 @@ class Runtime:
             "command": list(launch.command),
             "environment": dict(launch.environment),
             "folder": launch.folder,
-            "privileged": launch.privileged,
+            "identity": asdict(launch.identity),
         }
         exits = self._exits[number] = self._loop.create_future()
         try:

@@ -7,10 +7,13 @@ from pathlib import Path, PurePosixPath
 
 from devcluster.node import atomic
 from devcluster.node.atomic import File
+from devcluster.node.claims import claimed
 from devcluster.node.environment import BadConfiguration, Fetch, expand
 from devcluster.node.fields import UnknownField, field
+from devcluster.node.identity import files_group
 from devcluster.node.kubernetes import Json
 from devcluster.node.rootfs import Mount
+from devcluster.node.tokens import Tokens
 
 DEFAULT_MODE = 0o644
 
@@ -23,12 +26,16 @@ class MountFailed(Exception):  # noqa: N818 - the kubelet's reason is FailedMoun
 
 
 class Volumes:
-    def __init__(self, pod: Callable[[], Json], folder: Path, status: Mapping[str, str]) -> None:
+    def __init__(self, pod: Callable[[], Json], folder: Path, status: Mapping[str, str], tokens: Tokens) -> None:
         """`pod` tells the newest object; `status` has the values of field references."""
         self._pod = pod
         self._folder = folder
         self._status = status
+        self._tokens = tokens
+        self._group = files_group(pod())
         self._specs: dict[str, Json] = {volume["name"]: volume for volume in pod()["spec"].get("volumes") or ()}
+        self._elsewhere: dict[str, Path] = {}
+        """Folders and files of the host, by the volumes that show them."""
 
     @property
     def refreshable(self) -> bool:
@@ -53,17 +60,20 @@ class Volumes:
                     fresh[name] = await self._payload(spec, fetch)
         for name, files in fresh.items():
             with contextlib.suppress(OSError):
-                atomic.write(self._folder / name, files)
+                self._write(name, files)
 
     async def _set_up(self, spec: Json, fetch: Fetch) -> None:
         folder = self._folder / spec["name"]
         if any(kind in spec for kind in _PAYLOADS):
-            atomic.write(folder, await self._payload(spec, fetch))
+            self._write(spec["name"], await self._payload(spec, fetch))
         elif "emptyDir" in spec:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o777)
         elif "hostPath" in spec:
             _check_host_path(spec["hostPath"])
+            self._elsewhere[spec["name"]] = Path(spec["hostPath"]["path"])
+        elif claim := spec.get("persistentVolumeClaim"):
+            self._elsewhere[spec["name"]] = await claimed(claim["claimName"], fetch, self._group)
         else:
             kinds = ", ".join(kind for kind in spec if kind != "name") or "a volume without a kind"
             raise BadConfiguration(f"{kinds} is not offered by this node")
@@ -91,7 +101,15 @@ class Volumes:
                 _safe(item["path"]): File(self._field(item), item.get("mode", mode))
                 for item in source.get("items") or ()
             }
+        if source := spec.get("serviceAccountToken"):
+            return {_safe(source["path"]): File(await self._tokens.of(source), mode)}
         raise BadConfiguration(f"{', '.join(spec)} is not offered by this node")
+
+    def _write(self, name: str, files: Mapping[str, File]) -> None:
+        if self._group is not None:
+            # So that the pod's group can read also what is nobody's but the owner's.
+            files = {path: file._replace(mode=file.mode | 0o440) for path, file in files.items()}
+        atomic.write(self._folder / name, files, self._group)
 
     def _field(self, item: Json) -> bytes:
         if "fieldRef" not in item:
@@ -106,7 +124,7 @@ class Volumes:
         spec = self._specs.get(one["name"])
         if spec is None:
             raise BadConfiguration(f'no volume is named "{one["name"]}"')
-        source = Path(spec["hostPath"]["path"]) if "hostPath" in spec else self._folder / one["name"]
+        source = self._elsewhere.get(one["name"], self._folder / one["name"])
         read_only = bool(one.get("readOnly")) or any(kind in spec for kind in _PAYLOADS)
         if inside := one.get("subPath") or expand(one.get("subPathExpr") or "", environment):
             source = _sub_path(source, inside)

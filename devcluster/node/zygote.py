@@ -119,10 +119,11 @@ class Zygote:
             self._networks.enter(request["pod"])
             kernel.unshare(kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC)
             kernel.set_hostname(request["hostname"])
-            rootfs.enter(self._base, request["mounts"], request["files"])
+            mounts, files, identity = request["mounts"], request["files"], request["identity"]
+            read_only, by_anybody = identity["read_only_root"], bool(identity["user"])
+            rootfs.enter(self._base, mounts, files, read_only=read_only, by_anybody=by_anybody)
             _change_folder(request["folder"])
-            if not request["privileged"]:
-                kernel.keep_capabilities(DEFAULT_CAPABILITIES)
+            _take_on(identity)
             _become(request, [os.open("/dev/null", os.O_RDONLY), *passed], problems)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this process may not go on as a zygote
             os.write(problems, str(error).encode())
@@ -150,9 +151,8 @@ class Zygote:
                     os._exit(code if code >= 0 else 128 - code)
                 kernel.die_with_parent(signal.SIGKILL)
                 os.setsid()
-                if not request["privileged"]:
-                    kernel.keep_capabilities(DEFAULT_CAPABILITIES)
                 _change_folder(request["folder"])
+                _take_on(request["identity"])
                 _become(request, passed, writable)
             except BaseException as error:  # noqa: BLE001 - whatever it is, this process may not go on as a zygote
                 os.write(writable, str(error).encode())
@@ -198,6 +198,18 @@ def _forget_the_zygote() -> None:
     # Python ignores SIGPIPE and SIGXFSZ, and what is ignored stays so across an exec.
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+def _take_on(identity: dict[str, Any]) -> None:
+    """User, groups and rights, in the order in which each is still permitted."""
+    if not identity["privileged"]:
+        kernel.keep_capabilities(DEFAULT_CAPABILITIES if identity["capabilities"] else frozenset())
+    if not identity["new_privileges"]:
+        kernel.no_new_privileges()
+    if identity["groups"] or identity["group"] or identity["user"]:
+        os.setgroups(identity["groups"])
+        os.setgid(identity["group"])
+        os.setuid(identity["user"])
 
 
 def _change_folder(folder: str) -> None:

@@ -130,6 +130,20 @@ async def test_nats_cannot_be_reached(place: Place, tmp_path: Path, name: str):
         nats.stop()
 
 
+async def test_all_services_in_one_process_wait_for_nats_when_asked_to(place: Place, tmp_path: Path):
+    nats = NatsServer(tmp_path / "nats")
+    environment = place.environment(ADMIN, NATS_URL=nats.url, NATS_PASSWORD=nats.users[ADMIN])
+    try:
+        async with a_service("operator", tmp_path, environment, "muster", "run", "--wait") as service:
+            await service.says("not ready", nats.url, "start NATS there", times=len(AUTHORS))
+            assert (await service.probed("readyz"))[0] == 503
+            await nats.start()
+            await set_up(nats.url, password=nats.users[ADMIN])
+            await service.becomes(200)
+    finally:
+        nats.stop()
+
+
 async def test_nats_does_not_know_the_password(place: Place, tmp_path: Path):
     nats = NatsServer(tmp_path / "nats")
     right = nats.users["status"]

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import pytest
 
@@ -37,6 +37,19 @@ class NatsCluster:
     @property
     def users(self) -> dict[str, str]:
         return next(iter(self.servers.values())).users
+
+    async def __aenter__(self) -> Self:
+        """Started and set up: every stream is on all three."""
+        try:
+            await self.start()
+            await set_up(self.url, password=self.users["admin"], replicas=3)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
 
     async def start(self) -> None:
         for server in self.servers.values():

@@ -20,12 +20,13 @@ PATIENCE_SECONDS = 60.0
 class Service:
     """A running service process."""
 
-    def __init__(self, name: str, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, folder: Path, environment: Mapping[str, str], *command: str) -> None:
+        """`command` is of the package's own modules; without it the service is started alone."""
         self.name = name
         self._port = free_port()
         self.child = Child(
             f"the {name}",
-            [sys.executable, "-m", f"services.{name}"],
+            [sys.executable, "-m", *(command or (f"services.{name}",))],
             folder / f"{name}.log",
             {**environment, "MUSTER_HEALTH_PORT": str(self._port)},
         )
@@ -82,9 +83,9 @@ class Service:
 
 
 @asynccontextmanager
-async def a_service(name: str, folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Service]:
+async def a_service(name: str, folder: Path, environment: Mapping[str, str], *command: str) -> AsyncIterator[Service]:
     """Started, and ended in order when the context is left."""
-    service = Service(name, folder, environment)
+    service = Service(name, folder, environment, *command)
     service.child.start()
     try:
         yield service

@@ -13,11 +13,11 @@ async def test_a_pod_that_needs_the_hosts_network_is_rejected(space):
 
 
 async def test_a_volume_of_an_unknown_kind_is_told(space):
-    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    volumes = [{"name": "v", "nfs": {"server": "s", "path": "/"}}]
     await space.run("p", volumes=volumes)
     events = f"{space.path('events')}?fieldSelector=involvedObject.name=p"
     answer = await space.api.until(events, lambda answer: answer.body["items"])
-    assert "persistentVolumeClaim is not offered by this node" in answer.body["items"][0]["message"]
+    assert "nfs is not offered by this node" in answer.body["items"][0]["message"]
 
 
 async def test_one_pod_that_makes_no_sense_does_not_harm_the_others(space):

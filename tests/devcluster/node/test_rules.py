@@ -92,13 +92,13 @@ def a_service(uid="1", **spec):
 )
 def test_names(name, expected):
     pods = [a_pod("w-0", "10.0.0.10"), a_pod("w-1", "10.0.0.9"), a_pod("w-2", "10.0.0.3", serving=False)]
-    names = Names(lambda: [*pods, a_pod("w-3", "10.0.0.4", namespace="b"), a_pod("w-4", "")])
+    names = Names(lambda: [*pods, a_pod("w-3", "10.0.0.4", namespace="b"), a_pod("w-4", "")], {})
     names.service_changed(a_service())
     assert names.resolve(name) == expected
 
 
 def test_a_service_that_publishes_unready_addresses_names_them_until_it_is_gone():
-    names = Names(lambda: [a_pod("w-0", "10.0.0.1", serving=False)])
+    names = Names(lambda: [a_pod("w-0", "10.0.0.1", serving=False)], {})
     names.service_changed(a_service("1", publishNotReadyAddresses=True))
     assert names.resolve("w-0.j.a.svc.cluster.local") == ["10.0.0.1"]
     names.service_changed(a_service("2", publishNotReadyAddresses=True))

@@ -1,0 +1,193 @@
+{{/* The beginning of all names. */}}
+{{- define "muster.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains "muster" .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-muster" (.Release.Name | trunc 33) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Of all objects: (dict "root" $ "component" "watcher"). */}}
+{{- define "muster.labels" -}}
+{{ include "muster.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end -}}
+
+{{/* What selects the pods of a component. */}}
+{{- define "muster.selector" -}}
+app.kubernetes.io/name: muster
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* The Deployments: their components. */}}
+{{- define "muster.components" -}}
+{{- if eq .Values.mode "all-in-one" -}}all{{- else -}}watcher scheduler scaler status{{- end -}}
+{{- end -}}
+
+{{/* The name of a component's objects. */}}
+{{- define "muster.name" -}}
+{{- if eq .component "all" -}}{{ include "muster.fullname" .root }}
+{{- else -}}{{ include "muster.fullname" .root }}-{{ .component }}{{- end -}}
+{{- end -}}
+
+{{- define "muster.image" -}}
+{{- $service := get .root.Values.services .component | default dict -}}
+{{- .root.Values.image.repository }}:{{ $service.tag | default .root.Values.image.tag | default .root.Chart.AppVersion -}}
+{{- end -}}
+
+{{- define "muster.replicas" -}}
+{{- $service := get .root.Values.services .component | default dict -}}
+{{- $service.replicas | default .root.Values.replicas -}}
+{{- end -}}
+
+{{/* Where the log is. */}}
+{{- define "muster.natsUrl" -}}
+{{- if .Values.nats.enabled -}}
+{{- $name := printf "%s-nats" (include "muster.fullname" .) -}}
+{{- $servers := list -}}
+{{- range until (int .Values.nats.replicas) -}}
+{{- $scheme := ternary "tls" "nats" $.Values.nats.tls.enabled -}}
+{{- $servers = append $servers (printf "%s://%s-%d.%s.%s.svc:4222" $scheme $name . $name $.Release.Namespace) -}}
+{{- end -}}
+{{- join "," $servers -}}
+{{- else -}}
+{{- .Values.nats.url -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with a password for each user at the log. */}}
+{{- define "muster.natsUsers" -}}
+{{- .Values.nats.auth.existingSecret | default (printf "%s-nats-users" (include "muster.fullname" .)) -}}
+{{- end -}}
+
+{{/* Environment, mounts and volumes of whoever speaks with the log: (dict "root" $ "users" (list "watcher")). */}}
+{{- define "muster.natsEnv" -}}
+- name: NATS_URL
+  value: {{ include "muster.natsUrl" .root | quote }}
+{{- if gt (len .users) 1 }}
+- name: NATS_PASSWORDS
+  value: /etc/muster/nats
+{{- else }}
+- name: NATS_USER
+  value: {{ first .users }}
+- name: NATS_PASSWORD_FILE
+  value: /etc/muster/nats/{{ first .users }}
+{{- end }}
+{{- if .root.Values.nats.tls.enabled }}
+- name: NATS_CA
+  value: /etc/muster/nats-ca/ca.crt
+{{- end }}
+{{- end -}}
+
+{{- define "muster.natsMounts" -}}
+- name: nats-users
+  mountPath: /etc/muster/nats
+  readOnly: true
+{{- if .root.Values.nats.tls.enabled }}
+- name: nats-ca
+  mountPath: /etc/muster/nats-ca
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "muster.natsVolumes" -}}
+- name: nats-users
+  secret:
+    secretName: {{ include "muster.natsUsers" .root }}
+    defaultMode: 0440
+    items:
+      {{- range .users }}
+      - key: {{ . }}
+        path: {{ . }}
+      {{- end }}
+{{- if .root.Values.nats.tls.enabled }}
+- name: nats-ca
+  secret:
+    secretName: {{ .root.Values.nats.tls.secret }}
+    defaultMode: 0440
+    items:
+      - key: ca.crt
+        path: ca.crt
+{{- end }}
+{{- end -}}
+
+{{/* The `restricted` profile. */}}
+{{- define "muster.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "muster.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Where pods may run: the same for all. */}}
+{{- define "muster.placement" -}}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Of what is in no namespace: installations for single namespaces may have the same release name.
+(dict "root" $ "name" "muster-setup") */}}
+{{- define "muster.clusterName" -}}
+{{- .name }}{{ with .root.Values.scope.namespace }}-{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* Settings of the services besides the log. */}}
+{{- define "muster.settings" -}}
+- name: MUSTER_NAMESPACE
+  value: {{ .Values.scope.namespace | quote }}
+- name: MUSTER_KINDS
+  value: {{ join "," .Values.kinds | quote }}
+- name: MUSTER_TAKE_OVER
+  value: {{ .Values.takeOver | quote }}
+- name: MUSTER_CLUSTER_DOMAIN
+  value: {{ .Values.clusterDomain | quote }}
+- name: MUSTER_DRAIN
+  value: {{ .Values.drain | int | quote }}
+- name: MUSTER_DISRUPTION_TAINTS
+  value: {{ join "," .Values.disruptionTaints | quote }}
+- name: MUSTER_HEALTH_HOST
+  value: 0.0.0.0
+- name: MUSTER_HEALTH_PORT
+  value: "8080"
+- name: MUSTER_LOG_FORMAT
+  value: {{ .Values.log.format }}
+- name: MUSTER_LOG_LEVEL
+  value: {{ .Values.log.level }}
+{{- end -}}
+
+{{- define "muster.env" -}}
+{{ include "muster.settings" . }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

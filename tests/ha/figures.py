@@ -1,0 +1,92 @@
+"""What the strikes cost: from a strike to the first append of whoever took over, and the log's silences."""
+
+import itertools
+import statistics
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import msgspec
+
+from muster.stack import SERVICES
+from tests.ha.oracles import Acknowledged
+from tests.ha.run import Outcome
+from tests.ha.strikes import NATS, How, Role, Struck
+
+GOAL_SECONDS = 2.5
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One line of the table."""
+
+    what: str
+    taken: list[float]
+    """Seconds, one a strike."""
+    goal: str = ""
+
+    def row(self) -> str:
+        if not self.taken:
+            return f"| {self.what} | 0 |  |  |  | {self.goal} |"
+        p50, p99 = percentile(self.taken, 50), percentile(self.taken, 99)
+        return (
+            f"| {self.what} | {len(self.taken)} | {p50:.2f} s | {p99:.2f} s | {max(self.taken):.2f} s | {self.goal} |"
+        )
+
+
+def percentile(taken: Sequence[float], per: int) -> float:
+    """With so few as a hundred the 99th is next to the longest."""
+    if len(taken) == 1:
+        return taken[0]
+    return statistics.quantiles(taken, n=100, method="inclusive")[per - 1]
+
+
+def figures(outcomes: Sequence[Outcome]) -> list[Figure]:
+    goal = f"p99 ≤ {GOAL_SECONDS} s"
+    lines = [
+        Figure(f"owner of the {service} killed → the standby's first append", _failovers(outcomes, "kill", service))
+        for service in SERVICES
+    ]
+    lines.append(Figure("**all owners killed**", owners_killed(outcomes), goal))
+    paused = [gap for service in SERVICES for gap in _failovers(outcomes, "pause", service)]
+    lines.append(Figure("owner stands still → the standby's first append", paused, goal))
+    stopped = [gap for service in SERVICES for gap in _failovers(outcomes, "stop", service)]
+    lines.append(Figure("owner is asked to stop (SIGTERM) → the standby's first append", stopped))
+    for role in ("leader", "follower"):
+        what = f"NATS server killed, the log's {role}: longest time without an acknowledged append"
+        lines.append(Figure(what, _silences(outcomes, role)))
+    return lines
+
+
+def owners_killed(outcomes: Sequence[Outcome]) -> list[float]:
+    return [gap for service in SERVICES for gap in _failovers(outcomes, "kill", service)]
+
+
+def table(lines: Sequence[Figure]) -> str:
+    head = ["|  | strikes | p50 | p99 | longest | goal |", "| --- | --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *(line.row() for line in lines)])
+
+
+def _failovers(outcomes: Sequence[Outcome], how: How, service: str) -> list[float]:
+    return [
+        _first(outcome.told, one) - one.began
+        for outcome in outcomes
+        for one in outcome.struck
+        if (one.strike.how, one.strike.service, one.strike.role) == (how, service, "owner")
+    ]
+
+
+def _first(told: Sequence[Acknowledged], struck: Struck) -> float:
+    """When the other replica, or the one that came up again, first told of an append."""
+    for ack in told[bisect_left(told, struck.began, key=lambda ack: ack.at) :]:
+        if ack.author == struck.strike.service and (ack.replica != struck.name or ack.at >= struck.up):
+            return ack.at
+    return float("inf")
+
+
+def _silences(outcomes: Sequence[Outcome], role: Role) -> list[float]:
+    found = []
+    for outcome in outcomes:
+        for one in outcome.struck:
+            if one.strike.service == NATS and one.strike.how == "kill" and one.strike.role == role:
+                during = [one.began, *(ack.at for ack in outcome.told if one.began <= ack.at <= one.well)]
+                found.append(max(later - sooner for sooner, later in itertools.pairwise(during)))
+    return found

@@ -1,0 +1,188 @@
+"""The load: jobs that are created, scaled, ended and deleted all the time, by a seed, and what the cluster showed.
+
+Every job has a life of its own, at the end of which it is as its life says: finished, running, or gone.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.objects import Metadata
+from shared.frameworks.training import GROUP, SCALEINS, SCALEOUTS, TRAININGJOBS
+from tests.bench.real.client import MERGE, Client, encode
+from tests.bench.real.manifests import collection, scale_in, scale_out, training_job
+
+NAMESPACE = "load"
+PATIENCE_SECONDS = 120.0
+"""For any step of a life: several kills may come in between."""
+
+MOST_AT_ONCE = 30
+"""Jobs: a machine that is busier than it can bear measures itself."""
+
+_ENDED = {
+    "name": "main",
+    "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
+    "ready": False,
+    "image": "registry.example/train:1",
+    "imageID": "",
+    "restartCount": 0,
+}
+
+
+class Status(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Any object."""
+
+    metadata: Metadata = Metadata()
+    status: Status = Status()
+
+
+class Load:
+    """`begin()` it; `end()` it, and all lives go on to their ends."""
+
+    def __init__(self, client: Client, *, seed: int, a_second: float, most: int) -> None:
+        """At most `most` jobs in all."""
+        self._client = client
+        self._chance = random.Random(seed)
+        self._a_second, self._most = a_second, most
+        self._now: defaultdict[str, dict[str, Shown]] = defaultdict(dict)
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._enough = False
+        self.made: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+        """Uids by kind, name and the owner's uid of every pod, Service and ConfigMap that ever was."""
+        self.ends: dict[str, str] = {}
+        """The phase in which each job shall be by its life; empty when it shall be gone."""
+        self.scaled = 0
+
+    async def begin(self) -> None:
+        await self._client.call("POST", "/api/v1/namespaces", encode({"metadata": {"name": NAMESPACE}}))
+        for kind in (PODS, SERVICES, CONFIGMAPS):
+            self._follow(kind.kind, collection(kind.plural, NAMESPACE))
+        for kind in (TRAININGJOBS, SCALEOUTS, SCALEINS):
+            self._follow(kind.kind, collection(kind.plural, NAMESPACE, GROUP))
+        self._tasks.append(asyncio.create_task(self._generate()))
+
+    async def end(self) -> None:
+        """No new jobs; raises what went wrong in a life."""
+        self._enough = True
+        await asyncio.gather(*self._lives.values())
+
+    async def close(self) -> None:
+        for task in (*self._tasks, *self._lives.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._lives.values(), return_exceptions=True)
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def left(self) -> list[str]:
+        """Children whose owner is gone, and jobs that are not as they shall be."""
+        alive = {shown.metadata.uid for shown in self._now["TrainingJob"].values()}
+        orphans = [
+            f"{kind} {name}: its owner is gone"
+            for kind in ("Pod", "Service", "ConfigMap")
+            for name, shown in self._now[kind].items()
+            if (owner := shown.metadata.controller) is not None and owner.uid not in alive
+        ]
+        phases = {name: self._phase("TrainingJob", name) for name in self.ends}
+        return orphans + [
+            f"{name} is {phases[name] or 'gone'} and shall be {end or 'gone'}"
+            for name, end in self.ends.items()
+            if phases[name] != end
+        ]
+
+    async def _generate(self) -> None:
+        number = 0
+        while not self._enough and number < self._most:
+            if sum(not life.done() for life in self._lives.values()) < MOST_AT_ONCE:
+                name = f"job-{number}"
+                life = self._chance.choices((self._brief, self._finished, self._scaled), (2, 2, 1))[0]
+                self._lives[name] = asyncio.create_task(self._live(name, life))
+                number += 1
+            await asyncio.sleep(self._chance.uniform(0.5, 1.5) / self._a_second)
+
+    async def _live(self, name: str, life: Callable[[str, random.Random], Awaitable[None]]) -> None:
+        chance = random.Random(self._chance.random())
+        manifest = training_job(name, NAMESPACE, chance.choice((1, 2)))
+        await self._client.call("POST", collection("trainingjobs", NAMESPACE, GROUP), encode(manifest))
+        await life(name, chance)
+
+    async def _brief(self, name: str, chance: random.Random) -> None:
+        """Deleted at any moment, perhaps before anything was made."""
+        await asyncio.sleep(chance.random() * 4.0)
+        await self._delete(name)
+
+    async def _finished(self, name: str, chance: random.Random) -> None:
+        await self._until("TrainingJob", name, "Running")
+        await asyncio.sleep(chance.random())
+        await self._finish(name, chance)
+
+    async def _scaled(self, name: str, chance: random.Random) -> None:
+        await self._until("TrainingJob", name, "Running")
+        for plural, request in (("scaleouts", scale_out), ("scaleins", scale_in)):
+            manifest = request(name, NAMESPACE, name, 1)
+            await self._client.call("POST", collection(plural, NAMESPACE, GROUP), encode(manifest))
+            await self._until(manifest["kind"], name, "ScaleSucceeded")
+            self.scaled += 1
+        if chance.random() < 0.8:
+            await self._finish(name, chance)
+        else:
+            self.ends[name] = "Running"
+
+    async def _finish(self, name: str, chance: random.Random) -> None:
+        """The launcher ends well; most jobs are deleted then."""
+        status = encode({"status": {"phase": "Succeeded", "containerStatuses": [_ENDED]}})
+        path = f"{collection('pods', NAMESPACE)}/{name}-launcher/status"
+        await self._client.call("PATCH", path, status, MERGE)
+        await self._until("TrainingJob", name, "Succeeded")
+        if chance.random() < 0.7:
+            await self._delete(name)
+        else:
+            self.ends[name] = "Succeeded"
+
+    async def _delete(self, name: str) -> None:
+        await self._client.call("DELETE", f"{collection('trainingjobs', NAMESPACE, GROUP)}/{name}")
+        self.ends[name] = ""
+
+    def _phase(self, kind: str, name: str) -> str:
+        shown = self._now[kind].get(name)
+        return shown.status.phase if shown is not None else ""
+
+    async def _until(self, kind: str, name: str, phase: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while self._phase(kind, name) != phase:
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            raise AssertionError(f"{kind} {name} is {self._phase(kind, name)!r}, never {phase}") from error
+
+    def _follow(self, kind: str, path: str) -> None:
+        def tell(event: str, shown: Shown, _: float) -> None:
+            owner = shown.metadata.controller
+            if owner is not None and kind in ("Pod", "Service", "ConfigMap"):
+                self.made[kind, shown.metadata.name, owner.uid].add(shown.metadata.uid)
+            if event == "DELETED":
+                self._now[kind].pop(shown.metadata.name, None)
+            else:
+                self._now[kind][shown.metadata.name] = shown
+
+        self._tasks.append(asyncio.create_task(self._client.follow(path, Shown, tell)))
+
+
+async def quiet(load: Load) -> None:
+    """Wait until everything is as it shall be; raises with what is not."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while load.left():
+                await asyncio.sleep(0.1)
+    assert not load.left(), "\n".join(load.left())

@@ -1,0 +1,153 @@
+"""What must hold after all strikes, asked of what everybody recorded.  Pure; each answer is a list of faults.
+
+The logs of the services say which appends were acknowledged, the witnesses what each server of the log delivered,
+the watch of the load what was made, the audit log who wrote what.
+"""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from shared.eventlog import Stored
+from shared.job.fold import Histories
+from tests.ha.witness import Print, print_of
+from tests.kit.loop import PATHS
+
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+QUESTIONS = ("selfsubjectaccessreviews",)
+"""They are asked by creating them."""
+
+
+class Acknowledged(NamedTuple):
+    """A line of a service's own log: this append was answered."""
+
+    replica: str
+    at: float
+    sequence: int
+    author: str
+    uid: str
+    type: str
+
+
+class Write(NamedTuple):
+    """A line of the audit log: this process asked for a change, and got this answer."""
+
+    token: str
+    at: float
+    verb: str
+    what: str
+    code: int
+
+
+def acknowledged(replica: str, lines: Iterable[Mapping[str, Any]]) -> list[Acknowledged]:
+    return [
+        Acknowledged(replica, seconds(line["timestamp"]), line["seq"], line["service"], line["uid"], line["event"])
+        for line in lines
+        if {"job", "uid", "seq"} <= line.keys()
+    ]
+
+
+def writes(audit: Iterable[Mapping[str, Any]]) -> list[Write]:
+    found = []
+    for line in audit:
+        tokens = line["user"].get("extra", {}).get("authentication.kubernetes.io/credential-id")
+        about = line.get("objectRef", {})
+        if tokens and line["verb"] in WRITES and about.get("resource") not in QUESTIONS:
+            what = "/".join(about[key] for key in ("resource", "subresource", "name") if key in about)
+            at = seconds(line["requestReceivedTimestamp"])
+            found.append(Write(tokens[0], at, line["verb"], what, line["responseStatus"]["code"]))
+    return found
+
+
+def lost(log: Sequence[Stored], told: Iterable[Acknowledged]) -> list[str]:
+    """Acknowledged appends that are not in the log, or not where they were."""
+    there = {stored.sequence: stored.subject.split(".") for stored in log}
+    return [
+        f"{ack.type} of {ack.uid} was acknowledged to {ack.replica} at {ack.sequence}, where now is "
+        f"{'.'.join(there.get(ack.sequence, ['nothing']))}"
+        for ack in told
+        if there.get(ack.sequence, [])[3:] != [ack.uid, ack.author, ack.type]
+    ]
+
+
+def changed(log: Sequence[Stored], server: str, seen: Sequence[tuple[int, Print]]) -> list[str]:
+    """What a witness saw and is not in the log as it was, and what is there and it never saw."""
+    now = {stored.sequence: print_of(stored) for stored in log}
+    before = dict(seen)
+    order = [sequence for sequence, _ in seen]
+    found = [] if order == sorted({*order}) else [f"{server} delivered out of order, or twice"]
+    found += [
+        f"{server} delivered {print_} at {at}, where now is {now.get(at)}"
+        for at, print_ in seen
+        if now.get(at) != print_
+    ]
+    return found + [f"{server} never delivered {at}" for at in now.keys() - before.keys()]
+
+
+def doubled(log: Sequence[Stored]) -> list[str]:
+    """Events that are there twice: by their ids, or the same word of the same author again."""
+    by_id: dict[str, int] = {}
+    newest: dict[str, tuple[int, str, bytes]] = {}
+    found = []
+    for stored in log:
+        if (first := by_id.setdefault(stored.event_id, stored.sequence)) != stored.sequence:
+            found.append(f"the event {stored.event_id} is at {first} and at {stored.sequence}")
+        scope, _, tag = stored.subject.rpartition(".")
+        before, word, body = newest.get(scope, (0, "", b""))
+        if (word, body) == (tag, stored.body):
+            found.append(f"{stored.subject} says at {stored.sequence} what it said at {before}")
+        newest[scope] = (stored.sequence, tag, stored.body)
+    return found
+
+
+def branched(log: Sequence[Stored]) -> list[str]:
+    """Decisions that were taken without knowledge of the decision before (I11)."""
+    newest: dict[str, int] = {}
+    found = []
+    for stored in log:
+        family, _, _, uid, *_ = stored.subject.split(".")
+        if family == "jobs":
+            basis = int(stored.basis.partition(":")[0])
+            if basis < newest.get(uid, 0):
+                found.append(f"{stored.subject} at {stored.sequence} knows {basis}, not {newest[uid]}")
+            newest[uid] = stored.sequence
+    return found
+
+
+def disordered(log: Sequence[Stored]) -> list[str]:
+    """Jobs whose chain is broken, or whose phases take a step that there is not (I2)."""
+    histories, phases = Histories(), defaultdict[str, str](str)
+    found = []
+    for stored in log:
+        history = histories.fold(stored)
+        if history is None:
+            continue
+        before, now = phases[history.job.key.uid], history.job.phase
+        if now != before and now not in PATHS[before]:
+            found.append(f"{history.job.key}: from {before!r} to {now!r} at {stored.sequence}")
+        phases[history.job.key.uid] = now
+    return found + [f"{history.job.key} is held: {history.held}" for history in histories if history.held]
+
+
+def made_twice(made: Mapping[tuple[str, str, str], set[str]], gone: Container[str]) -> list[str]:
+    """Names under which one job had two objects, one after the other (I1).
+
+    Of a job that is `gone`, by its uid, the garbage collector may take a Service before anybody knows; that is made
+    again and taken again.  A slot's pod is never made twice.
+    """
+    return [
+        f"{kind} {name} of {owner}: {sorted(uids)}"
+        for (kind, name, owner), uids in made.items()
+        if len(uids) > 1 and (kind == "Pod" or owner not in gone)
+    ]
+
+
+def late(made: Iterable[Write], token: str, after: float, before: float) -> list[Write]:
+    """What a process wrote between these moments, at which it was not the owner."""
+    return [write for write in made if write.token == token and after <= write.at < before]
+
+
+def seconds(time: str) -> float:
+    """Since the epoch."""
+    return datetime.fromisoformat(time).timestamp()

@@ -1,0 +1,138 @@
+"""One run: load, strikes, quiet, questions.  What came of it is returned, whether good or bad."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from devcluster.cluster import ADMIN as CLUSTER_ADMIN
+from muster.kinds import known_kinds
+from muster.reading import everything
+from muster.replay import compared
+from shared.eventlog import Stored
+from shared.eventlog.subjects import READER
+from shared.job.fold import Histories
+from tests.bench.real.client import Client
+from tests.ha import oracles
+from tests.ha.load import Load, quiet
+from tests.ha.oracles import Acknowledged, Write
+from tests.ha.strikes import NATS, Strike, Struck, strike_all
+from tests.ha.witness import Witness
+from tests.ha.world import PATIENCE_SECONDS, Pairs
+from tests.kit.nats import connected, until
+
+A_SECOND = 2.0
+"""Jobs; each is some thirty events and a dozen calls."""
+MOST_JOBS = 3_000
+
+WARM_UP = 8
+"""Jobs before the first strike."""
+
+
+class Outcome(msgspec.Struct):
+    """All that is needed for figures, and what is wrong."""
+
+    struck: list[Struck]
+    told: list[Acknowledged]
+    """By the clock."""
+    late: list[tuple[Struck, list[Write]]]
+    """Of each pause of a service: what it wrote after waking up, before it was the owner again."""
+    owners: dict[str, list[tuple[float, bool]]]
+    """By replica, when it became the owner, and when it was no more."""
+    events: int
+    jobs: int
+    scaled: int
+    compared: int
+    faults: list[str]
+
+
+async def run(
+    folder: Path,
+    strikes: Sequence[Strike],
+    *,
+    seed: int = 0,
+    a_second: float = A_SECOND,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        began = time.monotonic()
+        world = await enter(Pairs(folder))
+        tell(f"all is up in {time.monotonic() - began:.0f} s")
+        witnesses = [await enter(Witness(world.nats, server)) for server in world.nats.servers]
+        client = await enter(Client(world.cluster.kubeconfig(CLUSTER_ADMIN)))
+        load = Load(client, seed=seed, a_second=a_second, most=MOST_JOBS)
+        stack.push_async_callback(load.close)
+        await load.begin()
+
+        async def warm() -> bool:
+            return len(load) >= WARM_UP
+
+        await until(warm, within=PATIENCE_SECONDS)
+        struck = await strike_all(world, strikes, tell)
+        tell(f"{len(load)} jobs so far; no new ones")
+        await load.end()
+        await quiet(load)
+        return await _asked(world, load, witnesses, struck)
+
+
+async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck: list[Struck]) -> Outcome:
+    async with connected(world.nats, READER) as reader:
+        histories, log = await everything(reader)
+        identity = await reader.identity()
+    for witness in witnesses:
+        await until(lambda one=witness: one.reached(log[-1].sequence), within=PATIENCE_SECONDS)  # type: ignore[misc]
+    replicas = {name: _lines(child.log) for name, child in world.services.items()}
+    told = sorted(
+        (ack for name, lines in replicas.items() for ack in oracles.acknowledged(name, lines)), key=lambda ack: ack.at
+    )
+    owners = {name: _ownership(lines) for name, lines in replicas.items()}
+    made = oracles.writes(_lines(world.audit))
+    tokens = {replica.name: replica.token for replica in world.replicas}
+    late = [
+        (one, oracles.late(made, tokens[one.name], one.up, _owner_again(owners[one.name], one.up)))
+        for one in struck
+        if one.strike.how == "pause" and one.strike.service != NATS
+    ]
+    faults = [*oracles.lost(log, told), *oracles.doubled(log), *oracles.branched(log), *oracles.disordered(log)]
+    for witness in witnesses:
+        faults += oracles.changed(log, witness.server, witness.seen)
+    faults += oracles.made_twice(load.made, {h.job.key.uid for h in histories if h.job.gone})
+    answers = await _replayed(world, histories, log, identity)
+    faults += [answer for answer in answers if "DIFFERS" in answer]
+    return Outcome(struck, told, late, owners, len(log), len(load), load.scaled, len(answers), faults)
+
+
+async def _replayed(world: Pairs, histories: Histories, log: list[Stored], identity: str) -> list[str]:
+    """As `muster replay --verify` does: each status is what the log says (I3)."""
+    kinds = known_kinds()
+    answers = []
+    for history in histories:
+        if history.job.generation and not history.job.gone:
+            answer = await compared(history, log, identity, world.kube, kinds)
+            answers.append(f"{history.job.key}: {answer or 'DIFFERS: it is not there'}")
+    return answers
+
+
+def _ownership(lines: Sequence[dict[str, Any]]) -> list[tuple[float, bool]]:
+    words = {"lease acquired": True, "lease lost": False, "started": False}
+    return [(oracles.seconds(line["timestamp"]), words[line["event"]]) for line in lines if line["event"] in words]
+
+
+def _owner_again(ownership: Sequence[tuple[float, bool]], after: float) -> float:
+    return min((at for at, owner in ownership if owner and at > after), default=time.time())
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """Whole lines; a process that was killed may have left a piece of one."""
+    found = []
+    for line in file.read_text().splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found

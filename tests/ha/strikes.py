@@ -1,0 +1,115 @@
+"""Who is struck, how and when: a plan from a seed, and its execution."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from muster.stack import SERVICES
+from tests.ha.world import PATIENCE_SECONDS, Pairs
+from tests.kit.nats import until
+
+How = Literal["kill", "pause", "stop"]
+Role = Literal["owner", "standby", "leader", "follower"]
+
+NATS = "nats"
+PAUSE_SECONDS = 10.0
+DOWN_SECONDS = 1.0
+"""From a kill to the new start: a kubelet's first one comes at once, and an image is there."""
+CALM_SECONDS = 1.0
+"""Between all being well again and the next strike."""
+
+
+class Strike(msgspec.Struct, frozen=True):
+    """A wish: who is who is known only when it comes to it."""
+
+    how: How
+    service: str
+    """A service, or the log."""
+    role: Role
+
+
+class Struck(msgspec.Struct, frozen=True):
+    """What came of it; times are those of the wall clock, as in logs."""
+
+    strike: Strike
+    name: str
+    began: float
+    down: float
+    """From now on it did nothing."""
+    up: float
+    """From now on it might again."""
+    well: float
+    """All is as before."""
+
+
+EVERYBODY: tuple[Strike, ...] = (
+    *(Strike("kill", service, role) for service in SERVICES for role in ("owner", "standby")),
+    *(Strike("kill", NATS, role) for role in ("leader", "follower")),
+)
+
+
+def plan(seed: int, kills: int, pauses: int, stops: int = 0) -> list[Strike]:
+    """In an order of chance; everybody is killed before anybody is killed again, and owners most."""
+    chance = random.Random(seed)
+    owners = [Strike("kill", service, "owner") for service in SERVICES]
+    chosen: list[Strike] = []
+    while len(chosen) < kills:
+        some = [*EVERYBODY, *owners, *owners]
+        chance.shuffle(some)
+        # The first round is everybody once.
+        chosen += some if chosen else chance.sample(EVERYBODY, len(EVERYBODY))
+    chosen = chosen[:kills]
+    # Who is paused is an owner, or a server of the log now and then.
+    targets = [*SERVICES, NATS]
+    chance.shuffle(targets)
+    for number in range(pauses):
+        target = targets[number % len(targets)]
+        chosen.append(Strike("pause", target, "leader" if target == NATS else "owner"))
+    chosen += [Strike("stop", SERVICES[number % len(SERVICES)], "owner") for number in range(stops)]
+    chance.shuffle(chosen)
+    return chosen
+
+
+async def strike_all(world: Pairs, strikes: Sequence[Strike], tell: Callable[[str], None]) -> list[Struck]:
+    struck = []
+    for number, strike in enumerate(strikes, start=1):
+        await until(world.all_well, within=PATIENCE_SECONDS)
+        await asyncio.sleep(CALM_SECONDS)
+        done = await _strike(world, strike)
+        took = done.well - done.began
+        tell(f"{number}/{len(strikes)} {strike.how} {done.name} ({strike.role}): well after {took:.1f} s")
+        struck.append(done)
+    return struck
+
+
+async def _strike(world: Pairs, strike: Strike) -> Struck:
+    name = await _victim(world, strike)
+    began = time.time()
+    match strike.how:
+        case "kill":
+            world.kill(name)
+        case "pause":
+            world.pause(name)
+        case "stop":
+            await world.services[name].stop()
+    down = time.time()
+    await asyncio.sleep(PAUSE_SECONDS if strike.how == "pause" else DOWN_SECONDS)
+    up = time.time()
+    if strike.how == "pause":
+        world.wake(name)
+    else:
+        await world.start(name)
+    await until(world.all_well, within=PATIENCE_SECONDS)
+    return Struck(strike, name, began, down, up, time.time())
+
+
+async def _victim(world: Pairs, strike: Strike) -> str:
+    if strike.service != NATS:
+        find = world.owner if strike.role == "owner" else world.standby
+        return (await find(strike.service)).name
+    leader = await world.leader()
+    return leader if strike.role == "leader" else next(name for name in world.nats.servers if name != leader)

@@ -1,0 +1,187 @@
+"""Two replicas of each service and three NATS servers beside a real control plane, each a process of its own."""
+
+import base64
+import json
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from devcluster.binaries import find
+from devcluster.child import Child
+from devcluster.cluster import ADMIN, SERVICES_NAMESPACE
+from devcluster.controlplane import ControlPlane
+from devcluster.kubeconfig import write_kubeconfig
+from muster.stack import SERVICES, Stack
+from shared.eventlog import api
+from shared.eventlog.connection import Connection
+from shared.eventlog.subjects import LEASES, STREAM, stream_of
+from shared.ports import free_port
+from tests.kit.nats import NatsCluster, until
+
+REPLICAS = 2
+NODES = 4
+PATIENCE_SECONDS = 90.0
+PROBE_SECONDS = 0.5
+"""A process that stands still does not answer."""
+
+SETTINGS = {"MUSTER_DRAIN": "PT0S", "MUSTER_LOG_LEVEL": "debug"}
+"""At debug a service tells of every append that was acknowledged, facts too."""
+
+RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One process of a service."""
+
+    service: str
+    name: str
+    health: int
+    """The port of its probes."""
+    token: str
+    """The id of its token: the API server's audit log tells replicas apart by it."""
+
+
+class Pairs(Stack):
+    """A stack whose services and log have no single process that matters."""
+
+    nats: NatsCluster  # type: ignore[assignment]
+    cluster: ControlPlane
+
+    def __init__(self, data: Path) -> None:
+        more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED}
+        make: Callable[..., ControlPlane] = partial(ControlPlane, nodes=0, more=more)
+        self.audit = data / "audit.jsonl"
+        super().__init__(data, make, settings=SETTINGS, audit=self.audit)
+        self.nats = NatsCluster(data / "nats")
+        self.replicas: list[Replica] = []
+
+    async def _start_services(self) -> None:
+        # It looks for new kinds twice a minute, and until then collects nothing of theirs.
+        await self.cluster.controllers.restart()
+        await self._play_nodes()
+        self._session = await self._stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_SECONDS))
+        )
+        async with self.cluster.session(ADMIN) as session:
+            for service in SERVICES:
+                for number in range(REPLICAS):
+                    await self._start_replica(session, service, f"{service}-{number}")
+        for replica in self.replicas:
+            await until(partial(self.ready, replica), within=PATIENCE_SECONDS)
+
+    async def _start_replica(self, session: aiohttp.ClientSession, service: str, name: str) -> None:
+        path = f"/api/v1/namespaces/{SERVICES_NAMESPACE}/serviceaccounts/{service}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        async with session.post(path, json=request) as answer:
+            token: str = (await answer.json())["status"]["token"]
+        kubeconfig = self.data / f"kubeconfig-{name}"
+        authority = self.cluster.authority.read_bytes()
+        write_kubeconfig(kubeconfig, server=self.cluster.url, authority=authority, user=service, token=token)
+        replica = Replica(service, name, free_port(), _id(token))
+        own = {"KUBECONFIG": str(kubeconfig), "MUSTER_HEALTH_PORT": str(replica.health)}
+        self._start_service(service, name, self.environment(service) | own)
+        self.replicas.append(replica)
+
+    async def _play_nodes(self) -> None:
+        command = [str(find("fakenodes")), "--kubeconfig", str(self.cluster.kubeconfig(ADMIN)), f"--nodes={NODES}"]
+        nodes = Child("fakenodes", command, self.data / "fakenodes.log", {})
+        self._stack.push_async_callback(nodes.stop)
+        nodes.start()
+        await nodes.line("ready ", PATIENCE_SECONDS)
+
+    async def probed(self, replica: Replica) -> dict[str, Any]:
+        """What it says of itself; nothing when it does not answer."""
+        try:
+            async with self._session.get(f"http://127.0.0.1:{replica.health}/readyz") as answer:
+                report: dict[str, Any] = await answer.json()
+                return report
+        except (aiohttp.ClientError, TimeoutError):
+            return {}
+
+    async def ready(self, replica: Replica) -> bool:
+        return bool((await self.probed(replica)).get("ready"))
+
+    async def owner(self, service: str) -> Replica:
+        """Who holds the lease of this service."""
+        found: list[Replica] = []
+
+        async def known() -> bool:
+            found[:] = [
+                replica
+                for replica in self.replicas
+                if replica.service == service and (await self.probed(replica)).get("owner")
+            ]
+            return bool(found)
+
+        await until(known, within=PATIENCE_SECONDS)
+        return found[0]
+
+    async def standby(self, service: str) -> Replica:
+        owner = await self.owner(service)
+        return next(replica for replica in self.replicas if replica.service == service and replica != owner)
+
+    async def all_well(self) -> bool:
+        """Every service is ready, one of each pair is the owner, and the streams are whole on all three servers."""
+        reports = [(replica.service, await self.probed(replica)) for replica in self.replicas]
+        owners = [service for service, report in reports if report.get("owner")]
+        return all(report.get("ready") for _, report in reports) and len(owners) == len(SERVICES) and await self.whole()
+
+    async def whole(self) -> bool:
+        """The log and the leases have a leader, and two followers that are up to date."""
+        try:
+            return all([_whole(await self._stream(name)) for name in (STREAM, stream_of(LEASES))])
+        except Exception:  # noqa: BLE001  nobody answers while a leader is sought
+            return False
+
+    async def leader(self) -> str:
+        """The server that leads the log."""
+        name: str = (await self._stream(STREAM))["cluster"]["leader"]
+        return name
+
+    async def _stream(self, name: str) -> dict[str, Any]:
+        admin = "admin"
+        connection = await Connection.open(
+            self.nats.url, name="test", user=admin, password=self.nats.users[admin], patience=PROBE_SECONDS * 4
+        )
+        try:
+            return await api.call(connection, f"STREAM.INFO.{name}", None, dict)
+        finally:
+            await connection.close()
+
+    def pid(self, name: str) -> int:
+        """Of a replica, or of a server of the log."""
+        return self.services[name].pid if name in self.services else self.nats.servers[name].pid
+
+    def kill(self, name: str) -> None:
+        (self.services.get(name) or self.nats.servers[name]).kill()
+
+    async def start(self, name: str) -> None:
+        if name in self.services:
+            self.services[name].start()
+        else:
+            await self.nats.servers[name].start()
+
+    def pause(self, name: str) -> None:
+        os.kill(self.pid(name), signal.SIGSTOP)
+
+    def wake(self, name: str) -> None:
+        os.kill(self.pid(name), signal.SIGCONT)
+
+
+def _whole(info: dict[str, Any]) -> bool:
+    cluster = info["cluster"]
+    others = cluster.get("replicas") or []
+    return bool(cluster.get("leader")) and len(others) == 2 and all(other["current"] for other in others)
+
+
+def _id(token: str) -> str:
+    """Of a service account's token, as an audit log names it."""
+    claims = token.split(".")[1]
+    decoded = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    return f"JTI={decoded['jti']}"
