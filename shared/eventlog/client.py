@@ -30,6 +30,11 @@ class RawClient(Client):
         self._handlers: dict[int, Handler] = {}
         self.trusted: Tls | None = None
 
+    @property
+    def greeting(self) -> dict[str, Any]:
+        """What the server said of itself when we came; empty before."""
+        return dict(self._server_info)
+
     async def listen(self, subject: str, handler: Handler) -> Subscription:
         subscription = await self.subscribe(subject)
         self._handlers[subscription._id] = handler
@@ -85,6 +90,10 @@ class RawClient(Client):
             await super()._process_msg(sid, subject, reply, data, headers)
         else:
             handler(subject, reply, headers or b"", data)
+
+
+class NoPassword(nats.errors.Error):
+    """There is none to send: its file is missing or empty.  nats-py tries again, and so reads it again."""
 
 
 class _Distrusted(nats.errors.Error):
