@@ -1,0 +1,45 @@
+"""The chart for tests: the sets of values that have golden files, and helm where it is."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from devcluster.binaries import MissingProgram, find
+from devcluster.chart import CHART, documents, render
+
+FOLDER = Path(__file__).parent
+SETS = sorted(path.stem for path in (FOLDER / "values").glob("*.yaml"))
+
+
+def require_helm() -> Path:
+    """Skip the test where helm is missing, with the words that say what to do."""
+    try:
+        return find("helm")
+    except MissingProgram as missing:
+        pytest.skip(str(missing))
+
+
+def rendered(name: str) -> str:
+    """A set of values, without chance: random passwords are stars."""
+    text = render("--values", str(FOLDER / "values" / f"{name}.yaml"))
+    for document in documents(text):
+        if document["kind"] == "Secret":
+            for value in [*document.get("data", {}).values(), *document.get("stringData", {}).values()]:
+                text = re.sub(rf"{re.escape(value)}(?=[\"\s])", "Kioq", text)
+    return text
+
+
+def golden(name: str) -> Path:
+    return FOLDER / "golden" / f"{name}.yaml"
+
+
+def linted(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [str(require_helm()), "lint", "--strict", str(CHART), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def rewriting() -> bool:
+    return os.environ.get("REWRITE_GOLDEN") == "1"

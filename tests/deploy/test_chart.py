@@ -1,0 +1,183 @@
+"""What the chart renders: golden files, laws that hold for all of them, and what it refuses."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.chart import BASE, CHART, Document, NotRendered, base, documents, render
+from muster import permissions
+from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def helm() -> None:
+    require_helm()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_it_renders_what_was_reviewed(name: str) -> None:
+    text = rendered(name)
+    if rewriting():
+        golden(name).write_text(text)
+    assert text == golden(name).read_text(), "run `make chart` and review the diff"
+
+
+def test_the_kustomize_base_is_the_chart() -> None:
+    written = {path.name: path.read_text() for path in BASE.glob("*.yaml")}
+    assert written == base(), "run `make chart` and review the diff"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_lint_has_nothing_to_say(name: str) -> None:
+    ended = linted("--values", str(FOLDER / "values" / f"{name}.yaml"))
+    assert not ended.returncode, ended.stdout + ended.stderr
+
+
+def test_the_rules_are_those_of_the_table() -> None:
+    assert (ROOT / permissions.CHART).read_text() == permissions.of_chart(), "run `make rbac` and review the diff"
+
+
+def test_a_role_of_the_chart_is_that_of_the_table() -> None:
+    roles = {found["metadata"]["name"]: found["rules"] for found in of_kind("ClusterRole", "default")}
+    for service in permissions.SERVICE_ACCOUNTS:
+        assert roles[f"muster-{service}"] == permissions.rules(service)
+
+
+def test_one_process_has_the_rights_of_all_four() -> None:
+    [role] = of_kind("ClusterRole", "all-in-one", "muster")
+    wanted = {right for service in permissions.SERVICE_ACCOUNTS for right in rights(permissions.rules(service))}
+    assert rights(role["rules"]) == wanted
+
+
+def test_taking_over_adds_the_rights_for_it() -> None:
+    [role] = of_kind("Role", "one-namespace", "muster")
+    assert role["metadata"]["namespace"] == "team-a"
+    wanted = {
+        right
+        for service in permissions.SERVICE_ACCOUNTS
+        for right in rights(permissions.rules(service, "team-a", taking_over=True))
+    }
+    assert rights(role["rules"]) == wanted
+
+
+def test_an_installation_for_one_namespace_has_nothing_for_the_cluster() -> None:
+    kinds = {document["kind"] for document in documents(golden("one-namespace").read_text())}
+    assert not {kind for kind in kinds if kind.startswith("Cluster")}
+
+
+def test_a_single_pod_has_no_disruption_budget() -> None:
+    assert not of_kind("PodDisruptionBudget", "default")
+    named = {budget["metadata"]["name"] for budget in of_kind("PodDisruptionBudget", "everything")}
+    assert {"training-watcher", "training-scheduler", "training-status"} <= named
+    assert "training-scaler" not in named
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param("image.tag=v1", "image.tag=v2", id="the image"),
+        pytest.param("kinds={a.b}", "kinds={a.c}", id="what it claims"),
+        pytest.param("nats.replicas=1", "nats.replicas=3", id="the copies of the log"),
+    ],
+)
+def test_the_set_up_job_is_another_one_when_its_work_is(first: str, second: str) -> None:
+    one, other = (job_name(render("--set", option)) for option in (first, second))
+    assert one != other
+    assert one == job_name(render("--set", first)), "an upgrade without a change makes no other Job"
+
+
+def test_the_set_up_job_stays_when_only_others_change() -> None:
+    assert job_name(render()) == job_name(render("--set", "replicas=2,flowSchema.enabled=true"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param("replicas=3", "at '/replicas': value must be one of 1, 2", id="three replicas"),
+        pytest.param("replicas=two", "at '/replicas': value must be one of 1, 2", id="a number as a word"),
+        pytest.param("mode=split", "at '/mode': value must be one of 'services', 'all-in-one'", id="no such mode"),
+        pytest.param("replcias=2", "additional properties 'replcias' not allowed", id="a typing mistake"),
+        pytest.param(
+            "services.watcher.replica=2", "additional properties 'replica' not allowed", id="one further down"
+        ),
+        pytest.param("scope.namespace=Team_A", "at '/scope/namespace': 'Team_A' does not match", id="not a namespace"),
+        pytest.param("kinds={TFJob}", "at '/kinds/0': 'TFJob' does not match", id="a kind without its group"),
+        pytest.param("drain=PT1M", "at '/drain': got string, want integer", id="seconds are a number"),
+        pytest.param("takeOver=yes", "at '/takeOver': got string, want boolean", id="true is not yes"),
+        pytest.param("log.level=loud", "at '/log/level': value must be one of 'debug'", id="no such level"),
+        pytest.param("nats.replicas=2", "at '/nats/replicas': value must be one of 1, 3", id="two nodes of NATS"),
+        pytest.param("nats.url=http://x", "at '/nats/url': 'http://x' does not match", id="not an address of NATS"),
+        pytest.param("nats.persistence.size=big", "at '/nats/persistence/size': 'big' does not match", id="not a size"),
+        pytest.param("resources.limits.memory=lots", "at '/resources/limits/memory'", id="not an amount"),
+        pytest.param("networkPolicy.apiServer.ports={70000}", "maximum: got 70,000, want 65,535", id="not a port"),
+        pytest.param("image.tag=a b", "at '/image/tag': 'a b' does not match", id="not a tag"),
+        pytest.param(
+            "nats.enabled=false", "nats.enabled is false and nats.url is empty: name your own", id="NATS is nowhere"
+        ),
+        pytest.param("nats.url=nats://x:4222", "for your own NATS set nats.enabled=false", id="NATS is in two places"),
+        pytest.param(
+            "nats.enabled=false,nats.url=nats://x",
+            "nats.auth.existingSecret is empty: name a Secret with the passwords",
+            id="own NATS without passwords",
+        ),
+        pytest.param(
+            "nats.tls.enabled=true",
+            "nats.tls.secret is empty: name a Secret with ca.crt, tls.crt and tls.key",
+            id="TLS without certificates",
+        ),
+        pytest.param(
+            "mode=all-in-one,services.scaler.replicas=2",
+            "services.scaler is set and mode is all-in-one: there is one process for all",
+            id="a service apart in one process",
+        ),
+        pytest.param(
+            "extraEnv[0].name=NATS_URL,extraEnv[0].value=x", "extraEnv sets NATS_URL, which the chart sets", id="twice"
+        ),
+    ],
+)
+def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
+    with pytest.raises(NotRendered, match=re.escape(words)):
+        render("--set", options)
+
+
+def test_every_value_is_documented_and_in_the_schema() -> None:
+    text = (CHART / "values.yaml").read_text()
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    assert {*yaml.safe_load(text)} | {"global"} == {*schema["properties"]}
+    assert not [top for top, block in blocks(text) if "#" not in block]
+
+
+def blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Top-level keys of values.yaml, each with its comments and what is below it."""
+    for block in re.split(r"\n\n(?=\S)", text):
+        if found := re.search(r"^([a-zA-Z]+):", block, re.MULTILINE):
+            yield found[1], block
+
+
+def of_kind(kind: str, name: str, named: str = "") -> list[Document]:
+    return [
+        found
+        for found in documents(golden(name).read_text())
+        if found["kind"] == kind and named in ("", found["metadata"]["name"])
+    ]
+
+
+def job_name(text: str) -> str:
+    [job] = [found for found in documents(text) if found["kind"] == "Job"]
+    return str(job["metadata"]["name"])
+
+
+def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }

@@ -1,0 +1,120 @@
+"""What the chart renders, before a real API server: strictly valid, and admitted under the `restricted` profile.
+
+Nothing is made but namespaces of our own and the service accounts in them, without which no pod is admitted.
+"""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from devcluster import binaries
+from devcluster.chart import ROOT, Document, documents
+from devcluster.controlplane import ControlPlane
+from tests.crds.kubectl import kubectl, tried
+from tests.deploy.charts import SETS, golden
+from tests.kit.commands import run
+
+pytestmark = pytest.mark.real
+
+HOME = "muster"
+DRY = ("apply", "--dry-run=server", "--validate=strict", "-f", "-")
+
+
+@pytest.fixture(params=SETS)
+def manifests(request: pytest.FixtureRequest) -> list[Document]:
+    return documents(golden(request.param).read_text())
+
+
+async def test_a_real_server_takes_what_the_chart_renders(
+    control_plane: ControlPlane, manifests: list[Document]
+) -> None:
+    places = await restricted(control_plane, manifests)
+    said = await tried(control_plane, *DRY, given=text(moved(manifests, places)))
+    assert not said.code, said.complaint
+    assert said.out.count("\n") == len(manifests)
+    assert "PodSecurity" not in said.complaint, "a warning of the profile at a Deployment, Job or StatefulSet"
+
+
+async def test_its_pods_are_admitted_under_the_restricted_profile(
+    control_plane: ControlPlane, manifests: list[Document]
+) -> None:
+    places = await restricted(control_plane, manifests)
+    there = moved(manifests, places)
+    pods = [pod_of(owner) for owner in there if "template" in owner.get("spec", {})]
+    assert pods
+    accounts = [found for found in there if found["kind"] == "ServiceAccount"]
+    assert {pod["spec"]["serviceAccountName"] for pod in pods} <= {found["metadata"]["name"] for found in accounts}
+    await kubectl(control_plane, "apply", "-f", "-", given=text(accounts))
+    said = await tried(control_plane, *DRY, given=text(pods))
+    assert not said.code, said.complaint
+
+
+async def test_the_profile_refuses_such_a_pod_as_root(control_plane: ControlPlane) -> None:
+    manifests = documents(golden("default").read_text())
+    places = await restricted(control_plane, manifests)
+    there = moved(manifests, places)
+    await kubectl(
+        control_plane, "apply", "-f", "-", given=text([one for one in there if one["kind"] == "ServiceAccount"])
+    )
+    pod = next(pod_of(owner) for owner in there if owner["kind"] == "Deployment")
+    pod["spec"]["securityContext"]["runAsNonRoot"] = False
+    said = await tried(control_plane, *DRY, given=text([pod]))
+    assert said.code
+    assert 'violates PodSecurity "restricted:latest": runAsNonRoot != true' in said.complaint
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/two-replicas"])
+async def test_a_real_server_takes_what_kustomize_builds(control_plane: ControlPlane, folder: str) -> None:
+    built = await run(str(binaries.kubectl()), "kustomize", str(ROOT / "deploy/kustomize" / folder))
+    assert not built.code, built.complaint
+    manifests = documents(built.out)
+    assert {one["kind"] for one in manifests} >= {"Namespace", "Deployment", "Job", "ClusterRole"}
+    places = await restricted(control_plane, manifests)
+    said = await tried(control_plane, *DRY, given=text(moved(manifests, places)))
+    assert not said.code, said.complaint
+
+
+async def restricted(plane: ControlPlane, manifests: list[Document]) -> dict[str, str]:
+    """A new namespace under the profile for each that is named; the old name → the new one."""
+    named = {one["metadata"]["namespace"] for one in manifests if "namespace" in one["metadata"]} | {HOME}
+    places = {name: f"{name}-{uuid4().hex[:8]}" for name in named}
+
+    async def make(name: str) -> None:
+        await kubectl(plane, "create", "namespace", name)
+        await kubectl(plane, "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+
+    await asyncio.gather(*(make(name) for name in places.values()))
+    return places
+
+
+def moved(manifests: list[Document], places: dict[str, str]) -> list[Document]:
+    """They in namespaces of our own."""
+    found: list[Document] = []
+    for one in manifests:
+        metadata: dict[str, Any] = dict(one["metadata"])
+        if one["kind"] == "Namespace":
+            metadata["name"] = places[metadata["name"]]
+        elif "namespace" in metadata:
+            metadata["namespace"] = places[metadata["namespace"]]
+        found.append({**one, "metadata": metadata})
+    return found
+
+
+def pod_of(owner: Document) -> Document:
+    """The pod that its controller would make: a StatefulSet's has a volume for each claim."""
+    template, metadata = owner["spec"]["template"], owner["metadata"]
+    claims = [claim["metadata"]["name"] for claim in owner["spec"].get("volumeClaimTemplates", ())]
+    volumes = [*template["spec"].get("volumes", ()), *({"name": name, "emptyDir": {}} for name in claims)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "name": metadata["name"], "namespace": metadata["namespace"]},
+        "spec": {**template["spec"], "volumes": volumes},
+    }
+
+
+def text(manifests: list[Document]) -> str:
+    return yaml.safe_dump_all(manifests, sort_keys=False)
