@@ -1,7 +1,7 @@
 """The service accounts and roles of the services, and the page about them, made from `shared.service.permissions`.
 
-Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and
-`docs/permissions.md`; `tests/security/` holds them to what the services really ask.
+Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and its users at
+NATS, and `docs/permissions.md`; `tests/security/` holds them to what the services really ask.
 """
 
 import sys
@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from muster.nats_users import CONF, render_users
 from shared.eventlog.subjects import AUTHORS, READER, asks, listens, publishes
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
@@ -264,7 +265,7 @@ def main() -> None:
         for variant, namespace in (("cluster", ""), ("namespace", HOME))
         for name, text in render(namespace).items()
     }
-    files |= {CHART: of_chart(), "docs/permissions.md": page()}
+    files |= {CHART: of_chart(), CONF: render_users(), "docs/permissions.md": page()}
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)

@@ -65,9 +65,9 @@ async def _one(author: Author, build: Build, settings: Settings, health: Health)
 
 @asynccontextmanager
 async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dict[Author, Settings]]:
-    """Each service's own settings: on our own server it has a user of its own."""
+    """Each service's own settings: on our own server, or with a folder of passwords, it has a user of its own."""
     if embedded is None:
-        yield dict.fromkeys(SERVICES, settings)
+        yield {author: _as_itself(author, settings) for author in SERVICES}
         return
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(NatsServer(embedded))
@@ -82,3 +82,10 @@ async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dic
             )
             for author in SERVICES
         }
+
+
+def _as_itself(author: Author, settings: Settings) -> Settings:
+    if settings.nats_passwords is None:
+        return settings
+    file = settings.nats_passwords / author
+    return settings.model_copy(update={"nats_user": author, "nats_password_file": file})

@@ -17,6 +17,8 @@ _DUPLICATE_IN_FLIGHT = 10158
 _TOO_LARGE = (10054, 10097)
 _NO_MESSAGE = 10037
 _NO_STREAM = 10059
+_NO_ROOM = (10023, 10047, 10077)
+"""Of the server's disk, of what it may use of it, or of the stream."""
 _NOTHING_THERE = 404
 
 
@@ -121,6 +123,12 @@ async def call(connection: Connection, request: str, body: Any, answer: type[_T]
 
 def trouble(fault: Fault, what: str) -> Refused | Transient:
     """What to do about an error of JetStream's."""
+    if fault.err_code in _NO_ROOM:
+        # Whoever asks hears the same: it is one trouble, and one line.
+        return Transient(
+            f"the log stores nothing more: {fault.description} ({fault.err_code}); make room with "
+            "`nats stream edit JOBS --max-bytes`, or with a larger disk and `max_file_store` for the server"
+        )
     words = f"{what}: {fault.description} ({fault.err_code})"
     if fault.err_code == _NO_STREAM:
         return Refused(f"{words}; run `muster setup`", reason="NotSetUp")

@@ -87,6 +87,10 @@ class RawClient(Client):
             handler(subject, reply, headers or b"", data)
 
 
+class NoPassword(nats.errors.Error):
+    """There is none to send: its file is missing or empty.  nats-py tries again, and so reads it again."""
+
+
 class _Distrusted(nats.errors.Error):
     """One side does not take the other for what it says; nats-py treats it as any failed attempt."""
 

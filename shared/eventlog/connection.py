@@ -19,7 +19,7 @@ from nats.aio.subscription import Subscription
 
 from shared.errors import Refused, Transient
 from shared.eventlog import wire
-from shared.eventlog.client import Handler, RawClient, distrust_in
+from shared.eventlog.client import Handler, NoPassword, RawClient, distrust_in
 from shared.eventlog.retry import backoff
 from shared.eventlog.subjects import inbox_of
 from shared.eventlog.tls import Tls
@@ -223,7 +223,10 @@ class Connection:
     async def _error(self, error: Exception) -> None:
         text = str(error).lower()
         self._trouble = str(error) or type(error).__name__
-        if distrust := distrust_in(error):
+        if isinstance(error, NoPassword):
+            # Once it had one, it waits: the next attempt reads the file again.
+            self._turn_away(Refused(f"connect as {self.name}: {error}", reason="NoPassword"))
+        elif distrust := distrust_in(error):
             self._trouble = distrust
             # Later the same may be mended by a new certificate, and nats-py goes on trying.
             self._turn_away(Refused(f"connect as {self.name}: {distrust}", reason="Untrusted"))
@@ -329,7 +332,18 @@ class _Asked:
 
 def _password(path: Path) -> Callable[[], str]:
     """Read at every attempt, so that a rotated one counts."""
-    return lambda: path.read_text().strip()
+
+    def read() -> str:
+        try:
+            password = path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not a text"
+            raise NoPassword(f"the password file {path} cannot be read: {why}; mount the Secret there") from error
+        if not password:
+            raise NoPassword(f"the password file {path} is empty; complete the Secret that is mounted there")
+        return password
+
+    return read
 
 
 def without_secrets(url: str) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from shared.errors import Refused, Transient
-from shared.eventlog.subjects import ADMIN, USERS, asks, listens, publishes
+from shared.eventlog.subjects import USERS, permissions
 from shared.eventlog.tls import Tls
 from shared.ports import free_port
 from shared.private import write_private
@@ -205,11 +205,8 @@ def _kept_port(directory: Path) -> int:
 
 def _user(name: str, password: str) -> dict[str, Any]:
     user: dict[str, Any] = {"user": name, "password": password}
-    if name != ADMIN:
-        user["permissions"] = {
-            "publish": [*publishes(name), *asks(name)],
-            "subscribe": list(listens(name)),
-        }
+    if (allowed := permissions(name)) is not None:
+        user["permissions"] = allowed
     return user
 
 

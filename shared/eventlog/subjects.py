@@ -67,6 +67,13 @@ def listens(user: str) -> tuple[str, ...]:
     return (f"{inbox_of(user)}.>", *live)
 
 
+def permissions(user: str) -> dict[str, list[str]] | None:
+    """What NATS is to allow a user, in the words of its configuration; None allows everything."""
+    if user == ADMIN:
+        return None
+    return {"publish": [*publishes(user), *asks(user)], "subscribe": list(listens(user))}
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether a NATS filter covers a subject: `*` is one token, a final `>` one or more."""
     wanted = pattern.split(".")

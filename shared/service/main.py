@@ -17,17 +17,21 @@ from shared.cluster import Resource
 from shared.cluster.examination import Right, examine
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
+from shared.eventlog.durability import risks
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.job.events import Author
+from shared.job.measures import Measures
 from shared.service.health import Health
 from shared.service.health import serve as probes
+from shared.service.meters import Meters
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
 from shared.service.permissions import definitions, necessary
 from shared.service.plugins import chosen, in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
+from shared.service.risks import tell_risks
 from shared.service.run import Machine, Service
 from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
@@ -75,11 +79,12 @@ async def serve(author: Author, build: Build, settings: Settings, health: Health
     while True:
         began = loop.time()
         try:
-            async with opened(author, settings) as found:
+            async with opened(author, settings, health.meters) as found:
                 health.trouble = ""
                 await _run(author, build(found.parts), found, health)
         except (Transient, Refused) as trouble:
             health.machine, health.owner, health.connected = None, lambda: False, lambda: True
+            health.failing = lambda: ""
             if loop.time() - began > REMIND_SECONDS:
                 # It had worked: this is another trouble than the last one.
                 waiting = Waiting(health)
@@ -108,12 +113,12 @@ class Found(NamedTuple):
 
 
 @asynccontextmanager
-async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
+async def opened(author: Author, settings: Settings, meters: Meters | None = None) -> AsyncIterator[Found]:
     """The log and the cluster, connected and found fit.  Raises `Trouble` otherwise."""
     eventlog = await _connect(author, settings)
     try:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
-        cluster = await KubeCluster.connect(settings.kubeconfig)
+        cluster = await KubeCluster.connect(settings.kubeconfig, answered=(meters or Meters(author)).request)
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
             found = Found(Parts(settings, cluster, eventlog, heads, identity, known), eventlog, cluster)
@@ -132,16 +137,28 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     key = f"{author}.{settings.namespace}" if settings.namespace else author
     leases = await eventlog.bucket(LEASES)
     lease = Lease(leases, key, holder)
-    machine = Machine(service, eventlog, namespace=settings.namespace, owns=lease.held)
+    found.cluster.change_only_while(lease.held)
+    machine = Machine(
+        service,
+        eventlog,
+        namespace=settings.namespace,
+        owns=lease.held,
+        meters=health.meters,
+        # The author of phases tells of jobs: every service folds the same log, and one of them is enough.
+        measures=Measures() if author == "status" else None,
+    )
     health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
+    health.failing = lambda: machine.trouble or lease.trouble
 
     running = asyncio.create_task(machine.run())
     keeping = asyncio.create_task(lease.keep(machine.owned))
     looking = asyncio.create_task(look_after(health, machine.alarm, lambda: found.must_do(author)))
     turning = asyncio.create_task(_until_another_version(found))
+    health.warnings = ()
+    telling = asyncio.create_task(tell_risks(health, lambda: risks(eventlog, settings.nats_monitor)))
     try:
         log.info("started", holder=holder, log=found.parts.identity)
-        done, _ = await asyncio.wait((keeping, running, looking, turning), return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait((keeping, running, looking, turning, telling), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
@@ -149,7 +166,8 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
         running.cancel()
         looking.cancel()
         turning.cancel()
-        await asyncio.gather(running, looking, turning, return_exceptions=True)
+        telling.cancel()
+        await asyncio.gather(running, looking, turning, telling, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()

@@ -56,11 +56,12 @@ class Waiting:
 
 
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:
-    """`look` for ever, now and then and soon after each `alarm`; what it raises makes the service not ready."""
+    """`look` for ever, now and then and soon after each `alarm` or failure to write; what it raises makes the service
+    not ready, and so does what the log goes on refusing."""
     loop, waiting = asyncio.get_running_loop(), Waiting(health)
     while True:
         until = loop.time() + EVERY_SECONDS
-        while health.connected() and not alarm.is_set() and loop.time() < until:
+        while health.connected() and not health.failing() and not alarm.is_set() and loop.time() < until:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await alarm.wait()
@@ -69,6 +70,7 @@ async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Aw
         while True:
             try:
                 await look()
+                _must_not_fail(health)
             except (Transient, Refused) as trouble:
                 await waiting.after(trouble)
             else:
@@ -77,3 +79,8 @@ async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Aw
             log.info("ready again")
         waiting.over()
         await asyncio.sleep(CALM_SECONDS)
+
+
+def _must_not_fail(health: Health) -> None:
+    if failing := health.failing():
+        raise Transient(failing)

@@ -44,6 +44,18 @@ class Settings(BaseSettings):
     )
     """A file that holds it instead, read at every attempt to connect: a mounted secret that is rotated."""
 
+    nats_passwords: Path | None = Field(
+        default=None, validation_alias=AliasChoices("NATS_PASSWORDS", "MUSTER_NATS_PASSWORDS")
+    )
+    """For `muster run`: a folder with a password file for each service, named after it, so that each of the four is a
+    user of its own (`watcher`, `scheduler`, `scaler`, `status`)."""
+
+    nats_monitor: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
+        default=(), validation_alias=AliasChoices("NATS_MONITOR", "MUSTER_NATS_MONITOR")
+    )
+    """Where the log's servers are monitored (`http://muster-nats:8222`), a comma between them: each start asks there
+    whether they keep what they acknowledged over a power cut."""
+
     nats_ca: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CA", "MUSTER_NATS_CA"))
     """Whom to trust as the log's server; with it, or with `tls://` in the URL, nothing is said without TLS."""
 

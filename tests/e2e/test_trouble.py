@@ -5,9 +5,8 @@ Each test runs a real service process against real servers of its own, breaks on
 
 import copy
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,96 +16,30 @@ import yaml
 
 from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
-from devcluster.cluster import DevelopmentCluster
 from devcluster.controlplane import ControlPlane
-from devcluster.start import Devcluster
 from muster import permissions
-from muster.crds import manifests
 from muster.stack import APPLIED
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from shared.eventlog import Entry, api
-from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer, _program
 from shared.eventlog.setup import log_config, set_up
 from shared.eventlog.subjects import ADMIN, AUTHORS
 from shared.job.events import Author
 from shared.ports import free_port
-from tests.kit.clusters import DEFINITIONS
 from tests.kit.commands import run
 from tests.kit.controlplane import require_control_plane
 from tests.kit.nats import a_server, connected, until
+from tests.kit.place import Place, a_place, administrator, complains_once_and_recovers, edit
 from tests.kit.service import PATIENCE_SECONDS, Service, a_service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-SOON_SECONDS = 15.0
-"""From the start until the first complaint: two seconds of one try, on a machine that is busy with other tests."""
-
-
-class Place:
-    """A cluster and a log that are whole, for tests that break what leads to them."""
-
-    def __init__(self, cluster: DevelopmentCluster, kube: KubeCluster, nats: NatsServer) -> None:
-        self.cluster = cluster
-        self.kube = kube
-        self.nats = nats
-
-    def environment(self, user: str, **changed: object) -> dict[str, str]:
-        known = {
-            "KUBECONFIG": self.cluster.kubeconfig(CLUSTER_ADMIN),
-            "NATS_URL": self.nats.url,
-            "NATS_USER": user,
-            "NATS_PASSWORD": self.nats.users[user],
-        }
-        return {name: str(value) for name, value in {**known, **changed}.items()}
-
-    async def install(self) -> None:
-        for manifest in manifests():
-            await self.kube.create(DEFINITIONS, "", manifest)
-
-    async def uninstall(self) -> None:
-        for manifest in manifests():
-            name = manifest["metadata"]["name"]
-            found = await self.kube.get(DEFINITIONS, "", name)
-            assert found is not None
-            await self.kube.delete(DEFINITIONS, "", name, uid=found.metadata.uid)
-        await until(self._uninstalled)
-
-    async def _uninstalled(self) -> bool:
-        found = [await self.kube.get(DEFINITIONS, "", each["metadata"]["name"]) for each in manifests()]
-        return not any(found)
-
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    folder = tmp_path_factory.mktemp("place")
-    async with Devcluster(folder / "cluster", nodes=0) as cluster, a_server(folder / "nats") as nats:
-        kube = await KubeCluster.connect(cluster.kubeconfig(CLUSTER_ADMIN))
-        found = Place(cluster, kube, nats)
-        await found.install()
+    async with a_place(tmp_path_factory.mktemp("place")) as found:
         yield found
-        await kube.close()
-
-
-async def complains_once_and_recovers(service: Service, *words: str, mend: Callable[[], Any]) -> None:
-    """From the start on something is wrong."""
-    line = await service.says("not ready", *words)
-    (start,) = service.lines("starting")
-    took = datetime.fromisoformat(line["timestamp"]) - datetime.fromisoformat(start["timestamp"])
-    assert took.total_seconds() < SOON_SECONDS
-    assert line["service"] == service.name
-    assert line["level"] == "warning"
-    assert (await service.probed("healthz"))[0] == 200, "a restart would not help"
-    status, known = await service.probed("readyz")
-    assert (status, known["ready"]) == (503, False)
-    assert known["trouble"] == line["why"]
-    said = mend()
-    if said is not None:
-        await said
-    await service.becomes(200)
-    assert len(service.lines("not ready")) == 1
-    assert len(service.lines("started")) == 1
 
 
 @pytest.mark.parametrize("name", ["watcher", "scheduler", "scaler", "status"])
@@ -198,37 +131,20 @@ async def test_nobody_has_set_up_the_log(place: Place, tmp_path: Path):
 )
 async def test_a_stream_has_the_wrong_settings(place: Place, tmp_path: Path, stream: str, setting: str, value: object):
     async with a_server(tmp_path / "nats") as nats:
-        right = await _edit(nats, stream, {setting: value})
+        right = await edit(nats, stream, {setting: value})
         environment = place.environment("watcher", NATS_URL=nats.url, NATS_PASSWORD=nats.users["watcher"])
         async with a_service("watcher", tmp_path, environment) as service:
             await complains_once_and_recovers(
                 service,
                 f"{stream}: {setting} is {value!r}",
                 "nats stream edit",
-                mend=lambda: _edit(nats, stream, {setting: right[setting]}),
+                mend=lambda: edit(nats, stream, {setting: right[setting]}),
             )
-
-
-async def _edit(nats: NatsServer, stream: str, change: dict[str, object]) -> dict[str, Any]:
-    """Change a stream's settings as an administrator would; return those before."""
-    async with _administrator(nats) as admin:
-        before = (await api.stream_info(admin, stream)).config
-        await api.call(admin, f"STREAM.UPDATE.{stream}", before | change, api.StreamInfo)
-        return before
-
-
-@asynccontextmanager
-async def _administrator(nats: NatsServer) -> AsyncIterator[Connection]:
-    admin = await Connection.open(nats.url, name="test", user=ADMIN, password=nats.users[ADMIN])
-    try:
-        yield admin
-    finally:
-        await admin.close()
 
 
 async def test_a_newer_release_began_the_log(place: Place, tmp_path: Path):
     async with NatsServer(tmp_path / "nats") as nats:
-        async with _administrator(nats) as admin:
+        async with administrator(nats) as admin:
             config = log_config(replicas=1, max_bytes=-1)
             await api.call(admin, "STREAM.CREATE.JOBS", config, api.StreamInfo)
             genesis = b'{"type":"LogCreated","layout":2}'

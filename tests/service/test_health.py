@@ -41,7 +41,7 @@ class Idle:
 def standing(machine: Machine, *, owner: bool = True) -> health.Health:
     """A service that has all it needs and runs."""
     known = health.Health("status")
-    known.trouble, known.machine, known.owner = "", machine, lambda: owner
+    known.trouble, known.machine, known.owner, known.failing = "", machine, lambda: owner, lambda: machine.trouble
     return known
 
 

@@ -108,3 +108,16 @@ async def test_a_lost_connection_needs_no_alarm():
     outside.health.connected = lambda: False
     await until(lambda: len(outside.looks) == 1, seconds=3)
     outside.looking.cancel()
+
+
+@in_virtual_time
+async def test_what_the_log_refuses_is_a_trouble_until_it_takes_it():
+    outside = Outside()
+    with capture_logs() as said:
+        outside.health.failing = lambda: "the log stores nothing more"
+        await asyncio.sleep(10)
+        assert outside.health.trouble == "the log stores nothing more"
+        outside.health.failing = lambda: ""
+        await until(lambda: not outside.health.trouble, seconds=LONGEST_WAIT_SECONDS + 1)
+    assert [line["event"] for line in said] == ["not ready", "ready again"]
+    outside.looking.cancel()

@@ -1,0 +1,92 @@
+"""What could cost acknowledged events although the log works: servers that acknowledge before the disk has it, copies
+that are too few or behind, settings that are not as they would be made today.
+
+Nothing here keeps anybody from working; `must_fit` in `setup.py` says what does.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from shared.eventlog import api
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.setup import differences
+from shared.eventlog.subjects import STREAM
+
+_ANSWER_SECONDS = 3.0
+"""How long a server's monitor may take; it answers in milliseconds or is not there."""
+
+
+def fsync_trouble(varz: Mapping[str, Any]) -> str:
+    """What is wrong with a server that says this of itself at `/varz`; empty when a power cut costs nothing."""
+    name = varz.get("server_name", "the server")
+    known = (varz.get("jetstream") or {}).get("config")
+    if not known:
+        return f"NATS {name} has no JetStream; enable it in the server's configuration (`jetstream {{}}`)"
+    if known.get("sync_always"):
+        return ""
+    seconds = known.get("sync_interval", 0) / 1_000_000_000
+    return (
+        f"NATS {name} acknowledges events up to {seconds:g} s before they are on the disk: a power cut loses them, "
+        "or the whole log; set `jetstream { sync_interval: always }`"
+    )
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Another server with a copy of a stream."""
+
+    name: str = ""
+    current: bool = False
+    offline: bool = False
+
+
+class Copies(msgspec.Struct, frozen=True):
+    """Where a stream is kept."""
+
+    name: str = ""
+    """Of the cluster of servers; empty for a server on its own."""
+    replicas: tuple[Peer, ...] = ()
+
+
+class _Info(msgspec.Struct, frozen=True):
+    config: dict[str, Any]
+    cluster: Copies = Copies()
+
+
+def copies_trouble(stream: str, wanted: int, copies: Copies) -> str:
+    """What is wrong with where a stream is kept, of which `wanted` copies were asked for; empty when nothing is."""
+    if copies.name and wanted < 2:
+        return (
+            f"{stream}: one copy in a cluster of servers: with its server the log stands still, and with its disk "
+            f"history is lost; `nats stream edit {stream} --replicas 3`"
+        )
+    if behind := [peer.name for peer in copies.replicas if peer.offline or not peer.current]:
+        return f"{stream}: {wanted - len(behind)} of {wanted} copies are current; look at {', '.join(sorted(behind))}"
+    return ""
+
+
+async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
+    """One sentence for each server whose `/varz` says, or does not say, what it should."""
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        said = await asyncio.gather(*(_fsync_trouble(session, url.rstrip("/")) for url in monitors))
+    return [trouble for trouble in said if trouble]
+
+
+async def risks(log: JetStreamEventLog, monitors: Iterable[str]) -> list[str]:
+    """One sentence for each.  Raises `Trouble` when the log itself cannot be asked."""
+    info = await api.call(log.connection, f"STREAM.INFO.{STREAM}", None, _Info)
+    copies = copies_trouble(STREAM, info.config.get("num_replicas", 1), info.cluster)
+    return [*await fsync_troubles(monitors), *([copies] if copies else []), *await differences(log)]
+
+
+async def _fsync_trouble(session: aiohttp.ClientSession, url: str) -> str:
+    try:
+        async with session.get(f"{url}/varz", raise_for_status=True) as answer:
+            return fsync_trouble(await answer.json())
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        why = str(error) or "no answer"
+        return f"cannot ask {url}/varz whether NATS syncs its disk: {why}; correct NATS_MONITOR"

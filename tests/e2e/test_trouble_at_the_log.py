@@ -1,0 +1,192 @@
+"""What is wrong with the log, or might be: a missing Secret, a disk that is full, copies and syncs that are too few.
+
+Real service processes with real servers, as in `test_trouble.py`.
+"""
+
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from devcluster.child import Child
+from shared.errors import Transient
+from shared.eventlog import EventLog
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.server import NatsServer, Peer, _program, configuration
+from shared.eventlog.setup import set_up
+from shared.eventlog.subjects import ADMIN
+from shared.frameworks.training import TRAININGJOBS
+from shared.ports import free_port
+from tests.kit.nats import NatsCluster, a_decision, a_server, until
+from tests.kit.operator import a_job
+from tests.kit.place import Place, a_place, complains_once_and_recovers, edit
+from tests.kit.service import PATIENCE_SECONDS, Service, a_service
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    async with a_place(tmp_path_factory.mktemp("place")) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param(None, "cannot be read: No such file or directory; mount the Secret there", id="no file"),
+        pytest.param("\n", "is empty; complete the Secret", id="an empty one"),
+        pytest.param(b"\xff\xfe", "cannot be read: not a text", id="bytes that are no text"),
+    ],
+)
+async def test_the_secret_is_missing(place: Place, tmp_path: Path, content: str | bytes | None, says: str):
+    path = tmp_path / "password"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    environment = place.environment("status", NATS_PASSWORD_FILE=path)
+    del environment["NATS_PASSWORD"]
+    async with a_service("status", tmp_path, environment) as service:
+        await complains_once_and_recovers(
+            service, f"the password file {path} {says}", mend=lambda: _write(path, place.nats.users["status"])
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def test_the_secret_goes_while_nats_restarts(place: Place, tmp_path: Path):
+    path = tmp_path / "password"
+    async with a_server(tmp_path / "nats") as nats:
+        path.write_text(nats.users["scaler"])
+        environment = place.environment("scaler", NATS_URL=nats.url, NATS_PASSWORD_FILE=path)
+        async with a_service("scaler", tmp_path, environment) as service:
+            await service.becomes(200)
+            path.unlink()
+            await nats.restart()
+            await service.becomes(503)
+            await service.says("not ready", str(path))
+            path.write_text(nats.users["scaler"])
+            await service.says("ready again")
+            await service.becomes(200)
+
+
+async def test_the_stream_is_full(place: Place, tmp_path: Path):
+    """`max_bytes` was reached: nothing that is known is lost, and the job is seen once there is room."""
+    async with NatsServer(tmp_path / "nats") as nats:
+        # Room for the genesis event and for nothing of a job.
+        await set_up(nats.url, password=nats.users[ADMIN], max_bytes=512)
+        environment = place.environment("watcher", NATS_URL=nats.url, NATS_PASSWORD=nats.users["watcher"])
+        async with a_service("watcher", tmp_path, environment) as service:
+            await service.becomes(200)
+            await place.kube.create(TRAININGJOBS, "default", a_job("full", "sleep 1"))
+            known = await service.becomes(503)
+            assert "maximum bytes exceeded" in known["trouble"]
+            line = await service.says("not ready", "the log stores nothing more", "nats stream edit JOBS --max-bytes")
+            assert line["why"] == known["trouble"]
+            await edit(nats, "JOBS", {"max_bytes": -1})
+            await service.says("ready again")
+            await service.becomes(200)
+            assert len(service.lines("not ready")) == 1
+
+
+async def test_the_disk_is_full(place: Place, tmp_path: Path):
+    """The server may store no more, not even a lease: the services stand still and say so."""
+    users = place.nats.users
+    port = free_port()
+    small, large = ({"max_file_store": size} for size in (600_000, 100_000_000))
+    nats = _started(tmp_path, port, users, small)
+    try:
+        url = f"nats://127.0.0.1:{port}"
+        await set_up(url, password=users[ADMIN])
+        log = await JetStreamEventLog.connect(url, name="test", user="scheduler", password=users["scheduler"])
+        with pytest.raises(Transient, match="the log stores nothing more"):
+            await _fill(log)
+        await log.close()
+        async with a_service("status", tmp_path, place.environment("status", NATS_URL=url)) as service:
+            known = await service.becomes(503)
+            line = await service.says("not ready", "the log stores nothing more", "a larger disk and `max_file_store`")
+            assert not known["owner"]
+            await nats.stop()
+            nats = _started(tmp_path, port, users, large)
+            await until(lambda: _ready(service), within=PATIENCE_SECONDS)
+            await service.says("lease acquired")
+            assert {said["why"] for said in service.lines("not ready")} >= {line["why"]}
+    finally:
+        await nats.stop()
+
+
+async def _fill(log: EventLog) -> None:
+    for number in range(100):
+        await log.append(a_decision(job=f"job-{number}", body=random.randbytes(100_000)), expect=0)
+
+
+async def _ready(service: Service) -> bool:
+    status, known = await service.probed("readyz")
+    return status == 200 and bool(known["owner"])
+
+
+def _started(
+    folder: Path, port: int, users: Mapping[str, str], jetstream: Mapping[str, object], monitor: str = ""
+) -> Child:
+    """A server that is configured as ours are, but for this."""
+    configured: dict[str, Any] = configuration(folder, me=Peer("other", 0), port=port, users=users)
+    configured["jetstream"] |= jetstream
+    path = folder / "server.conf"
+    path.write_text(json.dumps(configured | ({"http": monitor} if monitor else {})))
+    server = Child("NATS", [_program(), "--config", str(path)], folder / "server.log", {})
+    server.start()
+    return server
+
+
+# It works, and something is at risk: a warning at each start, and ready all the same.
+
+
+async def warns_and_is_ready(service: Service, *words: str) -> None:
+    await service.becomes(200)
+    line = await service.says("log at risk", *words)
+    assert line["level"] == "warning"
+    assert (await service.probed("readyz"))[1]["warnings"] == [line["why"]]
+    assert len(service.lines("log at risk")) == 1
+
+
+async def test_nats_does_not_sync_its_disk(place: Place, tmp_path: Path):
+    users = place.nats.users
+    port, monitor = free_port(), f"127.0.0.1:{free_port()}"
+    nats = _started(tmp_path, port, users, {"sync_interval": "120s"}, monitor)
+    try:
+        url = f"nats://127.0.0.1:{port}"
+        await set_up(url, password=users[ADMIN])
+        environment = place.environment("status", NATS_URL=url, NATS_MONITOR=f"http://{monitor}")
+        async with a_service("status", tmp_path, environment) as service:
+            await warns_and_is_ready(service, "NATS other acknowledges", "120 s", "sync_interval: always")
+        (again := tmp_path / "again").mkdir()
+        # Every start says it.
+        async with a_service("status", again, environment) as service:
+            await warns_and_is_ready(service, "NATS other acknowledges")
+    finally:
+        await nats.stop()
+
+
+async def test_a_stream_differs_in_what_costs_no_history(place: Place, tmp_path: Path):
+    async with a_server(tmp_path / "nats") as nats:
+        await edit(nats, "JOBS", {"duplicate_window": 60_000_000_000})
+        environment = place.environment("scheduler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scheduler"])
+        async with a_service("scheduler", tmp_path, environment) as service:
+            await warns_and_is_ready(service, "JOBS: duplicate_window is 60000000000, and would be made")
+
+
+async def test_a_stream_has_fewer_copies_than_there_are_servers(place: Place, tmp_path: Path):
+    cluster = NatsCluster(tmp_path / "nats")
+    try:
+        await cluster.start()
+        await set_up(cluster.url, password=cluster.users[ADMIN], replicas=1)
+        environment = place.environment("scaler", NATS_URL=cluster.url, NATS_PASSWORD=cluster.users["scaler"])
+        async with a_service("scaler", tmp_path, environment) as service:
+            await warns_and_is_ready(service, "JOBS: one copy in a cluster of servers", "--replicas 3")
+    finally:
+        cluster.stop()
