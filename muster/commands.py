@@ -359,9 +359,27 @@ def restart(target: JobName, namespace: Namespace = "", wait: Wait = True, timeo
 
 
 @app.command()
-def doctor() -> None:
-    """Say what is missing for Muster to work from here: log, definitions, permissions."""
-    from muster.doctor import examine
+def doctor(
+    installed_in: Annotated[
+        str,
+        typer.Option(
+            "--installation-namespace",
+            metavar="NAMESPACE",
+            help="where its services run; without it MUSTER_NAMESPACE, that of the pod it runs in, else muster",
+        ),
+    ] = "",
+    release: Annotated[str, typer.Option(help="the Helm release, where several are in one namespace")] = "",
+    monitor: Annotated[
+        str, typer.Option(metavar="URL", help="where a NATS server answers monitoring requests: http://HOST:8222")
+    ] = "",
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="how long each server may take")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+) -> None:
+    """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
+    from muster.doctor.command import examine
+    from muster.doctor.parts import Wishes, home
     from muster.reading import run as running
 
-    running(lambda: examine(settings()))
+    known = settings()
+    wishes = Wishes(installed_in or home(known.namespace), release, timeout, monitor)
+    running(lambda: examine(known, wishes, as_json=as_json))

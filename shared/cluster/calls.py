@@ -6,7 +6,7 @@ Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -91,6 +91,14 @@ class AbruptResponse(aiohttp.ClientResponse):
             self.connection.transport.abort()
 
 
+class Answered(NamedTuple):
+    """A successful answer."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    """By names in any case."""
+
+
 class Caller:
     """Requests to one API server."""
 
@@ -128,6 +136,24 @@ class Caller:
 
         One that `changes` something is `Transient` too when it may not, and was not sent.
         """
+        answer = await self.ask(
+            method, path, what=what, query=query, body=body, content_type=content_type, headers=headers, changes=changes
+        )
+        return answer.body
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+        changes: bool = False,
+    ) -> Answered:
+        """The same, with what stands beside the body."""
         timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (
@@ -139,7 +165,7 @@ class Caller:
             await _must_have_succeeded(response)
             answer = await response.read()
             self._limiter.succeeded()
-            return answer
+            return Answered(answer, response.headers)
 
     @asynccontextmanager
     async def stream(
