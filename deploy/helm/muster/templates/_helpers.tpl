@@ -116,6 +116,8 @@ app.kubernetes.io/component: {{ .component }}
 - name: nats-users
   secret:
     secretName: {{ include "muster.natsUsers" .root }}
+    # While it is missing the process says so on one line and is not ready; it goes on once the Secret is there.
+    optional: true
     defaultMode: 0440
     items:
       {{- range .users }}
