@@ -8,7 +8,7 @@ ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v 
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay image lock clean
+.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay image ha lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,6 +20,7 @@ test: $(READY) ## unit, property, contract and embedded end-to-end tests
 	@$(RUN) -m pytest
 
 test-real: $(READY) binaries ## the end-to-end tests and the contract suite on the real control plane
+	@$(RUN) -m devcluster.binaries bench
 	@$(RUN) -m pytest -m real
 
 test-node: $(READY) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
@@ -49,6 +50,11 @@ fmt: $(READY) ## format
 bench: $(READY) ## speed and size on the real control plane, beside a bare client (QUICK=1, FIGURES=start, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
 	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(QUICK),--quick) $(if $(INTO),--into $(INTO))
+
+ha: $(READY) ## kill and pause two replicas of each service and three NATS servers under load (KILLS=120, SEED=0, QUICK=1, INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane bench
+	@$(RUN) -m tests.ha $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(QUICK),--quick) \
+	  $(if $(INTO),--into $(INTO))
 
 bench-parts: $(READY) ## fold, append latency, watch event to decision: without a cluster
 	@for file in tests/bench/[a-z]*.py; do $(RUN) -m tests.bench.$$(basename $$file .py) || exit 1; done

@@ -22,8 +22,10 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.job.events import Author
+from shared.job.measures import Measures
 from shared.service.health import Health
 from shared.service.health import serve as probes
+from shared.service.meters import Meters
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
 from shared.service.permissions import definitions, necessary
@@ -31,6 +33,7 @@ from shared.service.plugins import chosen, in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.risks import tell_risks
 from shared.service.run import Machine, Service
+from shared.service.scope import Scope
 from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
 
@@ -77,7 +80,7 @@ async def serve(author: Author, build: Build, settings: Settings, health: Health
     while True:
         began = loop.time()
         try:
-            async with opened(author, settings) as found:
+            async with opened(author, settings, health.meters) as found:
                 health.trouble = ""
                 await _run(author, build(found.parts), found, health)
         except (Transient, Refused) as trouble:
@@ -95,6 +98,7 @@ class Found(NamedTuple):
     parts: Parts
     eventlog: JetStreamEventLog
     cluster: KubeCluster
+    scope: Scope
 
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
@@ -107,19 +111,22 @@ class Found(NamedTuple):
             found = necessary(author, there, taking_over=settings.take_over)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
-        await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
+        served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
+        if not settings.namespace:
+            await self.scope.must_be_ours(served)
 
 
 @asynccontextmanager
-async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
+async def opened(author: Author, settings: Settings, meters: Meters | None = None) -> AsyncIterator[Found]:
     """The log and the cluster, connected and found fit.  Raises `Trouble` otherwise."""
     eventlog = await _connect(author, settings)
     try:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
-        cluster = await KubeCluster.connect(settings.kubeconfig)
+        cluster = await KubeCluster.connect(settings.kubeconfig, answered=(meters or Meters(author)).request)
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
-            found = Found(Parts(settings, cluster, eventlog, heads, identity, known), eventlog, cluster)
+            parts = Parts(settings, cluster, eventlog, heads, identity, known)
+            found = Found(parts, eventlog, cluster, Scope(cluster, identity))
             await found.must_do(author)
             yield found
         finally:
@@ -135,7 +142,16 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     key = f"{author}.{settings.namespace}" if settings.namespace else author
     leases = await eventlog.bucket(LEASES)
     lease = Lease(leases, key, holder)
-    machine = Machine(service, eventlog, namespace=settings.namespace, owns=lease.held)
+    found.cluster.change_only_while(lease.held)
+    machine = Machine(
+        service,
+        eventlog,
+        namespace=settings.namespace,
+        owns=lease.held,
+        meters=health.meters,
+        # The author of phases tells of jobs: every service folds the same log, and one of them is enough.
+        measures=Measures() if author == "status" else None,
+    )
     health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
     health.failing = lambda: machine.trouble or lease.trouble
 
