@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
+EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench ha bench-parts binaries control-plane crds rbac chart replay lock clean
+.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay image ha lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,9 +80,19 @@ chart: rbac ## render the Helm chart anew: the Kustomize base and the golden fil
 replay: $(READY) ## fold a saved history, event by event: make replay LOG=file
 	@$(VENV)/bin/muster replay $(LOG)
 
+image: ## build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.12-slim@sha256:... for the same one again)
+	@test -n "$(ENGINE)" || { echo "an image takes docker, podman or buildah, and none is installed" >&2; exit 1; }
+	@# Of Docker only BuildKit knows the variable, the others the option: the commit's time is that of all files.
+	@SOURCE_DATE_EPOCH=$(EPOCH) $(ENGINE) build -f Containerfile -t muster:$(VERSION) \
+	  $(if $(filter docker,$(notdir $(ENGINE))),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
+	  --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) .
+
+COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
+
 lock: $(READY) ## resolve the dependencies anew, with hashes and without addresses (needs uv)
-	uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --python-version 3.11 --extra embedded --group dev pyproject.toml -o requirements.lock > /dev/null
+	$(COMPILE) --extra embedded --group dev pyproject.toml -o requirements.lock > /dev/null
+	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/image/requirements.lock > /dev/null
+	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

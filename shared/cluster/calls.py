@@ -6,7 +6,7 @@ Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -91,14 +91,31 @@ class AbruptResponse(aiohttp.ClientResponse):
             self.connection.transport.abort()
 
 
+class Answered(NamedTuple):
+    """A successful answer."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    """By names in any case."""
+
+
 class Caller:
     """Requests to one API server."""
 
-    def __init__(self, access: Access, *, timeouts: Timeouts, limiter: Limiter) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeouts: Timeouts,
+        limiter: Limiter,
+        answered: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self._access = access
         self._session = access.open()
         self._timeouts = timeouts
         self._limiter = limiter
+        self._answered = answered
         self.closed = False
         self.may_change: Callable[[], bool] = lambda: True
         """Asked right before a request that changes something is sent: until then it may have waited for long."""
@@ -119,6 +136,24 @@ class Caller:
 
         One that `changes` something is `Transient` too when it may not, and was not sent.
         """
+        answer = await self.ask(
+            method, path, what=what, query=query, body=body, content_type=content_type, headers=headers, changes=changes
+        )
+        return answer.body
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+        changes: bool = False,
+    ) -> Answered:
+        """The same, with what stands beside the body."""
         timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (
@@ -130,7 +165,7 @@ class Caller:
             await _must_have_succeeded(response)
             answer = await response.read()
             self._limiter.succeeded()
-            return answer
+            return Answered(answer, response.headers)
 
     @asynccontextmanager
     async def stream(
@@ -254,6 +289,17 @@ class Caller:
         credentials = await self._access.headers()
         if changes:
             self._must_be_allowed()
+        try:
+            response = await self._request(method, url, timeout, body, {**headers, **credentials})
+        except (aiohttp.ClientError, OSError):
+            self._answered(method, "error")
+            raise
+        self._answered(method, str(response.status))
+        return response
+
+    async def _request(
+        self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
         with _taken_numbers():
             return await self._session.request(
                 method,
@@ -261,7 +307,7 @@ class Caller:
                 data=body,
                 timeout=timeout,
                 allow_redirects=False,
-                headers={**BASE_HEADERS, **headers, **credentials},
+                headers={**BASE_HEADERS, **headers},
                 **self._access.options,
             )
 

@@ -4,7 +4,7 @@ Configuration, TLS, credentials and the session are the official client's; reque
 The client is imported when it is needed: it takes about 20 MiB.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -13,7 +13,7 @@ import msgspec
 from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
 from shared.cluster.answers import Status, is_named_absence, trouble
-from shared.cluster.calls import METADATA, Access, Caller, FailedRequest, Timeouts, path_of
+from shared.cluster.calls import METADATA, Access, Answered, Caller, FailedRequest, Timeouts, path_of
 from shared.cluster.decoding import encode, read_object
 from shared.cluster.examination import Right
 from shared.cluster.executing import execute
@@ -52,22 +52,35 @@ class _Review(msgspec.Struct):
 class KubeCluster:
     """One client of an API server.  Its calls share a session and a bound on requests in flight; watches are beside."""
 
-    def __init__(self, access: Access, *, timeouts: Timeouts | None = None, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeouts: Timeouts | None = None,
+        pace: Pace | None = None,
+        answered: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self.url = access.url
-        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter())
+        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter(), answered=answered)
         self._pace = pace or Pace()
         self._patched: dict[tuple[str, str, str], tuple[str, str]] = {}
         """The uid and version of what we patched last, by resource and place."""
 
     @classmethod
     async def connect(
-        cls, kubeconfig: Path | None = None, *, timeouts: Timeouts | None = None, pace: Pace | None = None
+        cls,
+        kubeconfig: Path | None = None,
+        *,
+        timeouts: Timeouts | None = None,
+        pace: Pace | None = None,
+        answered: Callable[[str, str], None] = lambda _, __: None,
     ) -> Self:
         """Find the cluster as kubectl does: this file, `KUBECONFIG`, the pod we run in, or `~/.kube/config`.
 
         Asks nothing of the cluster yet.  Raises `Refused(reason="NoCluster")` when nothing is found.
         """
-        return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace)
+        return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace, answered=answered)
 
     def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
         return Reflector(self._caller, resource, namespace, selector, self._pace).run()
@@ -203,6 +216,25 @@ class KubeCluster:
         answer = await self._asked("POST", ACCESS_REVIEWS, what, encode(review))
         # Where nobody may ask, nobody was told no either.
         return isinstance(answer, Status) or _decoded(_Review, answer, what).status.allowed
+
+    async def ask(
+        self,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        review: Manifest | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answered:
+        """What the API server says of a path, or of a `review` that is posted there; for looking, never for changing.
+
+        Raises `Trouble` as every other call.
+        """
+        method, body = ("GET", None) if review is None else ("POST", encode(review))
+        try:
+            return await self._caller.ask(method, path, what=what, query=query, body=body, headers=headers)
+        except FailedRequest as failure:
+            raise trouble(failure.status, what, method=method) from failure
 
     async def close(self) -> None:
         await self._caller.close()
