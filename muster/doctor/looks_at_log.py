@@ -9,6 +9,7 @@ from muster.doctor.parts import Wishes, part
 from muster.reading import open_log
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
+from shared.eventlog.durability import varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import differences, must_fit
 from shared.eventlog.subjects import STREAM
@@ -46,6 +47,7 @@ class LookAtLog:
             seconds = self._wishes.timeout
             parts = await asyncio.gather(
                 part("log.streams", self._of_streams(log), seconds),
+                self._of_disks(),
                 part("services.owners", self._of_owners(log), seconds),
                 part("jobs.histories", self._of_histories(log, identity), seconds),
             )
@@ -72,6 +74,18 @@ class LookAtLog:
             reading = clocks.Reading(time, asked, answered)
             found.append(clocks.difference("clock.nats", "the NATS server", reading))
         return found
+
+    async def _of_disks(self) -> list[Finding]:
+        """Of each server alone: one that does not answer says nothing of the others."""
+        monitors = self._settings.nats_monitor
+        if not monitors:
+            return [streams.unmonitored()]
+
+        async def of(monitor: str) -> list[Finding]:
+            return streams.disk(await varz(monitor))
+
+        looks = await asyncio.gather(*(part("log.fsync", of(each), self._wishes.timeout) for each in monitors))
+        return [finding for each in looks for finding in each]
 
     async def _of_owners(self, log: JetStreamEventLog) -> list[Finding]:
         scope = self._settings.namespace

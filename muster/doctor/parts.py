@@ -19,8 +19,6 @@ class Wishes(NamedTuple):
     """Of several installations there, the one of this name."""
     timeout: float = 10.0
     """Seconds that each server has for each part."""
-    monitor: str = ""
-    """Where a NATS server answers its monitoring requests."""
 
 
 def home(namespace: str) -> str:

@@ -34,7 +34,8 @@ async def test_an_installation_that_is_well(an_installation: MakeInstallation):
     async with an_installation() as it:
         await it.with_pods("watcher", "scheduler", "scaler", "status")
         it.front.say("/proxy/healthz", 200, {"service": "one", "ready": True, "position": 1, "held": {}})
-        found = await it.examined()
+        it.front.say("/varz", 200, {"server_name": "n0", "jetstream": {"config": {"sync_always": True}}})
+        found = await it.examined(nats_monitor=(it.front.url,))
     assert {finding.status for finding in found} == {"ok"}, found
     assert len([finding for finding in found if finding.check.startswith("rights.")]) == 4
     assert "agree within" in of(found, "clock.kubernetes")[0].message
@@ -92,6 +93,10 @@ async def no_nats(it: Installation) -> dict[str, Any]:
     return {"nats_url": f"nats://127.0.0.1:{free_port()}"}
 
 
+async def no_monitor(it: Installation) -> dict[str, Any]:
+    return {"nats_monitor": f"http://127.0.0.1:{free_port()}"}
+
+
 async def no_api_server(it: Installation) -> dict[str, Any]:
     it.front.say(".*", 503)
     return {}
@@ -118,6 +123,7 @@ async def a_pod_that_is_not_ready(it: Installation) -> dict[str, Any]:
         pytest.param(no_nats, "log.reached", "start NATS there", "", id="no NATS"),
         pytest.param(no_api_server, "versions.kubernetes", "503", "", id="no API server"),
         pytest.param(no_kubeconfig, "versions.kubernetes", "there is no kubeconfig", "", id="no kubeconfig"),
+        pytest.param(no_monitor, "log.fsync", "correct NATS_MONITOR", "", id="no monitor"),
         pytest.param(a_pod_that_is_not_ready, "services.ready", "run `muster setup`", "runbook", id="not ready"),
     ],
 )
@@ -174,7 +180,7 @@ async def test_who_may_not_look_is_told_what_is_not_known(an_installation: MakeI
         found = await it.examined()
     assert is_well(found)
     unknown = {finding.check: finding for finding in found if finding.status == "unknown"}
-    assert set(unknown) == {"definitions.kinds", "rights.watcher", "services.lag"}
+    assert set(unknown) == {"log.fsync", "definitions.kinds", "rights.watcher", "services.lag"}
     assert "kubectl auth can-i" in unknown["rights.watcher"].remedy
     assert "pods/proxy" in unknown["services.lag"].remedy
 
