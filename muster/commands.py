@@ -125,9 +125,16 @@ def demo(
     data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
 ) -> None:
     """Train a model elastically on this machine: 2 workers, then 4, then 3; then replay its history."""
-    from muster.demo import main
+    try:
+        from muster.demo import main
 
-    raise typer.Exit(main(data, hosts(cluster), keep=keep, image=image))
+        host = hosts(cluster)
+    except ModuleNotFoundError as missing:
+        # The image is without it: it has the services, and the commands for those who look after them.
+        raise fail(
+            f"the demo is not part of this installation ({missing.name}): run `make demo` in a checkout"
+        ) from missing
+    raise typer.Exit(main(data, host, keep=keep, image=image))
 
 
 @app.command()

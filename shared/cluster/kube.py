@@ -4,7 +4,7 @@ Configuration, TLS, credentials and the session are the official client's; reque
 The client is imported when it is needed: it takes about 20 MiB.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -52,22 +52,35 @@ class _Review(msgspec.Struct):
 class KubeCluster:
     """One client of an API server.  Its calls share a session and a bound on requests in flight; watches are beside."""
 
-    def __init__(self, access: Access, *, timeouts: Timeouts | None = None, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeouts: Timeouts | None = None,
+        pace: Pace | None = None,
+        answered: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self.url = access.url
-        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter())
+        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter(), answered=answered)
         self._pace = pace or Pace()
         self._patched: dict[tuple[str, str, str], tuple[str, str]] = {}
         """The uid and version of what we patched last, by resource and place."""
 
     @classmethod
     async def connect(
-        cls, kubeconfig: Path | None = None, *, timeouts: Timeouts | None = None, pace: Pace | None = None
+        cls,
+        kubeconfig: Path | None = None,
+        *,
+        timeouts: Timeouts | None = None,
+        pace: Pace | None = None,
+        answered: Callable[[str, str], None] = lambda _, __: None,
     ) -> Self:
         """Find the cluster as kubectl does: this file, `KUBECONFIG`, the pod we run in, or `~/.kube/config`.
 
         Asks nothing of the cluster yet.  Raises `Refused(reason="NoCluster")` when nothing is found.
         """
-        return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace)
+        return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace, answered=answered)
 
     def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
         return Reflector(self._caller, resource, namespace, selector, self._pace).run()
@@ -86,7 +99,9 @@ class KubeCluster:
         what = f"create {resource.kind} {namespace}/{(manifest.get('metadata') or {}).get('name', '')}"
         body = encode({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
         try:
-            answer = await self._caller.request("POST", path_of(resource, namespace), what=what, body=body)
+            answer = await self._caller.request(
+                "POST", path_of(resource, namespace), what=what, body=body, changes=True
+            )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="POST") from failure
         return read_object(resource, answer)
@@ -101,7 +116,7 @@ class KubeCluster:
         path = path_of(resource, namespace, name, subresource)
         try:
             answer = await self._caller.request(
-                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH
+                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH, changes=True
             )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="PATCH") from failure
@@ -152,11 +167,19 @@ class KubeCluster:
             "preconditions": {"uid": uid},
         }
         try:
-            await self._caller.request("DELETE", path_of(resource, namespace, name), what=what, body=encode(options))
+            path = path_of(resource, namespace, name)
+            await self._caller.request("DELETE", path, what=what, body=encode(options), changes=True)
         except FailedRequest as failure:
             # 409 is the precondition: the name is another object's by now, and ours is gone.
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
+
+    def change_only_while(self, allowed: Callable[[], bool]) -> None:
+        """From now on nothing is changed or executed unless it is allowed at the very moment of sending.
+
+        A process that stood still does not know it until it asks: what it was about to send is another's by then.
+        """
+        self._caller.may_change = allowed
 
     async def execute(
         self,

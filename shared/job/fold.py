@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from shared.eventlog import Stored
 from shared.job.chain import START, Head, basis, link
-from shared.job.events import AUTHORS, FACTS
+from shared.job.events import AUTHORS, FACTS, AnyEvent
 from shared.job.evolve import evolve
+from shared.job.measures import Measures
 from shared.job.naming import JobKey, key_of
 from shared.job.state import At, Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
@@ -21,7 +22,7 @@ LONGEST_SEQUENCE = 20
 class History:
     """One job's fold: the job, the head of its chain, and the last sequence of each scope."""
 
-    __slots__ = ("_since_decision", "digest", "facts", "held", "job", "last_decision", "sequence", "time")
+    __slots__ = ("_since_decision", "digest", "facts", "held", "held_for", "job", "last_decision", "sequence", "time")
 
     def __init__(self, key: JobKey) -> None:
         self.job = Job(key=key)
@@ -34,6 +35,8 @@ class History:
         """The last fact's sequence by author."""
         self.held = ""
         """Why nobody may act on this job here; empty when all is well."""
+        self.held_for = ""
+        """The same in one CamelCase word."""
         self._since_decision: dict[int, bytes] = {0: START}
         """The hashes that a decision may name as its basis."""
 
@@ -50,8 +53,8 @@ class History:
         digest = self._since_decision.get(sequence)
         return digest.hex() if digest is not None else None
 
-    def fold(self, stored: Stored) -> None:
-        """One more event of this job, in log order."""
+    def fold(self, stored: Stored) -> AnyEvent | None:
+        """One more event of this job, in log order; return it when it was one that counts."""
         subject, sequence = stored.subject, stored.sequence
         _, author, tag = subject.rsplit(".", 2)
         if subject[0] == "j":
@@ -66,19 +69,21 @@ class History:
             event = read_event(stored.body, tag)
         except UnknownEvent:
             if not stored.optional:
-                self.hold(f"unknown event {tag} at {sequence}; upgrade this service")
-            return
+                self.hold("UnknownEvent", f"unknown event {tag} at {sequence}; upgrade this service")
+            return None
         except Malformed as error:
-            self.hold(f"malformed event at {sequence}: {error}")
-            return
+            self.hold("MalformedEvent", f"malformed event at {sequence}: {error}")
+            return None
         if author not in AUTHORS[type(event)]:
-            self.hold(f"{author} may not write {tag}, and did at {sequence}")
-            return
+            self.hold("ForeignEvent", f"{author} may not write {tag}, and did at {sequence}")
+            return None
         if (subject[0] == "j") == (type(event) in FACTS):
             # Under the other family it would have passed another guard than its own.
-            self.hold(f"{tag} does not belong under {subject.partition('.')[0]}, and stands there at {sequence}")
-            return
+            family = subject.partition(".")[0]
+            self.hold("ForeignEvent", f"{tag} does not belong under {family}, and stands there at {sequence}")
+            return None
         self.job = evolve(self.job, event, At(sequence, stored.time))
+        return event
 
     def _confirm(self, sequence: int, named: str) -> None:
         stated, _, digest = named.partition(":")
@@ -86,21 +91,25 @@ class History:
         at = int(stated) if stated.isdecimal() and len(stated) < LONGEST_SEQUENCE else -1
         known = self._since_decision.get(at)
         if known is None or known.hex() != digest:
-            self.hold(f"the decision at {sequence} was taken on {named or 'nothing'}, which is not in this history")
+            what = named or "nothing"
+            self.hold("NotConfirmed", f"the decision at {sequence} was taken on {what}, which is not in this history")
             return
         # A later decision's basis lies at or after this one's: older hashes are not asked for again.
         if next(iter(self._since_decision)) < at:
             self._since_decision = {kept: held for kept, held in self._since_decision.items() if kept >= at}
 
-    def hold(self, why: str) -> None:
+    def hold(self, reason: str, why: str) -> None:
         """Stop acting on this job in this process; the first reason stays."""
-        self.held = self.held or why
+        if not self.held:
+            self.held, self.held_for = why, reason
 
 
 class Histories:
     """Every history of the log by job key."""
 
-    def __init__(self) -> None:
+    def __init__(self, measures: Measures | None = None) -> None:
+        """`measures` is told of every event that counts."""
+        self._measures = measures
         self._by_key: dict[JobKey, History] = {}
         self._by_prefix: dict[str, History] = {}
         self._lives: dict[tuple[str, str], list[History]] = {}
@@ -119,7 +128,10 @@ class Histories:
         if history is None:
             key = key_of(subject)
             history = self._by_prefix[prefix] = self[key]
-        history.fold(stored)
+        before = history.job
+        event = history.fold(stored)
+        if self._measures is not None and event is not None:
+            self._measures.folded(before, event, history.job, stored.time)
         return history
 
     def __getitem__(self, key: JobKey) -> History:

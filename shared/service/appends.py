@@ -10,18 +10,18 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 
 import msgspec
-import structlog
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog, scope_of
+from shared.figures import seconds_between
 from shared.job.events import FACTS, AnyEvent, Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, decision_subject, fact_subject
+from shared.service import telling
+from shared.service.meters import Meters
 
 APPENDS_IN_FLIGHT = 256
 """Appends of one service at a time, each of another scope."""
-
-log = structlog.get_logger()
 
 
 class _Scope:
@@ -48,6 +48,7 @@ class Appends:
         wake_later: Callable[[JobKey, float], None],
         now: Callable[[], datetime],
         new_id: Callable[[], str],
+        meters: Meters,
     ) -> None:
         self.trouble = ""
         """What keeps this service from appending; empty when all is well."""
@@ -59,6 +60,7 @@ class Appends:
         self._wake_later = wake_later
         self._now = now
         self._new_id = new_id
+        self._meters = meters
         self._scopes: defaultdict[JobKey, _Scope] = defaultdict(_Scope)
         self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
 
@@ -68,7 +70,7 @@ class Appends:
             # It comes back first, and wakes us.
             return None
         self._scopes[history.job.key].appending = True
-        return self._append(history, event, self._expected(history, event), history.basis)
+        return self._append(history, event, self._expected(history, event), history.basis, history.time)
 
     def busy(self, history: History) -> bool:
         """Whether the last append of that job is under way, or not read back."""
@@ -90,6 +92,8 @@ class Appends:
     async def insist(self, history: History, event: AnyEvent) -> int:
         """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""
         key = history.job.key
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         async with self._scopes[key].facts:
             entry = self._entry(key, event, "")
             expect: int | None = self._expected(history, event)
@@ -100,20 +104,23 @@ class Appends:
                         expect = newest.sequence if newest is not None else 0
                     sequence = await self._log.append(entry, expect=expect)
                 except Conflict:
+                    self._meters.append("Conflict")
                     self.trouble = ""
                     expect = None
                 except Transient as trouble:
+                    self._meters.append("Retried")
                     self.trouble = str(trouble)
                     await asyncio.sleep(trouble.retry_after or 1.0)
                 except Refused as refusal:
+                    self._meters.append("Refused")
                     self.trouble = str(refusal)
                     raise
                 else:
                     self.trouble = ""
-                    self._tell(event, key, sequence)
+                    self._stored(history, event, sequence, loop.time() - begun)
                     return sequence
 
-    async def _append(self, history: History, event: AnyEvent, expect: int, basis: str) -> None:
+    async def _append(self, history: History, event: AnyEvent, expect: int, basis: str, since: str) -> None:
         key = history.job.key
         scope, loop = self._scopes[key], asyncio.get_running_loop()
         entry = self._entry(key, event, basis)
@@ -123,23 +130,26 @@ class Appends:
                 scope.awaited = await self._log.append(entry, expect=expect)
             self.seconds = loop.time() - begun
         except Conflict:
+            self._meters.append("Conflict")
             # Something newer is on its way and wakes us; should it be lost, so does this.
             self.trouble = ""
             self._wake_later(key, 1.0)
         except Transient as trouble:
+            self._meters.append("Retried")
             self.trouble = str(trouble)
             self._wake_later(key, trouble.retry_after or 1.0)
         except Refused as refusal:
-            log.error("append refused", job=str(key), type=type(event).__name__, why=str(refusal))
+            self._meters.append("Refused")
+            telling.append_refused(history.job, event, refusal)
             if refusal.reason == "TooLarge":
                 # This job's story; it says nothing about the log.
-                history.hold(f"{type(event).__name__} is too large for the log")
+                history.hold("TooLarge", f"{type(event).__name__} is too large for the log")
             else:
                 self.trouble = str(refusal)
                 self._wake_later(key, 5.0)
         else:
             self.trouble = ""
-            self._tell(event, key, scope.awaited)
+            self._stored(history, event, scope.awaited, self.seconds, basis, since)
         finally:
             scope.appending = False
         if self._expected(history, event) > expect:
@@ -163,11 +173,16 @@ class Appends:
             return history.facts.get(self._author, 0)
         return history.last_decision
 
-    def _tell(self, event: AnyEvent, key: JobKey, sequence: int) -> None:
-        level = "debug" if type(event) in FACTS else "info"
-        getattr(log, level)(
-            type(event).__name__, job=str(key), uid=key.uid, seq=sequence, reason=getattr(event, "reason", "")
-        )
+    def _stored(
+        self, history: History, event: AnyEvent, sequence: int, seconds: float, basis: str = "", since: str = ""
+    ) -> None:
+        """One line, and the figures; `since` is the time of the event that a decision's `basis` names."""
+        self._meters.append("Stored", seconds)
+        if type(event) in FACTS:
+            telling.recorded(history.job, event, sequence)
+        else:
+            telling.decided(history.job, event, sequence, basis)
+            self._meters.decided(seconds_between(since, stamp(self._now())))
 
 
 def stamp(moment: datetime) -> str:

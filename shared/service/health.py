@@ -1,17 +1,47 @@
-"""What probes ask: alive (`/healthz`) and ready (`/readyz`), with the reasons as JSON.
+"""What probes ask: alive (`/healthz`) and ready (`/readyz`), with the reasons as JSON; and `/metrics` for a scraper.
 
 They are answered from the first moment of a process: one that waits for its log is alive and not ready.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 
 from shared.errors import Refused
+from shared.figures import Count, Measure, Series
 from shared.job.events import Author
+from shared.service import metrics
+from shared.service.appends import stamp
+from shared.service.meters import Meters
 from shared.service.run import Machine
+
+READY = Measure("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
+OWNER = Measure("muster_owner", "gauge", ("service",), "1 in the replica that acts")
+CONNECTED = Measure("muster_log_connected", "gauge", ("service",), "1 while there is a connection to the log")
+POSITION = Measure("muster_log_position", "gauge", ("service",), "The last sequence of the log that was folded")
+PENDING = Measure("muster_log_pending_events", "gauge", ("service",), "Events of the log that were not folded yet")
+BEHIND = Measure(
+    "muster_log_lag_seconds", "gauge", ("service",), "How old the oldest of them is at the most; 0 when there is none"
+)
+HISTORIES = Measure("muster_histories", "gauge", ("service",), "Histories in memory")
+HELD = Measure(
+    "muster_histories_held", "gauge", ("service", "reason"), "Histories on which this process does not act, and why"
+)
+IN_FLIGHT = Measure("muster_effects_in_flight", "gauge", ("service",), "Effects under way, those that wait included")
+GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
+HELD_FOR = (
+    "UnknownEvent",
+    "MalformedEvent",
+    "ForeignEvent",
+    "NotConfirmed",
+    "HistoryBroken",
+    "BrokenInvariant",
+    "TooLarge",
+)
+"""Why a history is held."""
 
 
 class Health:
@@ -30,6 +60,7 @@ class Health:
         self.owner: Callable[[], bool] = lambda: False
         self.connected: Callable[[], bool] = lambda: True
         """To the log."""
+        self.meters = Meters(service)
 
     def report(self) -> dict[str, Any]:
         """`ready` is false while it waits for what it needs, folds up to the log's end, or cannot append."""
@@ -45,6 +76,38 @@ class Health:
             "trouble": trouble,
             "warnings": list(self.warnings),
         }
+
+    def figures(self) -> list[Series]:
+        """Those of this process, and of the owner those of the log, once it has folded all of it.
+
+        One replica alone tells of jobs, so that sums are right; and never while it folds from the beginning, so that
+        no count goes back and grows again.
+        """
+        machine, meters = self.machine, self.meters
+        position, histories = (machine.histories.position, len(machine.histories)) if machine else (0, 0)
+        behind = meters.seconds_behind(stamp(datetime.now(UTC)))
+        values = (
+            self.report()["ready"],
+            self.owner(),
+            machine is not None and self.connected(),
+            position,
+            meters.pending,
+            behind,
+            histories,
+            meters.effects_in_flight,
+        )
+        found: list[Series] = [*meters.series]
+        for measure, value in zip(GAUGES, values, strict=True):
+            gauge = Count(measure)
+            gauge.add(self.service, by=float(value))
+            found.append(gauge)
+        held, known = Count(HELD), machine.held_for() if machine else {}
+        for reason in HELD_FOR:
+            held.add(self.service, reason, by=known.get(reason, 0))
+        found.append(held)
+        if machine is not None and machine.measures is not None and machine.current and self.owner():
+            found += machine.measures.series
+        return found
 
 
 @asynccontextmanager
@@ -68,8 +131,9 @@ async def serve(services: Sequence[Health], host: str, port: int) -> AsyncIterat
     async def readyz(_: web.Request) -> web.Response:
         return answer(503)
 
+    figures = metrics.handler(lambda: (series for service in services for series in service.figures()))
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", figures)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -22,8 +22,10 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.job.events import Author
+from shared.job.measures import Measures
 from shared.service.health import Health
 from shared.service.health import serve as probes
+from shared.service.meters import Meters
 from shared.service.ownership import Lease
 from shared.service.parts import Parts
 from shared.service.permissions import definitions, necessary
@@ -77,7 +79,7 @@ async def serve(author: Author, build: Build, settings: Settings, health: Health
     while True:
         began = loop.time()
         try:
-            async with opened(author, settings) as found:
+            async with opened(author, settings, health.meters) as found:
                 health.trouble = ""
                 await _run(author, build(found.parts), found, health)
         except (Transient, Refused) as trouble:
@@ -111,12 +113,12 @@ class Found(NamedTuple):
 
 
 @asynccontextmanager
-async def opened(author: Author, settings: Settings) -> AsyncIterator[Found]:
+async def opened(author: Author, settings: Settings, meters: Meters | None = None) -> AsyncIterator[Found]:
     """The log and the cluster, connected and found fit.  Raises `Trouble` otherwise."""
     eventlog = await _connect(author, settings)
     try:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
-        cluster = await KubeCluster.connect(settings.kubeconfig)
+        cluster = await KubeCluster.connect(settings.kubeconfig, answered=(meters or Meters(author)).request)
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
             found = Found(Parts(settings, cluster, eventlog, heads, identity, known), eventlog, cluster)
@@ -135,7 +137,16 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     key = f"{author}.{settings.namespace}" if settings.namespace else author
     leases = await eventlog.bucket(LEASES)
     lease = Lease(leases, key, holder)
-    machine = Machine(service, eventlog, namespace=settings.namespace, owns=lease.held)
+    found.cluster.change_only_while(lease.held)
+    machine = Machine(
+        service,
+        eventlog,
+        namespace=settings.namespace,
+        owns=lease.held,
+        meters=health.meters,
+        # The author of phases tells of jobs: every service folds the same log, and one of them is enough.
+        measures=Measures() if author == "status" else None,
+    )
     health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
     health.failing = lambda: machine.trouble or lease.trouble
 

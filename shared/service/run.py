@@ -8,7 +8,7 @@ do is `decide`'s.
 import asyncio
 import random
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from math import ceil, isfinite
@@ -23,12 +23,15 @@ from shared.eventlog import Batch, EventLog, Stored
 from shared.job.chain import Head
 from shared.job.events import AnyEvent, Author, EffectRefused
 from shared.job.fold import Histories, History
+from shared.job.measures import Measures
 from shared.job.naming import JobKey, Slot, key_of, namespace_subjects
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import spans
+from shared.service import telling
 from shared.service.appends import Appends
 from shared.service.effects import Wish, Wishes, failed, refused, succeeded
+from shared.service.meters import Meters
 
 EFFECTS_IN_FLIGHT = 128
 """Calls of one service at a time: enough to keep an API server busy, few enough not to be turned away."""
@@ -95,13 +98,18 @@ class Machine:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
+        meters: Meters | None = None,
+        measures: Measures | None = None,
     ) -> None:
         """Of the log only what concerns `namespace` is read; everything without one.
 
         `owns` says whether this replica may act; time, ids and chance come in so that a simulation can own them.
+        `meters` counts what this process does, `measures` what the log tells of jobs.
         """
         self.service = service
-        self.histories = Histories()
+        self.histories = Histories(measures)
+        self.meters = meters or Meters(service.author)
+        self.measures = measures
         self.current = False
         """The fold reached the log's end as it was when acting began."""
         self.folded = asyncio.Event()
@@ -109,7 +117,13 @@ class Machine:
         self.alarm = asyncio.Event()
         """Set when something failed that may be more than one job's story: whoever looks after the rest looks now."""
         self.appends = Appends(
-            service.author, eventlog, wake=self.wake, wake_later=self.wake_later, now=now, new_id=new_id
+            service.author,
+            eventlog,
+            wake=self.wake,
+            wake_later=self.wake_later,
+            now=now,
+            new_id=new_id,
+            meters=self.meters,
         )
         self._log = eventlog
         self._subjects = namespace_subjects(namespace)
@@ -181,6 +195,12 @@ class Machine:
         self._alarms.discard((key, tick))
         self.wake(key)
 
+    def held_for(self) -> Counter[str]:
+        """How many jobs this process does not act on, by reason."""
+        return Counter(
+            history.held_for or "HistoryBroken" for history in self.histories if history.held or history.job.broken
+        )
+
     def held(self) -> dict[str, str]:
         """The jobs that this process does not act on, and why."""
         return {
@@ -211,6 +231,7 @@ class Machine:
     async def _read(self) -> None:
         async for batch in self._log.read(after=self.histories.position, subjects=self._subjects):
             self._fold(batch)
+            self.meters.read(batch)
             # A batch is folded without a pause; give the effects of this turn theirs.
             await asyncio.sleep(0)
 
@@ -226,7 +247,7 @@ class Machine:
                 changed[history.job.key] = history
                 if history.held and history.job.key not in self._told_held:
                     self._told_held.add(history.job.key)
-                    log.error("job held", job=str(history.job.key), seq=stored.sequence, why=history.held)
+                    telling.held(history, stored.sequence)
         if not self.current:
             self._catch_up()
             return
@@ -240,8 +261,8 @@ class Machine:
         except ValueError:
             log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
             return
-        history.hold(f"a broken invariant at {stored.sequence}: {error!r}")
-        log.error("job held", job=str(history.job.key), seq=stored.sequence, why=history.held, exc_info=error)
+        history.hold("BrokenInvariant", f"a broken invariant at {stored.sequence}: {error!r}")
+        telling.held(history, stored.sequence, error)
 
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:
@@ -257,10 +278,10 @@ class Machine:
         key = history.job.key
         try:
             steps = self.service.decide(history)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  logged there, with its traceback
             # One job's story: a broken invariant must not stop the others.
-            history.hold(f"a broken invariant: {error!r}")
-            log.exception("job held", job=str(key), seq=history.sequence)
+            history.hold("BrokenInvariant", f"a broken invariant: {error!r}")
+            telling.held(history, history.sequence, error)
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is not None and (work := self.appends.record(history, record.event)) is not None:
@@ -292,7 +313,7 @@ class Machine:
             try:
                 sequence = await self.appends.insist(history, event)
             except Refused as refusal:
-                log.error("append refused", job=str(history.job.key), type="EffectRefused", why=str(refusal))
+                telling.append_refused(history.job, event, refusal)
                 sequence = 0
             for wish in group:
                 self.wake_later(history.job.key, refused(wish, self._time(), sequence) + 0.001)
@@ -301,15 +322,20 @@ class Machine:
     async def _carry_out(self, history: History, wish: Wish, standing: Standing) -> Refused | None:
         key = history.job.key
         try:
-            if wish.effect.apart:
-                fact = await self.service.act(wish.effect, standing)
-            else:
-                async with self._lanes[key].slots, self._effect_slots:
+            with self.meters.effect(wish.effect):
+                if wish.effect.apart:
                     fact = await self.service.act(wish.effect, standing)
+                else:
+                    async with self._lanes[key].slots, self._effect_slots:
+                        if not self._owns():
+                            # It waited for its turn longer than this replica was the owner: it is another one's by now.
+                            failed(wish, self._time(), self._chance(), None)
+                            return None
+                        fact = await self.service.act(wish.effect, standing)
             if fact is not None:
                 await self.appends.insist(history, fact)
         except Refused as refusal:
-            log.warning("effect refused", job=str(key), effect=wish.effect.target, why=str(refusal))
+            telling.refused(wish.effect, standing.job, standing.head, refusal)
             self.alarm.set()
             return refusal
         except (Transient, Conflict) as trouble:
@@ -318,12 +344,12 @@ class Machine:
                 self.alarm.set()
                 after = trouble.retry_after
             delay = failed(wish, self._time(), self._chance(), after)
-            log.info("effect will be retried", job=str(key), effect=wish.effect.target, why=str(trouble))
+            telling.retried(wish.effect, standing.job, standing.head, trouble)
             self.wake_later(key, delay + 0.001)
             return None
-        except Exception as error:
-            history.hold(f"{wish.effect.target}: {error!r}")
-            log.exception("job held", job=str(key), effect=wish.effect.target)
+        except Exception as error:  # noqa: BLE001  logged there, with its traceback
+            history.hold("BrokenInvariant", f"{wish.effect.target}: {error!r}")
+            telling.held(history, history.sequence, error)
             return None
         if rest := succeeded(wish, self._time()):
             self.wake_later(key, rest + 0.001)

@@ -1,0 +1,251 @@
+"""What a log amounts to in figures: jobs, pods and scalings, counted while it is folded.  Pure.
+
+Whoever folds the same log has the same figures, after a restart too.
+"""
+
+from collections.abc import Callable
+
+from shared.figures import Count, Distribution, Measure, Series, Words, seconds_between
+from shared.job.events import (
+    FACTS,
+    AnyEvent,
+    EffectRefused,
+    JobAdopted,
+    JobCreated,
+    JobFailed,
+    JobGone,
+    JobObserved,
+    JobRestarting,
+    JobRunning,
+    JobScaling,
+    JobSucceeded,
+    JobSuspended,
+    LauncherLost,
+    PodsGone,
+    PodsObserved,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+)
+from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.state import Job
+
+PLACE = ("job_namespace", "kind")
+"""Not `namespace`, which a scraper adds itself to say where the scraped pod is."""
+
+WAITS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+"""Seconds: from pods that start at once to images that have to be pulled onto nodes that have to be made."""
+
+JOBS = Measure("muster_jobs", "gauge", (*PLACE, "phase"), "Jobs that are there, by phase")
+CREATED = Measure("muster_jobs_created_total", "counter", PLACE, "Jobs that were taken on")
+DELETED = Measure("muster_jobs_deleted_total", "counter", PLACE, "Jobs whose resource is gone")
+SUCCESSFUL = Measure("muster_jobs_successful_total", "counter", PLACE, "Jobs that succeeded")
+FAILED = Measure("muster_jobs_failed_total", "counter", PLACE, "Jobs that failed")
+RESTARTED = Measure("muster_jobs_restarted_total", "counter", PLACE, "Attempts that were given up for another one")
+START = Measure(
+    "muster_job_start_duration_seconds",
+    "histogram",
+    ("kind",),
+    "From the first sight of a job that can run to its first JobRunning; jobs paused or taken over before are left out",
+    WAITS,
+)
+PODS_CREATED = Measure("muster_pods_created_total", "counter", PLACE, "Pods of jobs that came")
+PODS_DELETED = Measure("muster_pods_deleted_total", "counter", PLACE, "Pods of jobs that went")
+PODS_FAILED = Measure("muster_pods_failed_total", "counter", PLACE, "Pods of jobs that failed")
+SCALES = Measure(
+    "muster_scale_requests_total",
+    "counter",
+    (*PLACE, "direction", "outcome"),
+    "Scale requests that ended, edits of the size among them",
+)
+SCALE = Measure(
+    "muster_scale_duration_seconds",
+    "histogram",
+    ("direction", "outcome"),
+    "From the acceptance of a scale request to its end",
+    WAITS,
+)
+REFUSED = Measure(
+    "muster_effects_refused_total",
+    "counter",
+    ("effect", "reason"),
+    "Rounds of effects that were refused and recorded as EffectRefused",
+)
+DECISIONS = Measure("muster_decisions_total", "counter", ("decision", "reason"), "Decisions of all services")
+
+
+class Measures:
+    """The figures of one fold."""
+
+    def __init__(self) -> None:
+        self._jobs = Count(JOBS)
+        self._created, self._deleted = Count(CREATED), Count(DELETED)
+        self._successful, self._failed = Count(SUCCESSFUL), Count(FAILED)
+        self._restarted = Count(RESTARTED)
+        self._start = Distribution(START)
+        self._pods_created, self._pods_deleted = Count(PODS_CREATED), Count(PODS_DELETED)
+        self._pods_failed = Count(PODS_FAILED)
+        self._scales, self._scale = Count(SCALES), Distribution(SCALE)
+        self._refused, self._decisions = Count(REFUSED), Count(DECISIONS)
+        self._words = Words()
+        self._first_seen: dict[JobKey, str] = {}
+        """When jobs were seen that have not run yet."""
+        self._accepted: dict[tuple[JobKey, Uid], str] = {}
+        """When the requests that are carried out were accepted."""
+        self._rules: dict[type, Callable[[Job, AnyEvent, Job, str], None]] = {
+            JobObserved: self._observed,
+            JobAdopted: self._interrupted,
+            JobGone: self._gone,
+            JobCreated: self._phase,
+            JobRunning: self._ran,
+            JobScaling: self._phase,
+            JobRestarting: self._phase,
+            JobSuspended: self._interrupted,
+            JobSucceeded: self._phase,
+            JobFailed: self._phase,
+            PodsObserved: self._pods_seen,
+            PodsGone: self._pods_gone,
+            LauncherLost: self._pods_gone,
+            ScaleAccepted: self._scaling,
+            ScaleRejected: self._scaled,
+            ScaleSucceeded: self._scaled,
+            ScaleFailed: self._scaled,
+            ScaleCancelled: self._scaled,
+            EffectRefused: self._effect_refused,
+        }
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return (
+            self._jobs,
+            self._created,
+            self._deleted,
+            self._successful,
+            self._failed,
+            self._restarted,
+            self._start,
+            self._pods_created,
+            self._pods_deleted,
+            self._pods_failed,
+            self._scales,
+            self._scale,
+            self._refused,
+            self._decisions,
+        )
+
+    def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        """`event`, recorded at `time`, made `after` of `before`."""
+        kind = type(event)
+        rule = self._rules.get(kind)
+        if rule is not None:
+            rule(before, event, after, time)
+        if kind not in FACTS:
+            reason = self._words.bounded(getattr(event, "reason", ""))
+            self._decisions.add(str(event.__struct_config__.tag), reason)
+
+    def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
+        place = _place(after)
+        if not before.kind:
+            # An alert on the first failure needs to have seen none.
+            for count in (self._created, self._deleted, self._successful, self._failed, self._restarted):
+                count.add(*place, by=0)
+            for count in (self._pods_created, self._pods_deleted, self._pods_failed):
+                count.add(*place, by=0)
+        if before.spec is None and after.spec is not None and not after.phase:
+            self._first_seen[after.key] = time
+        self._stands(before, after)
+
+    def _gone(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
+        if before.kind and not before.gone:
+            self._deleted.add(*_place(after))
+        self._first_seen.pop(after.key, None)
+        for uid in after.requests:
+            self._accepted.pop((after.key, uid), None)
+        self._stands(before, after)
+
+    def _interrupted(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        self._first_seen.pop(after.key, None)
+        self._stands(before, after)
+
+    def _ran(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        seen = self._first_seen.pop(after.key, None)
+        if seen is not None and (took := seconds_between(seen, time)) is not None:
+            self._start.observe(took, _kind(after))
+        self._stands(before, after)
+
+    def _phase(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        place = _place(after)
+        match event:
+            case JobCreated() if not before.phase:
+                self._created.add(*place)
+            case JobRestarting():
+                self._restarted.add(*place)
+            case JobSucceeded() if not before.over:
+                self._successful.add(*place)
+            case JobFailed() if not before.over:
+                self._failed.add(*place)
+            case _:
+                pass
+        if after.over:
+            self._first_seen.pop(after.key, None)
+        self._stands(before, after)
+
+    def _stands(self, before: Job, after: Job) -> None:
+        was, now = _standing(before), _standing(after)
+        if was != now:
+            if was is not None:
+                self._jobs.add(*was, by=-1)
+            if now is not None:
+                self._jobs.add(*now)
+
+    def _pods_seen(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        assert isinstance(event, PodsObserved), event
+        for view in event.pods:
+            known, now = before.pods.get(view.uid), after.pods.get(view.uid)
+            if now is None or now is known:
+                continue
+            if known is None:
+                self._pods_created.add(*_place(after))
+            if now.phase == "Failed" and (known is None or known.phase != "Failed"):
+                self._pods_failed.add(*_place(after))
+
+    def _pods_gone(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        if went := len(before.pods) - len(after.pods):
+            self._pods_deleted.add(*_place(after), by=went)
+
+    def _scaling(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        assert isinstance(event, ScaleAccepted), event
+        self._accepted[after.key, event.request] = time
+
+    def _scaled(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        assert isinstance(event, ScaleRejected | ScaleSucceeded | ScaleFailed | ScaleCancelled), event
+        request = before.requests.get(event.request)
+        accepted = self._accepted.pop((after.key, event.request), None)
+        if request is None or request.over:
+            return
+        direction, outcome = request.kind.removeprefix("Scale"), type(event).__name__.removeprefix("Scale")
+        self._scales.add(*_place(after), direction, outcome)
+        if accepted is not None and (took := seconds_between(accepted, time)) is not None:
+            self._scale.observe(took, direction, outcome)
+
+    def _effect_refused(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        assert isinstance(event, EffectRefused), event
+        self._refused.add(event.effect, self._words.bounded(event.reason))
+
+
+def _place(job: Job) -> tuple[str, str]:
+    return job.key.namespace, _kind(job)
+
+
+def _kind(job: Job) -> str:
+    """As `MUSTER_KINDS` names it: more than one group has an MXJob."""
+    return f"{job.kind}.{job.api_version.partition('/')[0]}" if job.kind else ""
+
+
+def _standing(job: Job) -> tuple[str, str, str] | None:
+    """Where a job is counted; None when it is not there, or nothing but requests for it are."""
+    if job.gone or not job.kind or job.key.uid == NO_UID:
+        return None
+    return (*_place(job), job.phase or "Pending")

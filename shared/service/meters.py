@@ -1,0 +1,131 @@
+"""What one process does, in figures: effects, appends, and how long they take.  They begin anew with the process."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import Batch
+from shared.figures import Count, Distribution, Measure, Series, seconds_between
+from shared.job.events import Author
+from shared.job.steps import Effect
+
+QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Seconds: from an append to a disk that is fast to an API server that nearly gave up."""
+
+EFFECTS = Measure(
+    "muster_effects_total",
+    "counter",
+    ("service", "effect", "outcome"),
+    "Effects that were carried out, by how they ended: Succeeded, Refused, Retried, Failed",
+)
+EFFECT_SECONDS = Measure(
+    "muster_effect_duration_seconds",
+    "histogram",
+    ("service", "effect"),
+    "How long an effect took, waiting for its turn included",
+    QUICK,
+)
+APPENDS = Measure(
+    "muster_appends_total",
+    "counter",
+    ("service", "outcome"),
+    "Appends to the log, by how they ended: Stored, Conflict (the guard: something newer was there), Retried, Refused",
+)
+APPEND_SECONDS = Measure(
+    "muster_append_duration_seconds",
+    "histogram",
+    ("service",),
+    "How long an append took that was stored, waiting for its turn included",
+    QUICK,
+)
+DECISION_SECONDS = Measure(
+    "muster_decision_latency_seconds",
+    "histogram",
+    ("service",),
+    "From the last event of a job to the decision that was taken on it and stored",
+    QUICK,
+)
+REQUESTS = Measure(
+    "muster_kubernetes_requests_total",
+    "counter",
+    ("service", "method", "code"),
+    "Requests to the API server, by HTTP method and status; the code is `error` where no answer came",
+)
+
+
+class Meters:
+    """The figures of one service in one process."""
+
+    def __init__(self, service: Author) -> None:
+        self._service = service
+        self._effects, self._effect_seconds = Count(EFFECTS), Distribution(EFFECT_SECONDS)
+        self._appends, self._append_seconds = Count(APPENDS), Distribution(APPEND_SECONDS)
+        self._decision_seconds = Distribution(DECISION_SECONDS)
+        self._requests = Count(REQUESTS)
+        self._last_read = ""
+        """When the last event read was recorded."""
+        self.pending = 0
+        """How many events the log held beyond the last one read, as of then."""
+        self.effects_in_flight = 0
+        for outcome in ("Stored", "Conflict", "Retried", "Refused"):
+            self._appends.add(service, outcome, by=0)
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return (
+            self._effects,
+            self._effect_seconds,
+            self._appends,
+            self._append_seconds,
+            self._decision_seconds,
+            self._requests,
+        )
+
+    @contextmanager
+    def effect(self, effect: Effect) -> Iterator[None]:
+        """While it is carried out; what it raises says how it ended."""
+        kind, loop = type(effect).__name__, asyncio.get_running_loop()
+        begun, outcome = loop.time(), ""
+        self.effects_in_flight += 1
+        try:
+            yield
+            outcome = "Succeeded"
+        except Refused:
+            outcome = "Refused"
+            raise
+        except (Transient, Conflict):
+            outcome = "Retried"
+            raise
+        except Exception:
+            outcome = "Failed"
+            raise
+        finally:
+            self.effects_in_flight -= 1
+            # One that was broken off, because the process ends, did not end.
+            if outcome:
+                self._effects.add(self._service, kind, outcome)
+                self._effect_seconds.observe(loop.time() - begun, self._service, kind)
+
+    def read(self, batch: Batch) -> None:
+        """So much of the log was folded."""
+        self.pending = batch.pending
+        if batch.events:
+            self._last_read = batch.events[-1].time
+
+    def seconds_behind(self, now: str) -> float:
+        """How old the oldest unread event is at the most; 0 when there is none."""
+        return (seconds_between(self._last_read, now) or 0.0) if self.pending else 0.0
+
+    def append(self, outcome: str, seconds: float | None = None) -> None:
+        self._appends.add(self._service, outcome)
+        if seconds is not None:
+            self._append_seconds.observe(seconds, self._service)
+
+    def decided(self, seconds: float | None) -> None:
+        """None when the time of what it was decided on cannot be read."""
+        if seconds is not None:
+            self._decision_seconds.observe(seconds, self._service)
+
+    def request(self, method: str, code: str) -> None:
+        self._requests.add(self._service, method, code)

@@ -1,0 +1,61 @@
+"""The lines that tell of a job: which, what, why, and where in its history.  One a decision, one a refused effect.
+
+`job`, `kind` and `uid` say which one, `seq` is a sequence of the log, `reason` one word, `why` a sentence.
+Nothing that a user wrote but names is in them.
+"""
+
+import structlog
+
+from shared.errors import Refused, Trouble
+from shared.job.chain import Head
+from shared.job.events import AnyEvent
+from shared.job.fold import History
+from shared.job.state import Job
+from shared.job.steps import Effect
+
+log = structlog.get_logger()
+
+
+def decided(job: Job, event: AnyEvent, sequence: int, basis: str) -> None:
+    """A decision is in the log, taken on all of the job's history up to `basis`."""
+    on = int(basis.partition(":")[0])
+    log.info(type(event).__name__, **_about(job), seq=sequence, basis=on, reason=getattr(event, "reason", ""))
+
+
+def recorded(job: Job, event: AnyEvent, sequence: int) -> None:
+    """A fact is in the log."""
+    log.debug(type(event).__name__, **_about(job), seq=sequence, reason=getattr(event, "reason", ""))
+
+
+def append_refused(job: Job, event: AnyEvent, refusal: Refused) -> None:
+    log.error("append refused", **_about(job), type=type(event).__name__, reason=refusal.reason, why=str(refusal))
+
+
+def refused(effect: Effect, job: Job, head: Head, refusal: Refused) -> None:
+    """What was to be done at `head` may not be done."""
+    log.warning("effect refused", **_about(job), **_what(effect, head), reason=refusal.reason, why=str(refusal))
+
+
+def retried(effect: Effect, job: Job, head: Head, trouble: Trouble) -> None:
+    """What was to be done at `head` could not be done now."""
+    log.info("effect will be retried", **_about(job), **_what(effect, head), why=str(trouble))
+
+
+def held(history: History, sequence: int, error: Exception | None = None) -> None:
+    """Nobody in this process acts on a job any more."""
+    log.error(
+        "job held",
+        **_about(history.job),
+        seq=sequence,
+        reason=history.held_for,
+        why=history.held,
+        **({} if error is None else {"exc_info": error}),
+    )
+
+
+def _about(job: Job) -> dict[str, str]:
+    return {"job": str(job.key), "kind": job.kind, "uid": job.key.uid}
+
+
+def _what(effect: Effect, head: Head) -> dict[str, str | int]:
+    return {"effect": type(effect).__name__, "target": effect.target, "seq": head.sequence}

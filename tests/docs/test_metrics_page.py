@@ -1,0 +1,80 @@
+"""`docs/metrics.md`: it has every name that is told and no other, and what it promises of training-operator's is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from shared.figures import Measure
+from shared.job.measures import Measures
+from shared.service.health import Health
+from shared.service.metrics import BUILD
+
+PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+OF_JOBS = {series.measure.name: series.measure for series in Measures().series}
+OF_PROCESSES = {series.measure.name: series.measure for series in Health("status").figures()} | {BUILD.name: BUILD}
+ALL = OF_JOBS | OF_PROCESSES
+
+TRAINING_OPERATOR = {
+    f"training_operator_jobs_{what}_total" for what in ("created", "deleted", "successful", "failed", "restarted")
+}
+
+
+def row(measure: Measure) -> str:
+    labels = ", ".join(f"`{label}`" for label in measure.labels)
+    of = "jobs" if measure.name in OF_JOBS else "processes"
+    return f"| `{measure.name}` | {measure.type} | {labels} | {of} | {measure.meaning} |"
+
+
+def test_the_table_has_every_measure():
+    table = [line for line in PAGE.splitlines() if line.startswith("| `muster_") and line.count("|") == 6]
+    wanted = [row(measure) for measure in ALL.values()]
+    assert table == wanted, "the table has to be:\n" + "\n".join(wanted)
+
+
+@pytest.mark.parametrize("measure", ALL.values(), ids=lambda measure: measure.name)
+def test_names_are_as_prometheus_wants_them(measure: Measure):
+    assert re.fullmatch(r"muster(_[a-z]+)+", measure.name)
+    assert measure.name.endswith("_total") == (measure.type == "counter")
+    if measure.type == "histogram":
+        assert measure.name.endswith("_seconds")
+        assert list(measure.buckets) == sorted({*measure.buckets})
+    assert not re.search(r"_(count|sum|bucket|ms|millis|minutes)$", measure.name)
+    assert not {"le", "namespace", "job", "pod", "instance", "name", "uid"} & {*measure.labels}, (
+        "a scraper's own, or one for each job"
+    )
+    assert measure.meaning
+    assert not measure.meaning.endswith(".")
+
+
+@pytest.mark.parametrize("name", sorted({*re.findall(r"muster_[a-z_]+", PAGE)}))
+def test_every_name_on_the_page_is_told(name: str):
+    assert name in ALL or name.removesuffix("_bucket") in ALL or name in ("muster_", "muster_jobs_")
+
+
+def test_with_the_rules_on_the_page_training_operators_dashboards_go_on():
+    found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    rules = yaml.safe_load(found[1])["metric_relabel_configs"]
+    words = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MXJob": "mxnet", "MPIJob": "mpi"}
+    for kind, word in words.items():
+        seen = set()
+        for measure in ALL.values():
+            labels = relabelled({"__name__": measure.name, "kind": f"{kind}.kubeflow.org"}, rules)
+            if labels["__name__"].startswith("training_operator"):
+                assert "job_namespace" in measure.labels
+                assert labels["framework"] == word
+                seen.add(labels["__name__"])
+            else:
+                assert "framework" not in labels
+        assert seen == TRAINING_OPERATOR
+
+
+def relabelled(labels: dict[str, str], rules: list[dict[str, str]]) -> dict[str, str]:
+    """As Prometheus does it: the whole value has to match, `$1` is what stood in the first parentheses."""
+    for rule in rules:
+        value = ";".join(labels[name] for name in rule["source_labels"])
+        if match := re.fullmatch(rule["regex"], value):
+            labels = {**labels, rule["target_label"]: match.expand(rule["replacement"].replace("$", "\\"))}
+    return labels
