@@ -157,31 +157,58 @@ def run(
 
 @app.command()
 def setup(
-    replicas: Annotated[int, typer.Option(min=1, max=5, help="copies of the log: 3 on a cluster of servers")] = 1,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, max=5, help="copies of the log: 3 on a cluster of servers; 1 for a new log")
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option(min=-1, help="how large the log may become; -1 is the disk, as for a new log")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="claim this namespace only; MUSTER_NAMESPACE's without it")
+    ] = None,
+    log_only: Annotated[
+        bool, typer.Option("--log-only", help="ask nothing of Kubernetes: no definitions, no claim")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="change nothing; exit code 1 when something would change")
+    ] = False,
+    take_crds: Annotated[
+        bool, typer.Option("--take-crds", help="put our definitions over another operator's, or over changed ones")
+    ] = False,
+    take_scope: Annotated[
+        bool, typer.Option("--take-scope", help="take the scope from an installation that is gone")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="only give the scope up; with --take-scope without asking the log")
+    ] = False,
+    timeout: Annotated[
+        int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers that are not up, 0 for ever")
+    ] = 300,
 ) -> None:
-    """Make the stream, the buckets and the log's first event, with an administrator's NATS credentials."""
+    """Make or check the log and the definitions, and claim what this installation works in.
+
+    With an administrator's NATS credentials, and the right to make definitions.  Safe to repeat; nothing shrinks, and
+    what a newer release made is left alone.
+    """
     from muster.reading import run as running
-    from shared.eventlog.setup import set_up
+    from muster.setup import Wish, set_up
 
-    known = settings()
-
-    async def work() -> None:
-        done = await set_up(
-            known.nats_url,
-            user=known.nats_user or "",
-            password=known.nats_password or "",
-            password_file=known.nats_password_file,
-            credentials=known.nats_creds,
-            tls=known.nats_tls,
-            replicas=replicas,
-        )
-        for stream in done.created:
-            typer.echo(f"{stream} created")
-        for difference in done.differences:
-            typer.echo(f"differs: {difference}")
-        typer.echo(f"log {done.identity} is set up")
-
-    running(work)
+    if log_only and (release or take_crds or take_scope):
+        raise typer.BadParameter("--log-only asks nothing of Kubernetes, where definitions and claims are")
+    if release and check:
+        raise typer.BadParameter("--release is done or not; there is nothing to check")
+    chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
+    wish = Wish(
+        replicas=replicas,
+        max_bytes=max_bytes,
+        cluster=not log_only,
+        check=check,
+        take_crds=take_crds,
+        take_scope=take_scope,
+        release=release,
+        timeout=timeout,
+    )
+    running(lambda: set_up(chosen, wish))
 
 
 @app.command()

@@ -17,7 +17,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import GROUP
 from shared.job.events import Author
-from shared.service.permissions import PERMISSIONS, Jobs, Need, Permission, needs
+from shared.service.permissions import PERMISSIONS, SETUP, Jobs, Need, Permission, needs
 
 HOME = "muster"
 """The namespace of the service accounts."""
@@ -101,15 +101,6 @@ Document = dict[str, Any]
 
 SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
-SETUP: list[Document] = [
-    {
-        "apiGroups": ["apiextensions.k8s.io"],
-        "resources": ["customresourcedefinitions"],
-        "verbs": ["create", "get", "list", "patch", "update"],
-    }
-]
-"""The rules of `muster setup`, which applies the definitions of our kinds."""
-
 
 def rules(
     service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
@@ -132,6 +123,12 @@ def _together(wanted: Iterable[Need]) -> list[Document]:
         {"apiGroups": [group], "resources": resources, "verbs": list(allowed)}
         for (group, allowed), resources in together.items()
     ]
+
+
+def setup_rules() -> list[Document]:
+    """Those of `muster setup`, always for the whole cluster: definitions belong to no namespace."""
+    [(group, resource)] = {(right.group, right.resource) for right in SETUP}
+    return [{"apiGroups": [group], "resources": [resource], "verbs": sorted(right.verb for right in SETUP)}]
 
 
 def manifests(
@@ -179,7 +176,7 @@ def of_chart() -> str:
             variant: {"always": _by_service(namespace), "takeOver": _by_service(namespace, beyond=True)}
             for variant, namespace in (("cluster", ""), ("namespace", HOME))
         }
-        | {"setup": SETUP},
+        | {"setup": setup_rules()},
         Dumper=_Plain,
         sort_keys=False,
     )

@@ -22,6 +22,7 @@ from devcluster.start import Devcluster
 from muster import crds, permissions
 from shared.cluster import Resource
 from shared.cluster.access import find_cluster
+from shared.cluster.kinds import DEFINITIONS as CRDS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
@@ -31,7 +32,6 @@ from shared.eventlog.subjects import ADMIN, READER
 from shared.service.plugins import kinds
 
 SERVICES = permissions.SERVICE_ACCOUNTS
-CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 IMAGES = {"muster-digits": DIGITS}
 READY_SECONDS = 20.0

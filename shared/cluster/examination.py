@@ -55,7 +55,7 @@ async def examine(
             served = await _must_serve(cluster, kinds)
             await _must_allow(cluster, [*rights(served)], namespace, taking_over=taking_over)
     except TimeoutError as error:
-        raise Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?") from error
+        raise _silent(cluster, patience) from error
     return served
 
 
@@ -67,7 +67,7 @@ async def served(
         async with asyncio.timeout(patience):
             return await _served(cluster, kinds)
     except TimeoutError as error:
-        raise Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?") from error
+        raise _silent(cluster, patience) from error
 
 
 async def _must_serve(cluster: Examined, kinds: Mapping[Resource[Any], Sequence[Resource[Any]]]) -> list[Resource[Any]]:
@@ -95,13 +95,7 @@ def _not_installed(cluster: Examined, which: str, kinds: Iterable[Resource[Any]]
 
 
 async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, *, taking_over: bool) -> None:
-    allowed = await asyncio.gather(*(cluster.may(right, namespace) for right in rights))
-    verbs: dict[str, list[str]] = {}
-    for right, may in zip(rights, allowed, strict=True):
-        if not may:
-            verbs.setdefault(right.resource, []).append(right.verb)
-    if verbs:
-        missing = ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())
+    if missing := await _missing(cluster, rights, namespace):
         more = " --take-over" if taking_over else ""
         where, scope = (
             (f"in the namespace {namespace}", f" -n {namespace}") if namespace else ("in the whole cluster", "")
@@ -111,3 +105,28 @@ async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, *,
             f"`muster rbac{scope}{more} | kubectl apply -f -` grants it to the service accounts",
             reason="Forbidden",
         )
+
+
+async def must_allow(cluster: Examined, rights: Sequence[Right], remedy: str) -> None:
+    """Raise `Refused(reason="Forbidden")`, ending with the `remedy`, unless we may do all this in the whole cluster."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            missing = await _missing(cluster, rights, "")
+    except TimeoutError as error:
+        raise _silent(cluster, PATIENCE_SECONDS) from error
+    if missing:
+        raise Refused(f"{cluster.url} does not let us {missing}; {remedy}", reason="Forbidden")
+
+
+async def _missing(cluster: Examined, rights: Sequence[Right], namespace: str) -> str:
+    """What we may not do of it, as one says it; empty where we may do it all."""
+    allowed = await asyncio.gather(*(cluster.may(right, namespace) for right in rights))
+    verbs: dict[str, list[str]] = {}
+    for right, may in zip(rights, allowed, strict=True):
+        if not may:
+            verbs.setdefault(right.resource, []).append(right.verb)
+    return ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())
+
+
+def _silent(cluster: Examined, patience: float) -> Transient:
+    return Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?")

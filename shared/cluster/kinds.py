@@ -1,7 +1,7 @@
 """The built-in kinds that Muster reads and writes."""
 
 from shared.cluster import Resource
-from shared.cluster.objects import Node, Object, Pod
+from shared.cluster.objects import Custom, Node, Object, Pod
 
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 SERVICES = Resource("", "v1", "services", "Service", Object)
@@ -11,3 +11,5 @@ SECRETS = Resource("", "v1", "secrets", "Secret", Object)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", Object)
 NODES = Resource("", "v1", "nodes", "Node", Node)
 """They belong to no namespace."""
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)
+"""They belong to no namespace either."""

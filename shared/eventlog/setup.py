@@ -1,12 +1,13 @@
 """Making the log, with an administrator's credentials: the stream, the buckets, and the genesis event.
 
-Safe to repeat.  What is already there is compared and reported, never changed: of a log's limits every change
-may cost history.
+Safe to repeat.  What is already there is compared and reported; copies and room grow when that is asked for, and
+nothing else is changed: of a log's limits every other change may cost history.
 """
 
 import contextlib
 import functools
 import uuid
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from shared.errors import Conflict, Refused
 from shared.eventlog import Entry, api
 from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.limits import CHOSEN, compare, growth, unlike
 from shared.eventlog.retry import insist
 from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
 from shared.eventlog.tls import Tls
@@ -25,6 +27,7 @@ _NANOSECONDS = 1_000_000_000
 _DUPLICATES = 600
 """Seconds in which the server itself recognises an event id: a courtesy, since the guard does so for ever."""
 _CREATE = 10.0
+STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
 _VITAL = (
     "subjects",
     "retention",
@@ -44,9 +47,16 @@ _VITAL_OF_HISTORY = (*_VITAL, "discard")
 class SetUp(msgspec.Struct, frozen=True, kw_only=True):
     """What `set_up` found and did."""
 
+    url: str
+    """Where the log is, fit to be told."""
     identity: str
+    """Empty where a check finds no log."""
     created: tuple[str, ...]
     """Streams that were not there before."""
+    grown: tuple[str, ...]
+    """Sizes that were raised, one sentence each."""
+    kept: tuple[str, ...]
+    """Sizes that were asked for and not granted, one sentence each."""
     differences: tuple[str, ...]
     """Settings that are not as they would be made today, one sentence each."""
 
@@ -59,13 +69,16 @@ async def set_up(
     password_file: Path | None = None,
     credentials: Path | None = None,
     tls: Tls | None = None,
-    replicas: int = 1,
-    max_bytes: int = -1,
+    replicas: int | None = None,
+    max_bytes: int | None = None,
     patience: float = 30.0,
+    check: bool = False,
 ) -> SetUp:
-    """Make what is missing and compare the rest.
+    """Make what is missing, let grow what shall be larger, and compare the rest; with `check` only say so.
 
     `replicas` is 3 on a cluster; `max_bytes` is what the stream may grow to before it refuses events (-1: the disk).
+    A stream that is there keeps its own where nothing is asked.  Raises `Refused(reason="Unfit")` where the settings of
+    one could lose history.
     """
     connection = await Connection.open(
         url,
@@ -78,22 +91,66 @@ async def set_up(
         patience=patience,
     )
     log = JetStreamEventLog(connection, patience=patience)
-    created: list[str] = []
-    differences: list[str] = []
-    streams = (
-        log_config(replicas=replicas, max_bytes=max_bytes),
-        bucket_config(LEASES, replicas=replicas, lifetimes=True),
-        bucket_config(HEADS, replicas=replicas),
-    )
+    copies = {"num_replicas": replicas} if replicas is not None else {}
+    room = {"max_bytes": max_bytes} if max_bytes is not None else {}
+    work = _Work(connection, check=check)
     try:
-        for config in streams:
+        for config in _configs():
+            asked = copies | (room if config["name"] == STREAM else {})
             # A cluster that has just come up has no leader for a while.
-            make = functools.partial(_make, connection, config, created, differences)
+            make = functools.partial(work.make, config, asked)
             await insist(make, what=f"set up the stream {config['name']}", patience=patience)
-        identity = await _begin(log, connection)
+        await must_fit(log, [name for name in STREAMS if not (check and name in work.created)])
+        if check:
+            identity = "" if STREAM in work.created else await _identity(log) or ""
+        else:
+            identity = await _begin(log, connection)
     finally:
         await log.close()
-    return SetUp(identity=identity, created=tuple(created), differences=tuple(differences))
+    return SetUp(
+        url=connection.url,
+        identity=identity,
+        created=tuple(work.created),
+        grown=tuple(work.grown),
+        kept=tuple(work.kept),
+        differences=tuple(work.differences),
+    )
+
+
+class _Work:
+    """What is done stream by stream, and what there is to say of it."""
+
+    def __init__(self, connection: Connection, *, check: bool) -> None:
+        self.created: list[str] = []
+        self.grown: list[str] = []
+        self.kept: list[str] = []
+        self.differences: list[str] = []
+        self._connection = connection
+        self._check = check
+
+    async def make(self, config: dict[str, Any], asked: dict[str, int]) -> None:
+        name = config["name"]
+        try:
+            found = (await api.stream_info(self._connection, name)).config
+        except Refused as error:
+            if error.reason != "NotSetUp":
+                raise
+            await self._change("CREATE", config | asked)
+            self.created.append(name)
+            return
+        grows = growth(found, asked)
+        if grows.changes:
+            await self._change("UPDATE", found | grows.changes)
+        self.grown += [
+            f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in grows.changes.items()
+        ]
+        self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
+        self.differences += _compare(found, config)
+
+    async def _change(self, verb: str, config: dict[str, Any]) -> None:
+        if not self._check:
+            request = f"STREAM.{verb}.{config['name']}"
+            await api.call(self._connection, request, config, api.StreamInfo, timeout=_CREATE)
 
 
 def log_config(*, replicas: int, max_bytes: int) -> dict[str, Any]:
@@ -141,38 +198,25 @@ def bucket_config(name: str, *, replicas: int, lifetimes: bool = False) -> dict[
     }
 
 
-async def _make(connection: Connection, config: dict[str, Any], created: list[str], differences: list[str]) -> None:
-    name = config["name"]
-    try:
-        found = (await api.stream_info(connection, name)).config
-    except Refused as error:
-        if error.reason != "NotSetUp":
-            raise
-        await api.call(connection, f"STREAM.CREATE.{name}", config, api.StreamInfo, timeout=_CREATE)
-        created.append(name)
-        return
-    differences += _compare(name, found, config)
-
-
 async def differences(log: JetStreamEventLog) -> list[str]:
     """What is not as it would be made today, one sentence each; how many copies and how large is the owner's choice."""
     found: list[str] = []
-    chosen = ("num_replicas", "max_bytes")
     for config in _configs():
-        wanted = {key: value for key, value in config.items() if key not in chosen}
-        found += _compare(config["name"], (await api.stream_info(log.connection, config["name"])).config, wanted)
+        found += _compare((await api.stream_info(log.connection, config["name"])).config, config)
     return found
 
 
-async def must_fit(log: JetStreamEventLog) -> None:
+async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -> None:
     """Raise `Refused(reason="Unfit")` when a stream's settings could lose history, and `NotSetUp` without streams."""
     wrong: list[str] = []
     for config in _configs():
         name, vital = config["name"], _VITAL_OF_HISTORY if config["name"] == STREAM else _VITAL
+        if name not in streams:
+            continue
         found = (await api.stream_info(log.connection, name)).config
         wrong += [
             f"{name}: {key} is {found.get(key, False)!r} and has to be {value!r}"
-            for key, value in _unlike(found, {key: config.get(key, False) for key in vital})
+            for key, value in unlike(found, {key: config.get(key, False) for key in vital})
         ]
     if wrong:
         raise Refused(
@@ -188,17 +232,9 @@ def _configs() -> tuple[dict[str, Any], ...]:
     )
 
 
-def _compare(name: str, found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    return [
-        f"{name}: {key} is {found.get(key, False)!r}, and would be made {value!r} today"
-        for key, value in _unlike(found, wanted)
-    ]
-
-
-def _unlike(found: dict[str, Any], wanted: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The settings that differ, and what was wanted."""
-    # The server leaves out what is off.
-    return [(key, value) for key, value in wanted.items() if (found.get(key) or False) != (value or False)]
+def _compare(found: dict[str, Any], config: dict[str, Any]) -> list[str]:
+    wanted = {key: value for key, value in config.items() if key not in CHOSEN}
+    return compare(config["name"], found, wanted)
 
 
 async def _begin(log: JetStreamEventLog, connection: Connection) -> str:

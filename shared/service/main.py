@@ -33,6 +33,7 @@ from shared.service.plugins import chosen, in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.service.risks import tell_risks
 from shared.service.run import Machine, Service
+from shared.service.scope import Scope
 from shared.service.settings import Settings, complaint
 from shared.service.telemetry import configure
 
@@ -97,6 +98,7 @@ class Found(NamedTuple):
     parts: Parts
     eventlog: JetStreamEventLog
     cluster: KubeCluster
+    scope: Scope
 
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
@@ -109,7 +111,9 @@ class Found(NamedTuple):
             found = necessary(author, there, taking_over=settings.take_over)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
-        await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
+        served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
+        if not settings.namespace:
+            await self.scope.must_be_ours(served)
 
 
 @asynccontextmanager
@@ -121,7 +125,8 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
         cluster = await KubeCluster.connect(settings.kubeconfig, answered=(meters or Meters(author)).request)
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
-            found = Found(Parts(settings, cluster, eventlog, heads, identity, known), eventlog, cluster)
+            parts = Parts(settings, cluster, eventlog, heads, identity, known)
+            found = Found(parts, eventlog, cluster, Scope(cluster, identity))
             await found.must_do(author)
             yield found
         finally:

@@ -9,13 +9,16 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from shared.cluster import Resource
-from shared.cluster.kinds import CONFIGMAPS, EVENTS, NODES, PODS, SECRETS, SERVICES
+from shared.cluster.examination import Right
+from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NODES, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events import Author
 
 REQUESTS = (SCALEINS, SCALEOUTS)
+
+SERVICES_OF_A_CLUSTER: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
 TAKEN = "the name is taken: is what has it ours?"
 FINALIZERS = (
@@ -130,7 +133,22 @@ PERMISSIONS = (
     ),
     Permission("status", ("patch",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`", "status"),
     Permission("status", ("create",), (EVENTS,), "`Announce`"),
+    *(
+        Permission(
+            service,
+            ("get",),
+            (DEFINITIONS,),
+            "whose the scope is, and which release made the definitions: of their metadata alone; withheld, nobody "
+            "notices another installation's claim",
+            everywhere=True,
+            helpful=True,
+        )
+        for service in SERVICES_OF_A_CLUSTER
+    ),
 )
+
+SETUP = tuple(Right(verb, DEFINITIONS.group, DEFINITIONS.plural) for verb in ("get", "create", "patch"))
+"""What `muster setup` needs: to make the definitions, and to claim its scope in them."""
 
 
 def needs(

@@ -1,7 +1,10 @@
 """Setting up: once, again, and over what is not as it should be."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +13,34 @@ from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import log_config, set_up
-from tests.kit.nats import a_decision, connected, read_to_end
+from tests.kit.nats import NatsCluster, a_decision, connected, read_to_end
 
 pytestmark = pytest.mark.nats
+
+Edit = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@asynccontextmanager
+async def a_log(directory: Path) -> AsyncIterator[tuple[NatsServer, Edit]]:
+    """One that is set up, and what changes settings of its stream as an administrator would."""
+    async with NatsServer(directory) as server:
+        await set_up(server.url, password=server.users["admin"])
+        admin = await Connection.open(server.url, name="test", user="admin", password=server.users["admin"])
+
+        async def edit(change: dict[str, Any]) -> None:
+            found = (await api.stream_info(admin, "JOBS")).config
+            await api.call(admin, "STREAM.UPDATE.JOBS", found | change, api.StreamInfo)
+
+        yield server, edit
+        await admin.close()
+
+
+@pytest.fixture
+async def nats_cluster_of_its_own(tmp_path: Path) -> AsyncIterator[NatsCluster]:
+    cluster = NatsCluster(tmp_path)
+    await cluster.start()
+    yield cluster
+    cluster.stop()
 
 
 async def test_it_makes_everything_once_and_then_nothing(tmp_path: Path):
@@ -31,11 +59,48 @@ async def test_it_makes_everything_once_and_then_nothing(tmp_path: Path):
 
 
 async def test_differences_are_told_and_left_alone(tmp_path: Path):
+    async with a_log(tmp_path) as (server, admin):
+        await admin({"duplicate_window": 60_000_000_000})
+        found = await set_up(server.url, password=server.users["admin"])
+        assert found.differences == ("JOBS: duplicate_window is 60000000000, and would be made 600000000000 today",)
+        assert await set_up(server.url, password=server.users["admin"]) == found
+
+
+async def test_what_would_lose_history_is_an_error(tmp_path: Path):
+    async with a_log(tmp_path) as (server, admin):
+        await admin({"max_age": 3_600_000_000_000})
+        with pytest.raises(Refused, match=r"JOBS: max_age is 3600000000000 and has to be 0.*nats stream edit"):
+            await set_up(server.url, password=server.users["admin"])
+
+
+async def test_a_log_grows_when_asked_and_never_shrinks(tmp_path: Path):
     async with NatsServer(tmp_path) as server:
         await set_up(server.url, password=server.users["admin"], max_bytes=1024 * 1024)
-        found = await set_up(server.url, password=server.users["admin"])
-        assert found.differences == ("JOBS: max_bytes is 1048576, and would be made -1 today",)
-        assert await set_up(server.url, password=server.users["admin"]) == found
+        for asked in (None, 1024 * 1024):
+            same = await set_up(server.url, password=server.users["admin"], max_bytes=asked)
+            assert same.grown == same.kept == same.differences == ()
+        would = await set_up(server.url, password=server.users["admin"], max_bytes=2048 * 1024, check=True)
+        grown = await set_up(server.url, password=server.users["admin"], max_bytes=2048 * 1024)
+        assert would.grown == grown.grown == ("JOBS: max_bytes is 2097152 now, and was 1048576",)
+        kept = await set_up(server.url, password=server.users["admin"], max_bytes=1024 * 1024)
+        assert kept.kept == ("JOBS: max_bytes stays 2097152, 1048576 was asked for: what is there never shrinks",)
+        assert kept.identity == grown.identity
+
+
+async def test_on_a_cluster_copies_are_added(nats_cluster_of_its_own: NatsCluster):
+    cluster, password = nats_cluster_of_its_own, nats_cluster_of_its_own.users["admin"]
+    await set_up(cluster.url, password=password)
+    grown = await set_up(cluster.url, password=password, replicas=3)
+    assert [sentence.partition(":")[0] for sentence in grown.grown] == ["JOBS", "KV_LEASES", "KV_HEADS"]
+    kept = await set_up(cluster.url, password=password, replicas=1)
+    assert [sentence.partition(" stays 3")[1] for sentence in kept.kept] == [" stays 3"] * 3
+
+
+async def test_a_check_makes_nothing(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        found = await set_up(server.url, password=server.users["admin"], check=True)
+        assert (found.identity, found.created) == ("", ("JOBS", "KV_LEASES", "KV_HEADS"))
+        assert await set_up(server.url, password=server.users["admin"], check=True) == found
 
 
 async def test_a_stream_without_its_beginning_gets_no_new_identity(tmp_path: Path):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from muster import permissions
+from shared.cluster.kinds import DEFINITIONS, NODES
 from shared.job.events import Author
 from shared.job.steps import Effect
 from shared.service.permissions import PERMISSIONS, Need, necessary, needs
@@ -164,7 +165,8 @@ def test_both_variants_grant_the_same_accounts_what_their_scope_has():
     cluster, namespace = granted(documents("cluster")), granted(documents("namespace"))
     for scope, given in (("", cluster), (permissions.HOME, namespace)):
         assert set(given) == {need for service in permissions.SERVICE_ACCOUNTS for need in needs(service, scope)}
-    assert [need for need in cluster if need.resource != "nodes"] == namespace
+    of_no_namespace = (NODES.plural, DEFINITIONS.plural)
+    assert [need for need in cluster if need.resource not in of_no_namespace] == namespace
 
     def bound(variant: str) -> list[tuple[str, str]]:
         bindings = [found for found in documents(variant) if found["kind"].endswith("RoleBinding")]
@@ -180,10 +182,23 @@ def test_a_service_begins_without_what_it_can_do_without(service: Author):
         "watcher": [Need(service, verb, "", "nodes") for verb in ("list", "watch")],
         "scaler": [Need(service, verb, "", "pods/exec") for verb in ("get", "create")],
     }
-    assert [need for need in needs(service) if need not in necessary(service)] == spared.get(service, [])
+    definitions = Need(service, "get", DEFINITIONS.group, DEFINITIONS.plural)
+    assert [need for need in needs(service) if need not in necessary(service)] == [
+        *spared.get(service, []),
+        definitions,
+    ]
     assert [need for need in needs(service) if need not in needs(service, "team-a")] == (
-        spared["watcher"] if service == "watcher" else []
+        [*spared["watcher"], definitions] if service == "watcher" else [definitions]
     )
+
+
+def test_a_set_up_may_make_definitions_and_nothing_else():
+    (rule,) = permissions.setup_rules()
+    assert rule == {
+        "apiGroups": [DEFINITIONS.group],
+        "resources": [DEFINITIONS.plural],
+        "verbs": ["create", "get", "patch"],
+    }
 
 
 def test_no_right_is_a_wildcard_or_given_twice():

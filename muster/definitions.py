@@ -1,0 +1,193 @@
+"""The definitions in a cluster: made, upgraded or left alone, and claimed for a log.
+
+How an installed one is to ours is said in `crds/compare.py`, whose a scope is in `shared.cluster.scope`.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+import msgspec
+import typer
+
+from muster.crds import manifests
+from muster.crds.compare import Verdict, compare, merged
+from shared.cluster import Cluster, Manifest, scope
+from shared.cluster.kinds import DEFINITIONS
+from shared.cluster.objects import Custom
+from shared.errors import Conflict, Refused, Transient
+from shared.frameworks.kinds import Kinds
+from shared.release import MARK, is_older, this_release
+
+TRIES = 5
+"""How often a definition is read again while others write to it."""
+SERVED_SECONDS = 30.0
+"""From the acceptance of a definition until the API server serves its kind; a second at most, as a rule."""
+LOOK_SECONDS = 0.1
+
+REMEDY = (
+    "`muster setup --release` there gives it up; `muster setup --take-scope` takes it from an installation that is gone"
+)
+
+
+class _Step(NamedTuple):
+    """What is to be done with one definition."""
+
+    word: str
+    """How it is afterwards."""
+    spec: dict[str, Any] | None = None
+    """The new one; None where it stays."""
+    why: str = ""
+    ours: bool = True
+    """Whether it is as this release makes it afterwards."""
+
+
+def step(found: Custom | None, ours: Manifest, *, take: bool) -> _Step:
+    """What a set-up does; `take` is a person's word that ours shall be there, whatever is now."""
+    if found is None:
+        return _Step("created", dict(ours["spec"]))
+    verdict, why = compare(msgspec.to_builtins(found), ours)
+    if verdict is Verdict.SAME:
+        return _Step("unchanged")
+    new = merged(msgspec.to_builtins(found), ours)
+    if verdict is Verdict.OLDER:
+        return _Step("upgraded", new, why)
+    if take:
+        return _Step("replaced", new, f"it was {verdict.value}: {why}")
+    hint = "" if verdict is Verdict.NEWER else "; `muster setup --take-crds` puts ours there"
+    return _Step("left alone", None, f"it is {verdict.value}: {why}{hint}", ours=False)
+
+
+class Definitions:
+    """Those of some kinds of job, for an installation in one namespace or, without it, in the whole cluster."""
+
+    def __init__(self, cluster: Cluster, kinds: Kinds, namespace: str, *, check: bool, take: bool) -> None:
+        self._cluster = cluster
+        # All set-ups go in one order, so that of two the first definition lets one through.
+        self._ours = sorted(manifests(kinds), key=lambda each: str(each["metadata"]["name"]))
+        self._namespace = namespace
+        self._place = scope.place(scope.key(namespace))
+        self._check = check
+        self._take = take
+
+    async def must_be_free(self, identity: str) -> None:
+        """Raise `Refused(reason="ScopeTaken")` where another installation holds what we would work in."""
+        for ours in self._ours:
+            if (found := await self._get(ours)) is not None:
+                self._must_be_free(found, identity)
+
+    async def apply(self, identity: str, url: str, *, take_scope: bool) -> bool:
+        """Make, upgrade and claim for a log; a line for each, once it is served.  Returns whether anything changed.
+
+        Without an `identity`, of a log that is not there yet, it can only be checked.
+        """
+        changes = False
+        claimed: list[Manifest] = []
+        for ours in self._ours:
+            try:
+                done, mine = await self._apply(ours, identity, url, take_scope=take_scope)
+            except Refused as refusal:
+                if refusal.reason == "ScopeTaken":
+                    # Another set-up came in between: what was claimed in this turn is given back.
+                    for each in claimed:
+                        await self._release(each, identity, whoever=False)
+                raise
+            claimed += [ours] if mine else []
+            changes = changes or mine or done.spec is not None
+            would = "would be " * (self._check and done.spec is not None)
+            why = f" ({done.why})" if done.why else ""
+            typer.echo(f"definition {ours['metadata']['name']} {would}{done.word}{why}", err=not done.ours)
+        would = "would be " * (self._check and bool(claimed))
+        typer.echo(f"scope {self._place} {would}claimed by the log {identity or 'that is not there yet'}")
+        return changes
+
+    async def release(self, identity: str, *, whoever: bool) -> str:
+        """Give the scope up, by `whoever` it is held or only if by this log; a sentence about it."""
+        given_up = [await self._release(ours, identity, whoever=whoever) for ours in self._ours]
+        return f"scope {self._place} {'given up' if any(given_up) else 'was not held'}"
+
+    async def _get(self, ours: Manifest) -> Custom | None:
+        return await self._cluster.get(DEFINITIONS, "", ours["metadata"]["name"])
+
+    def _must_be_free(self, found: Custom, identity: str) -> None:
+        if claims := scope.others(found.metadata.annotations, self._namespace, identity):
+            raise Refused(
+                f"set up {self._place}: {scope.told(claims)} in {found.metadata.name}; {REMEDY}", reason="ScopeTaken"
+            )
+
+    async def _apply(self, ours: Manifest, identity: str, url: str, *, take_scope: bool) -> tuple[_Step, bool]:
+        """What was done, and whether the claim is new."""
+        name = ours["metadata"]["name"]
+        for _ in range(TRIES):
+            found = await self._get(ours)
+            if found is not None and not take_scope:
+                self._must_be_free(found, identity)
+            todo = step(found, ours, take=self._take)
+            held = (found and found.metadata.annotations) or {}
+            notes: dict[str, str | None] = dict.fromkeys(scope.others(held, self._namespace, identity))
+            if mine := not scope.is_held(held, self._namespace, identity):
+                notes[scope.key(self._namespace)] = scope.holder(identity, url)
+            if todo.ours and (is_older(held.get(MARK, ""), this_release()) or todo.word == "replaced"):
+                notes[MARK] = this_release()
+            if self._check or not (notes or todo.spec):
+                return todo, mine
+            try:
+                await self._write(found, ours, todo.spec, notes)
+            except Conflict:
+                # Somebody else wrote, perhaps a set-up like this one.
+                continue
+            except Refused as refusal:
+                if refusal.reason != "AlreadyExists":
+                    raise
+                continue
+            await self._until_served(name)
+            return todo, mine
+        raise Transient(f"set up {name}: others write to it all the time")
+
+    async def _write(
+        self, found: Custom | None, ours: Manifest, spec: dict[str, Any] | None, notes: dict[str, str | None]
+    ) -> None:
+        name = ours["metadata"]["name"]
+        if found is None:
+            kept = {key: value for key, value in notes.items() if value is not None}
+            await self._cluster.create(DEFINITIONS, "", {**ours, "metadata": {"name": name, "annotations": kept}})
+            return
+        metadata = {"resourceVersion": found.metadata.resource_version, "annotations": notes}
+        patch = {"metadata": metadata} | ({"spec": spec} if spec is not None else {})
+        await self._cluster.patch(DEFINITIONS, "", name, patch)
+
+    async def _release(self, ours: Manifest, identity: str, *, whoever: bool) -> bool:
+        for _ in range(TRIES):
+            found = await self._get(ours)
+            key = scope.key(self._namespace)
+            held = (found and found.metadata.annotations) or {}
+            if found is None or key not in held:
+                return False
+            if not whoever and not scope.is_held(held, self._namespace, identity):
+                return False
+            try:
+                await self._write(found, ours, None, {key: None})
+            except Conflict:
+                continue
+            return True
+        raise Transient(f"give up the scope in {ours['metadata']['name']}: others write to it all the time")
+
+    async def _until_served(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(SERVED_SECONDS):
+                while not _is_served(await self._cluster.get(DEFINITIONS, "", name)):
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError as error:
+            raise Transient(f"{name} is not served after {SERVED_SECONDS:.0f} s") from error
+
+
+def _is_served(definition: Custom | None) -> bool:
+    """Whether the API server serves it.  Raises `Refused` when another definition has one of its names."""
+    conditions = ((definition and definition.status) or {}).get("conditions") or ()
+    states = {one["type"]: one for one in conditions}
+    names = states.get("NamesAccepted", {})
+    if definition is not None and names.get("status") == "False":
+        raise Refused(
+            f"make {definition.metadata.name}: {names.get('message')}; remove the definition that has the name",
+            reason="NameConflict",
+        )
+    return bool(states.get("Established", {}).get("status") == "True")

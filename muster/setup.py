@@ -1,0 +1,125 @@
+"""`muster setup`: the log, the definitions and the claim of the scope, one line for each.
+
+What it may change is said elsewhere: `shared.eventlog.limits` for streams, `muster.crds.compare` for definitions,
+`shared.cluster.scope` for claims.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+import typer
+
+from muster.definitions import Definitions
+from muster.following import WAITED_TOO_LONG
+from muster.reading import CONNECT_SECONDS, open_cluster
+from shared.cluster.examination import must_allow
+from shared.cluster.kube import KubeCluster
+from shared.errors import Conflict, Transient
+from shared.eventlog.setup import STREAMS, SetUp
+from shared.eventlog.setup import set_up as set_up_log
+from shared.service.permissions import SETUP
+from shared.service.plugins import chosen, kinds
+from shared.service.settings import Settings
+
+BETWEEN_TRIES_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+class Wish(NamedTuple):
+    """What is asked for; sizes that are None stay as they are."""
+
+    replicas: int | None = None
+    max_bytes: int | None = None
+    cluster: bool = True
+    check: bool = False
+    take_crds: bool = False
+    take_scope: bool = False
+    release: bool = False
+    timeout: float = 300
+
+
+async def set_up(settings: Settings, wish: Wish) -> None:
+    """Do it, or with `check` say what would be done.  Raises `Refused`, and `Exit` with 3 after the time."""
+    patience = _Patience(wish.timeout)
+    if not wish.cluster:
+        changes = _tell_log(await patience(lambda: _log(settings, wish, check=wish.check)), check=wish.check)
+    else:
+        async with open_cluster(settings) as cluster:
+            changes = await _with_cluster(settings, wish, cluster, patience)
+    if wish.check and changes:
+        raise typer.Exit(1)
+
+
+async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, patience: "_Patience") -> bool:
+    """Returns whether anything was changed, or would be."""
+    known = chosen(kinds(), settings.kinds)
+    definitions = Definitions(cluster, known, settings.namespace, check=wish.check, take=wish.take_crds)
+    await patience(lambda: must_allow(cluster, SETUP, "grant it to whoever runs `muster setup`, in a ClusterRole"))
+    if wish.release:
+        identity = "" if wish.take_scope else (await patience(lambda: _log(settings, wish, check=True))).identity
+        typer.echo(await patience(lambda: definitions.release(identity, whoever=wish.take_scope)))
+        return True
+    # Before there is a log of our own: services of a single namespace, who may not read the claims, find none then.
+    found = await patience(lambda: _log(settings, wish, check=True))
+    if not wish.take_scope:
+        await patience(lambda: definitions.must_be_free(found.identity))
+    done = found if wish.check else await patience(lambda: _log(settings, wish, check=False))
+    changes = _tell_log(done, check=wish.check)
+    return await patience(lambda: definitions.apply(done.identity, done.url, take_scope=wish.take_scope)) or changes
+
+
+async def _log(settings: Settings, wish: Wish, *, check: bool) -> SetUp:
+    return await set_up_log(
+        settings.nats_url,
+        user=settings.nats_user or "",
+        password=settings.nats_password or "",
+        password_file=settings.nats_password_file,
+        credentials=settings.nats_creds,
+        tls=settings.nats_tls,
+        replicas=wish.replicas,
+        max_bytes=wish.max_bytes,
+        patience=CONNECT_SECONDS,
+        check=check,
+    )
+
+
+def _tell_log(done: SetUp, *, check: bool) -> bool:
+    grown = {sentence.partition(":")[0] for sentence in done.grown}
+    for stream in STREAMS:
+        if stream in done.created:
+            typer.echo(f"stream {stream} {'would be ' * check}created")
+        elif stream not in grown:
+            typer.echo(f"stream {stream} unchanged")
+    for sentence in done.grown:
+        typer.echo(f"stream {sentence}{', once it is set up' * check}")
+    for sentence in done.kept:
+        typer.echo(f"stream {sentence}", err=True)
+    for sentence in done.differences:
+        typer.echo(f"stream {sentence}; left alone", err=True)
+    if done.identity:
+        typer.echo(f"log {done.identity} is set up")
+    return bool(done.created or done.grown)
+
+
+class _Patience:
+    """Tries again what cannot be had yet, and says so, until the time is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = asyncio.get_running_loop().time() + (seconds or float("inf"))
+        self._said = ""
+
+    async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await work()
+            except (Transient, Conflict) as trouble:
+                if asyncio.get_running_loop().time() >= self._until:
+                    typer.secho(f"muster: waited {self._seconds:g} s: {trouble}", err=True)
+                    raise typer.Exit(WAITED_TOO_LONG) from trouble
+                if str(trouble) != self._said:
+                    self._said = str(trouble)
+                    typer.echo(f"waiting: {trouble}", err=True)
+            await asyncio.sleep(BETWEEN_TRIES_SECONDS)

@@ -1,0 +1,35 @@
+"""What may grow does, nothing shrinks, and the rest is told."""
+
+import pytest
+
+from shared.eventlog.limits import compare, growth
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "changes", "kept"),
+    [
+        pytest.param({"num_replicas": 1}, {}, {}, 0, id="nothing is asked"),
+        pytest.param({"num_replicas": 1}, {"num_replicas": 3}, {"num_replicas": 3}, 0, id="more copies"),
+        pytest.param({"num_replicas": 3}, {"num_replicas": 3}, {}, 0, id="as many"),
+        pytest.param({"num_replicas": 3}, {"num_replicas": 1}, {}, 1, id="fewer"),
+        pytest.param({"max_bytes": 10}, {"max_bytes": 20}, {"max_bytes": 20}, 0, id="more room"),
+        pytest.param({"max_bytes": 20}, {"max_bytes": 10}, {}, 1, id="less room"),
+        pytest.param({"max_bytes": 20}, {"max_bytes": -1}, {"max_bytes": -1}, 0, id="all room there is"),
+        pytest.param({"max_bytes": -1}, {"max_bytes": 20}, {}, 1, id="a bound where there was none"),
+        pytest.param({}, {"max_bytes": -1}, {}, 0, id="no bound, as the server may leave it out"),
+    ],
+)
+def test_growth(found: dict[str, int], asked: dict[str, int], changes: dict[str, int], kept: int):
+    grows = growth(found, asked)
+    assert grows.changes == changes
+    assert len(grows.kept) == kept
+
+
+def test_what_is_off_may_be_left_out():
+    assert compare("JOBS", {"name": "JOBS"}, {"name": "JOBS", "sealed": False, "max_age": 0}) == []
+
+
+def test_a_difference_is_a_sentence():
+    assert compare("JOBS", {"storage": "memory"}, {"storage": "file"}) == [
+        "JOBS: storage is 'memory', and would be made 'file' today"
+    ]

@@ -1,0 +1,217 @@
+"""`muster setup` on an API server and a log of the test's own: what it makes, leaves alone and refuses."""
+
+import copy
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from muster import setup
+from muster.crds import manifests
+from muster.setup import Wish, set_up
+from shared.cluster import scope
+from shared.cluster.kinds import DEFINITIONS
+from shared.errors import Refused
+from shared.eventlog.server import NatsServer
+from shared.eventlog.subjects import ADMIN
+from shared.frameworks.kinds import Kinds
+from shared.frameworks.training_job import TRAININGJOB
+from shared.release import MARK, this_release
+from shared.service.settings import Settings
+from tests.kit import et_operator
+from tests.muster.conftest import MakeSite, Said, Site
+
+pytestmark = pytest.mark.nats
+
+OURS = sorted(manifests(Kinds([TRAININGJOB])), key=lambda each: each["metadata"]["name"])
+NAMES = [each["metadata"]["name"] for each in OURS]
+KIND = TRAININGJOB.name
+a_wish = functools.partial(Wish, timeout=20)
+
+
+def settings(site: Site, nats: NatsServer, **more: Any) -> Settings:
+    known: dict[str, Any] = {
+        "kubeconfig": site.kubeconfig,
+        "kinds": (KIND,),
+        "nats_url": nats.url,
+        "nats_user": ADMIN,
+        "nats_password": nats.users[ADMIN],
+    }
+    return Settings(_env_file=None, **(known | more))
+
+
+async def definition(site: Site, name: str = "trainingjobs.kai.alibabacloud.com") -> Any:
+    found = await site.cluster.get(DEFINITIONS, "", name)
+    assert found is not None
+    return found
+
+
+def fields(spec: dict[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return known
+
+
+async def edit(site: Site, change: Callable[[dict[str, Any]], None], **notes: str) -> Any:
+    """Change the definition of TrainingJobs behind the set-up's back."""
+    spec = copy.deepcopy((await definition(site)).spec)
+    change(fields(spec))
+    patch = {"spec": spec, "metadata": {"annotations": notes}}
+    return await site.cluster.patch(DEFINITIONS, "", "trainingjobs.kai.alibabacloud.com", patch)
+
+
+def shown(said: Said) -> list[str]:
+    """Its lines, without what no two runs share."""
+    return [re.sub(r"log [0-9a-f-]{36}", "log ID", line) for line in said.out.splitlines()]
+
+
+async def test_it_makes_everything_once_and_then_nothing(a_site: MakeSite, tmp_path: Path, said: Said):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        missing = await site.cluster.get(DEFINITIONS, "", NAMES[0])
+        assert missing is not None
+        await site.cluster.delete(DEFINITIONS, "", NAMES[0], uid=missing.metadata.uid)
+        await set_up(settings(site, nats), a_wish())
+        first = shown(said)
+        assert first == [
+            *(f"stream {name} created" for name in ("JOBS", "KV_LEASES", "KV_HEADS")),
+            "log ID is set up",
+            f"definition {NAMES[0]} created",
+            *(f"definition {name} unchanged" for name in NAMES[1:]),
+            "scope the whole cluster claimed by the log ID",
+        ]
+        before = [await definition(site, name) for name in NAMES]
+        assert {each.metadata.annotations[MARK] for each in before} == {this_release()}
+        await set_up(settings(site, nats), a_wish(check=True))
+        await set_up(settings(site, nats), a_wish())
+        assert [await definition(site, name) for name in NAMES] == before
+        assert not any("created" in line for line in shown(said)[len(first) :])
+
+
+async def test_a_check_changes_nothing_and_says_what_would(a_site: MakeSite, tmp_path: Path, said: Said):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        before = await edit(site, lambda fields: fields.pop("suspend"))
+        with pytest.raises(typer.Exit) as ended:
+            await set_up(settings(site, nats), a_wish(check=True))
+        assert ended.value.exit_code == 1
+        assert await definition(site) == before
+        assert "stream JOBS would be created" in shown(said)
+        assert any("trainingjobs.kai.alibabacloud.com would be upgraded" in line for line in shown(said))
+
+
+async def test_an_older_definition_is_upgraded_and_a_newer_one_left_alone(a_site: MakeSite, tmp_path: Path, said: Said):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        await edit(site, lambda fields: fields.pop("suspend"), note="somebody's")
+        await set_up(settings(site, nats), a_wish())
+        assert "trainingjobs.kai.alibabacloud.com upgraded (it lacks .spec.suspend (v1alpha1))" in said.out
+        upgraded = await definition(site)
+        assert "suspend" in fields(upgraded.spec)
+        assert upgraded.metadata.annotations["note"] == "somebody's"
+        newer = await edit(site, lambda fields: fields.update(priority={"type": "integer"}), **{MARK: "99.0"})
+        await set_up(settings(site, nats), a_wish())
+        assert "release 99.0 made it" in said.err
+        assert await definition(site) == newer
+
+
+async def test_another_operators_definitions_are_left_alone_until_a_person_says_so(
+    a_site: MakeSite, tmp_path: Path, said: Said
+):
+    async with a_site(et_operator.definitions()) as site, NatsServer(tmp_path / "nats") as nats:
+        before = await definition(site)
+        await set_up(settings(site, nats), a_wish())
+        assert said.err.count("another operator's") == 3
+        assert "--take-crds" in said.err
+        kept = await definition(site)
+        assert kept.spec == before.spec
+        # The scope is claimed in them all the same: Muster works on them too.
+        assert kept.metadata.annotations.keys() == {scope.key("")}
+        await set_up(settings(site, nats), a_wish(take_crds=True))
+        taken = await definition(site)
+        assert "history" in taken.spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        assert taken.metadata.annotations[MARK] == this_release()
+
+
+async def test_two_installations_are_kept_apart(a_site: MakeSite, tmp_path: Path, said: Said):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
+        await set_up(settings(site, one, namespace="team-a"), a_wish())
+        await set_up(settings(site, two, namespace="team-b"), a_wish())
+        for nats in (one, two):
+            with pytest.raises(Refused, match=r"the namespace team-. has the log .* at nats://") as refusal:
+                await set_up(settings(site, nats), a_wish())
+            assert refusal.value.reason == "ScopeTaken"
+        with pytest.raises(Refused, match=r"the namespace team-a has the log .*--release.*--take-scope"):
+            await set_up(settings(site, two, namespace="team-a"), a_wish())
+        await set_up(settings(site, one, namespace="team-a"), a_wish(release=True))
+        assert said.out.splitlines()[-1] == "scope the namespace team-a given up"
+        await set_up(settings(site, two, namespace="team-a"), a_wish())
+        # The first one's servers are gone; what they held is taken.
+        await set_up(settings(site, one), a_wish(take_scope=True))
+        held = (await definition(site)).metadata.annotations
+        assert [key for key in held if key.startswith(scope.PREFIX)] == [scope.key("")]
+
+
+async def test_a_refused_installation_has_no_log_that_its_services_could_use(
+    a_site: MakeSite, tmp_path: Path, said: Said
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
+        await set_up(settings(site, one), a_wish())
+        with pytest.raises(Refused, match="the whole cluster has the log"):
+            await set_up(settings(site, two, namespace="team-a"), a_wish())
+        with pytest.raises(typer.Exit):
+            await set_up(settings(site, two), a_wish(cluster=False, check=True))
+        assert "stream JOBS would be created" in said.out
+
+
+async def test_a_scope_can_be_given_up_when_its_log_is_gone(a_site: MakeSite, tmp_path: Path, said: Said):
+    async with a_site(OURS) as site:
+        nats = NatsServer(tmp_path / "nats")
+        async with nats:
+            await set_up(settings(site, nats), a_wish())
+        await set_up(settings(site, nats), a_wish(release=True, take_scope=True))
+        await set_up(settings(site, nats), a_wish(release=True, take_scope=True))
+        assert [line for line in said.out.splitlines() if "scope" in line][1:] == [
+            "scope the whole cluster given up",
+            "scope the whole cluster was not held",
+        ]
+        assert scope.key("") not in (await definition(site)).metadata.annotations
+
+
+async def test_it_waits_for_the_log_and_says_so(
+    a_site: MakeSite, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(setup, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(setup, "BETWEEN_TRIES_SECONDS", 0.1)
+    async with a_site(OURS) as site:
+        with pytest.raises(typer.Exit) as ended:
+            await set_up(settings(site, NatsServer(tmp_path / "nats")), Wish(timeout=1))
+        assert ended.value.exit_code == 3
+        lines = said.err.splitlines()
+        assert lines[0].startswith("waiting: connect to nats://")
+        assert lines[-1].startswith("muster: waited 1 s: connect to nats://")
+        assert len(lines) == 2
+
+
+async def test_a_wrong_password_is_one_line_at_once(a_site: MakeSite, tmp_path: Path):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        with pytest.raises(Refused, match="does not know this user and password"):
+            await set_up(settings(site, nats, nats_password="another"), a_wish())
+
+
+async def test_a_secret_that_is_not_there_yet_is_waited_for(
+    a_site: MakeSite, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(setup, "CONNECT_SECONDS", 0.2)
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        with pytest.raises(typer.Exit) as ended:
+            await set_up(settings(site, nats, nats_password_file=tmp_path / "none"), Wish(timeout=1))
+        assert ended.value.exit_code == 3
+        assert "No such file" in said.err
+
+
+async def test_without_a_cluster_the_log_alone_is_set_up(tmp_path: Path, said: Said):
+    async with NatsServer(tmp_path / "nats") as nats:
+        known = Settings(_env_file=None, nats_url=nats.url, nats_user=ADMIN, nats_password=nats.users[ADMIN])
+        await set_up(known, a_wish(cluster=False))
+        assert shown(said)[-1] == "log ID is set up"
