@@ -11,7 +11,7 @@ from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
 from shared.eventlog.durability import varz
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.setup import differences, must_fit
+from shared.eventlog.setup import STREAMS, differences, must_fit
 from shared.eventlog.subjects import STREAM
 from shared.job.fold import Histories
 from shared.job.naming import namespace_subjects
@@ -26,6 +26,7 @@ class LookAtLog:
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
         self.ends: dict[str, int] = {}
         """The last event of each scope: of a namespace, and of everything under the empty name."""
+        self.identity = ""
         self._settings = settings
         self._wishes = wishes
 
@@ -43,6 +44,7 @@ class LookAtLog:
                     words = f"{log.url} answers, and this user may not read the log: {trouble}"
                     return [*found, unknown(REACHED, words, "set NATS_USER to `reader`, or to a service's user")]
                 raise
+            self.identity = identity
             found.append(ok(REACHED, f"{log.url} answers, with the log {identity}"))
             seconds = self._wishes.timeout
             parts = await asyncio.gather(
@@ -55,10 +57,10 @@ class LookAtLog:
 
     async def _of_streams(self, log: JetStreamEventLog) -> list[Finding]:
         asked = datetime.now(UTC)
-        looked = [await inspection.stream(log, name) for name in inspection.STREAMS]
+        looked = [await inspection.stream(log, name) for name in STREAMS]
         answered = datetime.now(UTC)
         there = [stream for stream in looked if stream is not None]
-        if lacking := [name for name in inspection.STREAMS if name not in {stream.name for stream in there}]:
+        if lacking := [name for name in STREAMS if name not in {stream.name for stream in there}]:
             return [streams.missing(lacking)]
         self.ends[""] = next(stream.last for stream in there if stream.name == STREAM)
         unfit = ""

@@ -11,9 +11,7 @@ import msgspec
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.subjects import HEADS, LEASES, STREAM, stream_of, subject_of
-
-STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
+from shared.eventlog.subjects import LEASES, stream_of, subject_of
 
 
 class Server(msgspec.Struct, frozen=True):

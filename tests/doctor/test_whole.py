@@ -14,8 +14,10 @@ import pytest
 from muster.crds import manifests
 from muster.doctor.findings import is_well
 from muster.doctor.parts import Wishes
+from shared.cluster import scope
 from shared.eventlog import Entry, api
-from shared.eventlog.inspection import STREAMS, stream
+from shared.eventlog.inspection import stream
+from shared.eventlog.setup import STREAMS
 from shared.eventlog.subjects import ADMIN
 from shared.job.events import HistoryBroken
 from shared.job.naming import JobKey, Uid, fact_subject
@@ -153,6 +155,29 @@ async def test_an_installation_in_a_namespace_beside_one_of_the_cluster(an_insta
         (line,) = wrong(await it.examined())
     assert line.check == "services.installations"
     assert "team-a" in line.message
+
+
+async def test_definitions_of_an_older_release(an_installation: MakeInstallation):
+    (ours,) = [each for each in manifests() if each["metadata"]["name"].startswith("scaleouts")]
+    older = json.loads(json.dumps(ours))
+    older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].popitem()
+    async with an_installation() as it:
+        it.front.say("GET .*customresourcedefinitions/scaleouts", 200, older | ESTABLISHED)
+        found = await it.examined()
+    (line,) = of(found, "definitions.release")
+    assert (line.status, "scaleouts" in line.message, "muster setup" in line.remedy) == ("warn", True, True)
+    assert is_well(found)
+
+
+async def test_what_another_installation_has_claimed(an_installation: MakeInstallation):
+    (ours,) = [each for each in manifests() if each["metadata"]["name"].startswith("scaleouts")]
+    claim = {scope.key(""): scope.holder("another-log", "nats://elsewhere:4222")}
+    claimed = ours | {"metadata": ours["metadata"] | {"annotations": claim}}
+    async with an_installation() as it:
+        it.front.say("GET .*customresourcedefinitions/scaleouts", 200, claimed | ESTABLISHED)
+        (line,) = wrong(await it.examined())
+    assert line.check == "services.installations"
+    assert "another-log at nats://elsewhere:4222" in line.message
 
 
 async def test_nothing_is_installed(an_installation: MakeInstallation):
