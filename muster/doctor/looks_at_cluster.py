@@ -87,21 +87,21 @@ class LookAtCluster:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def findings(self) -> list[Finding]:
-        return await part(REACHED, self._all(), 3 * self._wishes.timeout)
+        return await part(REACHED, "the API server", self._all(), 3 * self._wishes.timeout)
 
     async def _all(self) -> list[Finding]:
         async with open_cluster(self._settings) as cluster:
             seconds = self._wishes.timeout
-            found = await part(REACHED, self._of_server(cluster), seconds)
+            found = await part(REACHED, cluster.url, self._of_server(cluster), seconds)
             if not self.reached:
                 return found
             kinds = [*chosen(installed().kinds, self._settings.kinds)]
             looks = (
-                part("definitions.kinds", self._of_definitions(cluster, kinds), seconds),
-                part("services.pods", self._of_pods(cluster), seconds),
+                part("definitions.kinds", cluster.url, self._of_definitions(cluster, kinds), seconds),
+                part("services.pods", cluster.url, self._of_pods(cluster), seconds),
             )
             found += [finding for each in await asyncio.gather(*looks) for finding in each]
-            return found + await part("rights.accounts", self._of_rights(cluster, kinds), seconds)
+            return found + await part("rights.accounts", cluster.url, self._of_rights(cluster, kinds), seconds)
 
     async def _of_server(self, cluster: KubeCluster) -> list[Finding]:
         asked = datetime.now(UTC)

@@ -31,7 +31,7 @@ class LookAtLog:
         self._wishes = wishes
 
     async def findings(self) -> list[Finding]:
-        return await part(REACHED, self._all(), 2 * self._wishes.timeout)
+        return await part(REACHED, "the log at NATS_URL", self._all(), 2 * self._wishes.timeout)
 
     async def _all(self) -> list[Finding]:
         async with open_log(self._settings) as log:
@@ -48,10 +48,10 @@ class LookAtLog:
             found.append(ok(REACHED, f"{log.url} answers, with the log {identity}"))
             seconds = self._wishes.timeout
             parts = await asyncio.gather(
-                part("log.streams", self._of_streams(log), seconds),
+                part("log.streams", log.url, self._of_streams(log), seconds),
                 self._of_disks(),
-                part("services.owners", self._of_owners(log), seconds),
-                part("jobs.histories", self._of_histories(log, identity), seconds),
+                part("services.owners", log.url, self._of_owners(log), seconds),
+                part("jobs.histories", log.url, self._of_histories(log, identity), seconds),
             )
         return [*found, *(finding for each in parts for finding in each)]
 
@@ -86,7 +86,7 @@ class LookAtLog:
         async def of(monitor: str) -> list[Finding]:
             return streams.disk(await varz(monitor))
 
-        looks = await asyncio.gather(*(part("log.fsync", of(each), self._wishes.timeout) for each in monitors))
+        looks = await asyncio.gather(*(part("log.fsync", each, of(each), self._wishes.timeout) for each in monitors))
         return [finding for each in looks for finding in each]
 
     async def _of_owners(self, log: JetStreamEventLog) -> list[Finding]:

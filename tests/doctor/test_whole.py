@@ -275,7 +275,7 @@ async def test_a_server_that_never_answers_is_given_up(an_installation: MakeInst
         found = await it.examined(wishes=Wishes(HOME, timeout=0.5))
     (line,) = wrong(found)
     assert line.check == "versions.kubernetes"
-    assert "no answer within 0.5 s" in line.message
+    assert f"{it.front.url} has not answered within 0.5 s" in line.message
 
 
 async def test_the_program_prints_a_document_and_ends_with_one_when_something_fails(
