@@ -1,4 +1,7 @@
-"""The chart for tests: the sets of values that have golden files, and helm where it is."""
+"""The chart for tests: the sets of values that have golden files, and helm where it is.
+
+`REWRITE_GOLDEN=1`, which `make chart` sets, writes the golden files anew.
+"""
 
 import os
 import re

@@ -59,6 +59,20 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end -}}
 
+{{/* Where its servers are monitored: each is asked whether it syncs its disk. */}}
+{{- define "muster.natsMonitor" -}}
+{{- if .Values.nats.enabled -}}
+{{- $name := printf "%s-nats" (include "muster.fullname" .) -}}
+{{- $servers := list -}}
+{{- range until (int .Values.nats.replicas) -}}
+{{- $servers = append $servers (printf "http://%s-%d.%s.%s.svc:8222" $name . $name $.Release.Namespace) -}}
+{{- end -}}
+{{- join "," $servers -}}
+{{- else -}}
+{{- .Values.nats.monitor -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The Secret with a password for each user at the log. */}}
 {{- define "muster.natsUsers" -}}
 {{- .Values.nats.auth.existingSecret | default (printf "%s-nats-users" (include "muster.fullname" .)) -}}
@@ -68,6 +82,10 @@ app.kubernetes.io/component: {{ .component }}
 {{- define "muster.natsEnv" -}}
 - name: NATS_URL
   value: {{ include "muster.natsUrl" .root | quote }}
+{{- with include "muster.natsMonitor" .root }}
+- name: NATS_MONITOR
+  value: {{ . | quote }}
+{{- end }}
 {{- if gt (len .users) 1 }}
 - name: NATS_PASSWORDS
   value: /etc/muster/nats
@@ -98,6 +116,8 @@ app.kubernetes.io/component: {{ .component }}
 - name: nats-users
   secret:
     secretName: {{ include "muster.natsUsers" .root }}
+    # While it is missing the process says so on one line and is not ready; it goes on once the Secret is there.
+    optional: true
     defaultMode: 0440
     items:
       {{- range .users }}

@@ -1,0 +1,102 @@
+"""A release's life on a real API server: installed, upgraded, rolled back, refused beside another, uninstalled.
+
+The server has no nodes, so that nothing runs: what is tested is what helm and the server make of the chart.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from devcluster.chart import CHART
+from devcluster.cluster import ADMIN
+from devcluster.controlplane import ControlPlane
+from tests.crds.kubectl import kubectl
+from tests.deploy.charts import require_helm
+from tests.kit.commands import Ended, run
+
+pytestmark = pytest.mark.real
+
+
+class Release(NamedTuple):
+    plane: ControlPlane
+    name: str
+
+    async def helm(self, *words: str) -> Ended:
+        """In the namespace of the release's name."""
+        where = ("--kubeconfig", str(self.plane.kubeconfig(ADMIN)), "--namespace", self.name)
+        return await run(str(require_helm()), *words, *where)
+
+    async def install(self, *options: str) -> Ended:
+        return await self.helm("install", self.name, str(CHART), "--create-namespace", *options)
+
+    async def upgrade(self, *options: str) -> None:
+        done = await self.helm("upgrade", self.name, str(CHART), *options)
+        assert not done.code, done.complaint
+
+    async def those(self, kind: str) -> list[dict[str, Any]]:
+        words = ("get", kind, "--namespace", self.name, "-l", f"app.kubernetes.io/instance={self.name}", "-o", "json")
+        found: list[dict[str, Any]] = json.loads(await kubectl(self.plane, *words))["items"]
+        return found
+
+    async def set_up(self) -> str:
+        """The one Job's name."""
+        [name] = [job["metadata"]["name"] for job in await self.those("jobs")]
+        return str(name)
+
+
+@pytest.fixture
+async def release(control_plane: ControlPlane) -> AsyncIterator[Release]:
+    found = Release(control_plane, f"muster-{uuid4().hex[:8]}")
+    yield found
+    await found.helm("uninstall", found.name)
+
+
+async def test_upgrade_and_rollback_set_up_anew_and_keep_the_rest(release: Release) -> None:
+    done = await release.install()
+    assert not done.code, done.complaint
+    assert "muster doctor" in done.out
+    first, deployments = await release.set_up(), uids(await release.those("deployments"))
+    assert len(deployments) == 4
+
+    await release.upgrade("--set", "image.tag=9.9.9")
+    assert await release.set_up() != first
+
+    back = await release.helm("rollback", release.name)
+    assert not back.code, back.complaint
+    assert await release.set_up() == first
+    assert uids(await release.those("deployments")) == deployments
+
+    gone = await release.helm("uninstall", release.name)
+    assert not gone.code, gone.complaint
+    assert not await release.those("deployments,jobs,serviceaccounts,clusterroles,clusterrolebindings")
+
+
+async def test_one_process_becomes_four(release: Release) -> None:
+    assert not (await release.install("--set", "mode=all-in-one")).code
+    assert {*uids(await release.those("deployments"))} == {release.name}
+    await release.upgrade("--set", "replicas=2")
+    wanted = {f"{release.name}-{service}" for service in ("watcher", "scheduler", "scaler", "status")}
+    assert {*uids(await release.those("deployments"))} == wanted
+    assert {*uids(await release.those("serviceaccounts"))} == {*wanted, f"{release.name}-setup"}
+
+
+async def test_a_second_release_for_the_whole_cluster_is_refused(release: Release) -> None:
+    assert not (await release.install()).code
+    other = Release(release.plane, f"{release.name}-too")
+    try:
+        refused = await other.install()
+        assert refused.code
+        assert f"release {release.name} in namespace {release.name} is a Muster for the whole cluster" in (
+            refused.complaint
+        )
+        # Another life of its own it may have.
+        assert not (await other.install("--set", f"scope.namespace={other.name}")).code
+    finally:
+        await other.helm("uninstall", other.name)
+
+
+def uids(objects: list[dict[str, Any]]) -> dict[str, str]:
+    return {found["metadata"]["name"]: found["metadata"]["uid"] for found in objects}
