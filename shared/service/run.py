@@ -244,6 +244,8 @@ class Machine:
                 self._strange(stored, error)
                 continue
             if history is not None:
+                if self.appends.untold:
+                    self.appends.read_back(history, stored)
                 changed[history.job.key] = history
                 if history.held and history.job.key not in self._told_held:
                     self._told_held.add(history.job.key)
