@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
+EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay lock clean
+.PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay image ha lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,6 +20,7 @@ test: $(READY) ## unit, property, contract and embedded end-to-end tests
 	@$(RUN) -m pytest
 
 test-real: $(READY) binaries ## the end-to-end tests and the contract suite on the real control plane
+	@$(RUN) -m devcluster.binaries bench
 	@$(RUN) -m pytest -m real
 
 test-node: $(READY) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
@@ -47,6 +51,11 @@ bench: $(READY) ## speed and size on the real control plane, beside a bare clien
 	@$(RUN) -m devcluster.binaries control-plane bench
 	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(QUICK),--quick) $(if $(INTO),--into $(INTO))
 
+ha: $(READY) ## kill and pause two replicas of each service and three NATS servers under load (KILLS=120, SEED=0, QUICK=1, INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane bench
+	@$(RUN) -m tests.ha $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(QUICK),--quick) \
+	  $(if $(INTO),--into $(INTO))
+
 bench-parts: $(READY) ## fold, append latency, watch event to decision: without a cluster
 	@for file in tests/bench/[a-z]*.py; do $(RUN) -m tests.bench.$$(basename $$file .py) || exit 1; done
 
@@ -71,9 +80,19 @@ chart: rbac ## render the Helm chart anew: the Kustomize base and the golden fil
 replay: $(READY) ## fold a saved history, event by event: make replay LOG=file
 	@$(VENV)/bin/muster replay $(LOG)
 
+image: ## build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.12-slim@sha256:... for the same one again)
+	@test -n "$(ENGINE)" || { echo "an image takes docker, podman or buildah, and none is installed" >&2; exit 1; }
+	@# Of Docker only BuildKit knows the variable, the others the option: the commit's time is that of all files.
+	@SOURCE_DATE_EPOCH=$(EPOCH) $(ENGINE) build -f Containerfile -t muster:$(VERSION) \
+	  $(if $(filter docker,$(notdir $(ENGINE))),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
+	  --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) .
+
+COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
+
 lock: $(READY) ## resolve the dependencies anew, with hashes and without addresses (needs uv)
-	uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --python-version 3.11 --extra embedded --group dev pyproject.toml -o requirements.lock > /dev/null
+	$(COMPILE) --extra embedded --group dev pyproject.toml -o requirements.lock > /dev/null
+	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/image/requirements.lock > /dev/null
+	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -125,9 +125,16 @@ def demo(
     data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
 ) -> None:
     """Train a model elastically on this machine: 2 workers, then 4, then 3; then replay its history."""
-    from muster.demo import main
+    try:
+        from muster.demo import main
 
-    raise typer.Exit(main(data, hosts(cluster), keep=keep, image=image))
+        host = hosts(cluster)
+    except ModuleNotFoundError as missing:
+        # The image is without it: it has the services, and the commands for those who look after them.
+        raise fail(
+            f"the demo is not part of this installation ({missing.name}): run `make demo` in a checkout"
+        ) from missing
+    raise typer.Exit(main(data, host, keep=keep, image=image))
 
 
 @app.command()
@@ -325,9 +332,27 @@ def restart(target: JobName, namespace: Namespace = "", wait: Wait = True, timeo
 
 
 @app.command()
-def doctor() -> None:
-    """Say what is missing for Muster to work from here: log, definitions, permissions."""
-    from muster.doctor import examine
+def doctor(
+    installed_in: Annotated[
+        str,
+        typer.Option(
+            "--installation-namespace",
+            metavar="NAMESPACE",
+            help="where its services run; without it MUSTER_NAMESPACE, that of the pod it runs in, else muster",
+        ),
+    ] = "",
+    release: Annotated[str, typer.Option(help="the Helm release, where several are in one namespace")] = "",
+    monitor: Annotated[
+        str, typer.Option(metavar="URL", help="where a NATS server answers monitoring requests: http://HOST:8222")
+    ] = "",
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="how long each server may take")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+) -> None:
+    """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
+    from muster.doctor.command import examine
+    from muster.doctor.parts import Wishes, home
     from muster.reading import run as running
 
-    running(lambda: examine(settings()))
+    known = settings()
+    wishes = Wishes(installed_in or home(known.namespace), release, timeout, monitor)
+    running(lambda: examine(known, wishes, as_json=as_json))

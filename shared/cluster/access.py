@@ -55,8 +55,13 @@ def current_namespace(kubeconfig: Path | None) -> str:
     """
     named = _named(kubeconfig)
     if not named and os.environ.get(IN_CLUSTER):
-        return POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.is_file() else DEFAULT_NAMESPACE
+        return pod_namespace() or DEFAULT_NAMESPACE
     return _current_context(_files(named or [HOME_KUBECONFIG]))[1] or DEFAULT_NAMESPACE
+
+
+def pod_namespace() -> str:
+    """The namespace of the pod that we run in; empty outside of one."""
+    return POD_NAMESPACE.read_text().strip() if os.environ.get(IN_CLUSTER) and POD_NAMESPACE.is_file() else ""
 
 
 def _named(kubeconfig: Path | None) -> list[str]:

@@ -6,7 +6,7 @@ Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -91,6 +91,14 @@ class AbruptResponse(aiohttp.ClientResponse):
             self.connection.transport.abort()
 
 
+class Answered(NamedTuple):
+    """A successful answer."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    """By names in any case."""
+
+
 class Caller:
     """Requests to one API server."""
 
@@ -109,6 +117,8 @@ class Caller:
         self._limiter = limiter
         self._answered = answered
         self.closed = False
+        self.may_change: Callable[[], bool] = lambda: True
+        """Asked right before a request that changes something is sent: until then it may have waited for long."""
 
     async def request(
         self,
@@ -120,20 +130,42 @@ class Caller:
         body: bytes | None = None,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        changes: bool = False,
     ) -> bytes:
-        """The body of a successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none."""
+        """The body of a successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none.
+
+        One that `changes` something is `Transient` too when it may not, and was not sent.
+        """
+        answer = await self.ask(
+            method, path, what=what, query=query, body=body, content_type=content_type, headers=headers, changes=changes
+        )
+        return answer.body
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+        changes: bool = False,
+    ) -> Answered:
+        """The same, with what stands beside the body."""
         timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (
             self._limiter.slot() as number,
-            self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
+            self._answer(method, path, query, timeout, what, body=body, headers=more, changes=changes) as response,
         ):
             if response.status == 429:
                 self._limiter.throttled(number)
             await _must_have_succeeded(response)
             answer = await response.read()
             self._limiter.succeeded()
-            return answer
+            return Answered(answer, response.headers)
 
     @asynccontextmanager
     async def stream(
@@ -190,21 +222,22 @@ class Caller:
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        changes: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         self._must_be_open(what)
         url = URL(f"{self._access.url}{path}{f'?{urlencode(query)}' if query else ''}", encoded=True)
         try:
-            response = await self._send(method, url, timeout, body, headers or {})
+            response = await self._send(method, url, timeout, body, headers or {}, changes=changes)
             if response.status == 401:
                 # Read to its end, so that the connection can be used again.
                 await response.read()
                 await self._access.renew()
-                response = await self._send(method, url, timeout, body, headers or {})
+                response = await self._send(method, url, timeout, body, headers or {}, changes=changes)
             if response.status == 403 and may_be_starting(await response.read()):
                 # It forbids everything until it has read its own rules.
                 if await self._is_starting(timeout):
                     raise Transient(f"{what}: forbidden, but the API server is still starting")
-                response = await self._send(method, url, timeout, body, headers or {})
+                response = await self._send(method, url, timeout, body, headers or {}, changes=changes)
             try:
                 yield response
             finally:
@@ -218,8 +251,13 @@ class Caller:
         if self.closed:
             raise Refused(f"{what}: this client was closed", reason="Closed")
 
+    def _must_be_allowed(self) -> None:
+        if not self.may_change():
+            raise Transient("not sent: another replica is the owner by now")
+
     async def _upgrade(self, url: URL, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse:
         credentials = await self._access.headers()
+        self._must_be_allowed()
         with _taken_numbers():
             socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
                 url,
@@ -239,9 +277,18 @@ class Caller:
         return response.status == 403 or response.status >= 500
 
     async def _send(
-        self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        url: URL,
+        timeout: aiohttp.ClientTimeout,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        changes: bool = False,
     ) -> aiohttp.ClientResponse:
         credentials = await self._access.headers()
+        if changes:
+            self._must_be_allowed()
         try:
             response = await self._request(method, url, timeout, body, {**headers, **credentials})
         except (aiohttp.ClientError, OSError):

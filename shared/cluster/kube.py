@@ -4,7 +4,7 @@ Configuration, TLS, credentials and the session are the official client's; reque
 The client is imported when it is needed: it takes about 20 MiB.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -13,7 +13,7 @@ import msgspec
 from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
 from shared.cluster.answers import Status, is_named_absence, trouble
-from shared.cluster.calls import METADATA, Access, Caller, FailedRequest, Timeouts, path_of
+from shared.cluster.calls import METADATA, Access, Answered, Caller, FailedRequest, Timeouts, path_of
 from shared.cluster.decoding import encode, read_object
 from shared.cluster.examination import Right
 from shared.cluster.executing import execute
@@ -99,7 +99,9 @@ class KubeCluster:
         what = f"create {resource.kind} {namespace}/{(manifest.get('metadata') or {}).get('name', '')}"
         body = encode({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
         try:
-            answer = await self._caller.request("POST", path_of(resource, namespace), what=what, body=body)
+            answer = await self._caller.request(
+                "POST", path_of(resource, namespace), what=what, body=body, changes=True
+            )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="POST") from failure
         return read_object(resource, answer)
@@ -114,7 +116,7 @@ class KubeCluster:
         path = path_of(resource, namespace, name, subresource)
         try:
             answer = await self._caller.request(
-                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH
+                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH, changes=True
             )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="PATCH") from failure
@@ -165,11 +167,19 @@ class KubeCluster:
             "preconditions": {"uid": uid},
         }
         try:
-            await self._caller.request("DELETE", path_of(resource, namespace, name), what=what, body=encode(options))
+            path = path_of(resource, namespace, name)
+            await self._caller.request("DELETE", path, what=what, body=encode(options), changes=True)
         except FailedRequest as failure:
             # 409 is the precondition: the name is another object's by now, and ours is gone.
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
+
+    def change_only_while(self, allowed: Callable[[], bool]) -> None:
+        """From now on nothing is changed or executed unless it is allowed at the very moment of sending.
+
+        A process that stood still does not know it until it asks: what it was about to send is another's by then.
+        """
+        self._caller.may_change = allowed
 
     async def execute(
         self,
@@ -206,6 +216,25 @@ class KubeCluster:
         answer = await self._asked("POST", ACCESS_REVIEWS, what, encode(review))
         # Where nobody may ask, nobody was told no either.
         return isinstance(answer, Status) or _decoded(_Review, answer, what).status.allowed
+
+    async def ask(
+        self,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        review: Manifest | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answered:
+        """What the API server says of a path, or of a `review` that is posted there; for looking, never for changing.
+
+        Raises `Trouble` as every other call.
+        """
+        method, body = ("GET", None) if review is None else ("POST", encode(review))
+        try:
+            return await self._caller.ask(method, path, what=what, query=query, body=body, headers=headers)
+        except FailedRequest as failure:
+            raise trouble(failure.status, what, method=method) from failure
 
     async def close(self) -> None:
         await self._caller.close()

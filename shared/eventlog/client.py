@@ -30,6 +30,11 @@ class RawClient(Client):
         self._handlers: dict[int, Handler] = {}
         self.trusted: Tls | None = None
 
+    @property
+    def greeting(self) -> dict[str, Any]:
+        """What the server said of itself when we came; empty before."""
+        return dict(self._server_info)
+
     async def listen(self, subject: str, handler: Handler) -> Subscription:
         subscription = await self.subscribe(subject)
         self._handlers[subscription._id] = handler

@@ -119,6 +119,11 @@ class Connection:
     def connected(self) -> bool:
         return self._up.is_set() and self._fatal is None
 
+    @property
+    def greeting(self) -> dict[str, Any]:
+        """What the server said of itself when we connected: its version and its name among others."""
+        return self._client.greeting
+
     async def request(
         self, subject: str, body: bytes = b"", headers: dict[str, str] | None = None, *, timeout: float
     ) -> Answer:

@@ -137,6 +137,7 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     key = f"{author}.{settings.namespace}" if settings.namespace else author
     leases = await eventlog.bucket(LEASES)
     lease = Lease(leases, key, holder)
+    found.cluster.change_only_while(lease.held)
     machine = Machine(
         service,
         eventlog,

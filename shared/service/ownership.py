@@ -19,6 +19,9 @@ TTL_SECONDS = 2.0
 MARGIN_SECONDS = 0.3
 """We stop acting this long before the lease can expire at the server."""
 
+LOOK_SECONDS = 0.1
+"""How often whoever waits asks for a lease that was not renewed when it should have been."""
+
 log = structlog.get_logger()
 
 
@@ -35,6 +38,10 @@ class Lease:
         """Why the log refused the last write; empty when it did not, or when there was no answer at all."""
         self._revision = 0
         self._until = 0.0
+        self._others = 0
+        """The revision that somebody else's lease had when we last looked."""
+        self._others_since = 0.0
+        """The loop's time when we first saw that."""
 
     def held(self) -> bool:
         """The lease is ours, with time to spare."""
@@ -50,8 +57,7 @@ class Lease:
                 await acquired()
             elif mine and not self.held():
                 log.warning("lease lost", lease=self._key)
-            # A third of the lease leaves two more tries; the jitter keeps waiting replicas apart.
-            await asyncio.sleep(self._ttl / 3 * random.uniform(0.9, 1.1))  # noqa: S311
+            await asyncio.sleep(self._pause())
 
     async def release(self) -> None:
         """Give it up at once, so that the next owner need not wait for the expiry."""
@@ -62,6 +68,13 @@ class Lease:
                 await self._bucket.delete(self._key, expect=revision)
             except Trouble as trouble:
                 log.info("lease left to expire", lease=self._key, why=str(trouble))
+
+    def _pause(self) -> float:
+        if not self.held() and asyncio.get_running_loop().time() - self._others_since > self._ttl / 2:
+            # Nobody renewed it for longer than anybody waits to: it is about to expire, or free.
+            return LOOK_SECONDS
+        # A third of the lease leaves two more tries; the jitter keeps waiting replicas apart.
+        return self._ttl / 3 * random.uniform(0.9, 1.1)  # noqa: S311
 
     async def _write(self) -> None:
         started = asyncio.get_running_loop().time()
@@ -87,4 +100,9 @@ class Lease:
                 known = await self._bucket.get(self._key)
         except (Trouble, TimeoutError):
             return
-        self._revision = known.revision if known is not None and known.value == self._holder.encode() else 0
+        ours = known is not None and known.value == self._holder.encode()
+        self._revision = known.revision if known is not None and ours else 0
+        others = known.revision if known is not None and not ours else 0
+        if others != self._others:
+            # What is free needs no waiting for.
+            self._others, self._others_since = others, asyncio.get_running_loop().time() if others else 0.0

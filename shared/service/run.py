@@ -329,6 +329,10 @@ class Machine:
                     fact = await self.service.act(wish.effect, standing)
                 else:
                     async with self._lanes[key].slots, self._effect_slots:
+                        if not self._owns():
+                            # It waited for its turn longer than this replica was the owner: it is another one's by now.
+                            failed(wish, self._time(), self._chance(), None)
+                            return None
                         fact = await self.service.act(wish.effect, standing)
             if fact is not None:
                 await self.appends.insist(history, fact)

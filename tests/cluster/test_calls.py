@@ -9,9 +9,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from devcluster.apiserver.tls import server_context
 from shared.cluster.calls import AbruptResponse, Timeouts
+from shared.cluster.examination import Right
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
@@ -81,3 +84,36 @@ async def test_a_number_that_the_loop_has_not_given_back_is_tried_again_later(tm
         await cluster.close()
         os.dup2(listening.fileno(), number)
         transport.abort()
+
+
+async def test_who_may_not_change_anything_asks_and_sends_nothing_else(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(f"{request.method} {request.path}")
+        return web.json_response({"metadata": {"name": "p"}, "status": {"allowed": True}}, status=201)
+
+    config = tmp_path / "kubeconfig"
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server:
+        write_kubeconfig(config, f"http://127.0.0.1:{server.port}", {"token": "t"})
+        cluster = await KubeCluster.connect(config)
+        allowed = True
+        cluster.change_only_while(lambda: allowed)
+        await cluster.create(PODS, "team-a", {"metadata": {"name": "p"}})
+        assert asked == ["POST /api/v1/namespaces/team-a/pods"]
+        allowed = False
+        for change in (
+            lambda: cluster.create(PODS, "team-a", {"metadata": {"name": "p"}}),
+            lambda: cluster.patch(PODS, "team-a", "p", {"metadata": {"labels": {"a": "b"}}}),
+            lambda: cluster.delete(PODS, "team-a", "p", uid="u"),
+            lambda: cluster.execute("team-a", "p", "main", ["true"], timeout=5),
+        ):
+            with pytest.raises(Transient, match="another replica is the owner"):
+                await change()
+        assert len(asked) == 1
+        await cluster.get(PODS, "team-a", "p")
+        assert await cluster.may(Right("get", "", "pods"), "team-a")
+        assert len(asked) == 3
+        await cluster.close()

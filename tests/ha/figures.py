@@ -10,7 +10,7 @@ import msgspec
 from muster.stack import SERVICES
 from tests.ha.oracles import Acknowledged
 from tests.ha.run import Outcome
-from tests.ha.strikes import NATS, How, Role, Struck
+from tests.ha.strikes import NATS, How, Role, Strike, Struck
 
 GOAL_SECONDS = 2.5
 
@@ -50,9 +50,13 @@ def figures(outcomes: Sequence[Outcome]) -> list[Figure]:
     lines.append(Figure("owner stands still → the standby's first append", paused, goal))
     stopped = [gap for service in SERVICES for gap in _failovers(outcomes, "stop", service)]
     lines.append(Figure("owner is asked to stop (SIGTERM) → the standby's first append", stopped))
-    for role in ("leader", "follower"):
-        what = f"NATS server killed, the log's {role}: longest time without an acknowledged append"
-        lines.append(Figure(what, _silences(outcomes, role)))
+    without = "longest time without an acknowledged append"
+    lines += [
+        Figure(f"the log's leader killed: {without}", _silences(outcomes, "kill", "leader")),
+        Figure(f"another server of the log killed: {without}", _silences(outcomes, "kill", "follower")),
+        Figure(f"the log's leader stands still: {without}", _silences(outcomes, "pause", "leader")),
+        Figure(f"the log's leader is asked to stop: {without}", _silences(outcomes, "stop", "leader")),
+    ]
     return lines
 
 
@@ -63,6 +67,27 @@ def owners_killed(outcomes: Sequence[Outcome]) -> list[float]:
 def table(lines: Sequence[Figure]) -> str:
     head = ["|  | strikes | p50 | p99 | longest | goal |", "| --- | --- | --- | --- | --- | --- |"]
     return "\n".join([*head, *(line.row() for line in lines)])
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """What was done and what came of it, in a few sentences."""
+    struck = [one for outcome in outcomes for one in outcome.struck]
+    hows = {how: sum(one.strike.how == how for one in struck) for how in ("kill", "pause", "stop")}
+    total = {
+        name: sum(getattr(outcome, name) for outcome in outcomes) for name in ("jobs", "scaled", "events", "compared")
+    }
+    told = sum(len(outcome.told) for outcome in outcomes)
+    late = [write for outcome in outcomes for _, written in outcome.late for write in written]
+    faults = sum(len(outcome.faults) for outcome in outcomes)
+    return (
+        f"{hows['kill']} kills, {hows['pause']} pauses of ten seconds and {hows['stop']} orderly stops "
+        f"while {total['jobs']} jobs lived, with {total['scaled']} scalings: {total['events']:,} events, "
+        f"{told:,} acknowledged appends in the logs of the services. "
+        f"Faults of any kind: {faults}. "
+        f"Statuses replayed from the log and identical: {total['compared']}. "
+        f"Writes of a process that woke up and was not the owner: {len(late)}, "
+        f"of them accepted by the API server: {sum(write.code < 300 for write in late)}."
+    )
 
 
 def _failovers(outcomes: Sequence[Outcome], how: How, service: str) -> list[float]:
@@ -82,11 +107,11 @@ def _first(told: Sequence[Acknowledged], struck: Struck) -> float:
     return float("inf")
 
 
-def _silences(outcomes: Sequence[Outcome], role: Role) -> list[float]:
+def _silences(outcomes: Sequence[Outcome], how: How, role: Role) -> list[float]:
     found = []
     for outcome in outcomes:
         for one in outcome.struck:
-            if one.strike.service == NATS and one.strike.how == "kill" and one.strike.role == role:
+            if one.strike == Strike(how, NATS, role):
                 during = [one.began, *(ack.at for ack in outcome.told if one.began <= ack.at <= one.well)]
                 found.append(max(later - sooner for sooner, later in itertools.pairwise(during)))
     return found

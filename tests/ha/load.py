@@ -17,6 +17,7 @@ from shared.cluster.objects import Metadata
 from shared.frameworks.training import GROUP, SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.bench.real.client import MERGE, Client, encode
 from tests.bench.real.manifests import collection, scale_in, scale_out, training_job
+from tests.ha.oracles import Place
 
 NAMESPACE = "load"
 PATIENCE_SECONDS = 120.0
@@ -58,8 +59,10 @@ class Load:
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._enough = False
-        self.made: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
-        """Uids by kind, name and the owner's uid of every pod, Service and ConfigMap that ever was."""
+        self.made: defaultdict[Place, dict[str, int]] = defaultdict(dict)
+        """Every pod, Service and ConfigMap that ever was: the version at which it came, by uid."""
+        self.deleted: dict[str, int] = {}
+        """The version at which anything went, by uid."""
         self.ends: dict[str, str] = {}
         """The phase in which each job shall be by its life; empty when it shall be gone."""
         self.scaled = 0
@@ -170,8 +173,10 @@ class Load:
         def tell(event: str, shown: Shown, _: float) -> None:
             owner = shown.metadata.controller
             if owner is not None and kind in ("Pod", "Service", "ConfigMap"):
-                self.made[kind, shown.metadata.name, owner.uid].add(shown.metadata.uid)
+                place = Place(kind, shown.metadata.name, owner.uid)
+                self.made[place].setdefault(shown.metadata.uid, shown.metadata.version)
             if event == "DELETED":
+                self.deleted[shown.metadata.uid] = shown.metadata.version
                 self._now[kind].pop(shown.metadata.name, None)
             else:
                 self._now[kind][shown.metadata.name] = shown

@@ -5,7 +5,7 @@ the watch of the load what was made, the audit log who wrote what.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -28,6 +28,15 @@ class Acknowledged(NamedTuple):
     author: str
     uid: str
     type: str
+
+
+class Place(NamedTuple):
+    """A name that an owner's child has."""
+
+    kind: str
+    name: str
+    owner: str
+    """Its uid."""
 
 
 class Write(NamedTuple):
@@ -130,17 +139,24 @@ def disordered(log: Sequence[Stored]) -> list[str]:
     return found + [f"{history.job.key} is held: {history.held}" for history in histories if history.held]
 
 
-def made_twice(made: Mapping[tuple[str, str, str], set[str]], gone: Container[str]) -> list[str]:
+def made_twice(made: Mapping[Place, Mapping[str, int]], deleted: Mapping[str, int]) -> list[str]:
     """Names under which one job had two objects, one after the other (I1).
 
-    Of a job that is `gone`, by its uid, the garbage collector may take a Service before anybody knows; that is made
-    again and taken again.  A slot's pod is never made twice.
+    `made` has the versions at which they came, by uid, `deleted` those at which their owners went.  What comes after
+    its owner is no double: the garbage collector takes children before anybody knows, and takes them again.
     """
-    return [
-        f"{kind} {name} of {owner}: {sorted(uids)}"
-        for (kind, name, owner), uids in made.items()
-        if len(uids) > 1 and (kind == "Pod" or owner not in gone)
-    ]
+    found = []
+    for place, uids in made.items():
+        before = [uid for uid, version in uids.items() if version < deleted.get(place.owner, version + 1)]
+        if len(before) > 1:
+            found.append(f"{place.kind} {place.name} of {place.owner}: {sorted(before)}")
+    return found
+
+
+def stale(made: Iterable[Write]) -> list[str]:
+    """Of the writes of a process that was not the owner those that were accepted."""
+    accepted = [write for write in made if write.code < 300]
+    return [f"{write.verb} {write.what} was accepted of a process that had stood still" for write in accepted]
 
 
 def late(made: Iterable[Write], token: str, after: float, before: float) -> list[Write]:

@@ -1,5 +1,6 @@
 """One run: load, strikes, quiet, questions.  What came of it is returned, whether good or bad."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,9 @@ from tests.kit.nats import connected, until
 A_SECOND = 2.0
 """Jobs; each is some thirty events and a dozen calls."""
 MOST_JOBS = 3_000
+
+QUIET_SECONDS = 2.0
+"""Without a new event, after which nothing more comes."""
 
 WARM_UP = 8
 """Jobs before the first strike."""
@@ -82,6 +86,9 @@ async def run(
 
 async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck: list[Struck]) -> Outcome:
     async with connected(world.nats, READER) as reader:
+        end = -1
+        while end != (end := await reader.end()):
+            await asyncio.sleep(QUIET_SECONDS)
         histories, log = await everything(reader)
         identity = await reader.identity()
     for witness in witnesses:
@@ -101,7 +108,8 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     faults = [*oracles.lost(log, told), *oracles.doubled(log), *oracles.branched(log), *oracles.disordered(log)]
     for witness in witnesses:
         faults += oracles.changed(log, witness.server, witness.seen)
-    faults += oracles.made_twice(load.made, {h.job.key.uid for h in histories if h.job.gone})
+    faults += oracles.made_twice(load.made, load.deleted)
+    faults += [fault for _, written in late for fault in oracles.stale(written)]
     answers = await _replayed(world, histories, log, identity)
     faults += [answer for answer in answers if "DIFFERS" in answer]
     return Outcome(struck, told, late, owners, len(log), len(load), load.scaled, len(answers), faults)

@@ -1,5 +1,6 @@
 """Two replicas of each service and three NATS servers beside a real control plane, each a process of its own."""
 
+import asyncio
 import base64
 import json
 import os
@@ -18,8 +19,10 @@ from devcluster.cluster import ADMIN, SERVICES_NAMESPACE
 from devcluster.controlplane import ControlPlane
 from devcluster.kubeconfig import write_kubeconfig
 from muster.stack import SERVICES, Stack
+from shared.errors import Trouble
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
+from shared.eventlog.subjects import ADMIN as LOG_ADMIN
 from shared.eventlog.subjects import LEASES, STREAM, stream_of
 from shared.ports import free_port
 from tests.kit.nats import NatsCluster, until
@@ -68,6 +71,10 @@ class Pairs(Stack):
         self._session = await self._stack.enter_async_context(
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_SECONDS))
         )
+        self._admin = await Connection.open(
+            self.nats.url, name="test", user=LOG_ADMIN, password=self.nats.users[LOG_ADMIN]
+        )
+        self._stack.push_async_callback(self._admin.close)
         async with self.cluster.session(ADMIN) as session:
             for service in SERVICES:
                 for number in range(REPLICAS):
@@ -128,7 +135,8 @@ class Pairs(Stack):
 
     async def all_well(self) -> bool:
         """Every service is ready, one of each pair is the owner, and the streams are whole on all three servers."""
-        reports = [(replica.service, await self.probed(replica)) for replica in self.replicas]
+        answers = await asyncio.gather(*map(self.probed, self.replicas))
+        reports = [(replica.service, answer) for replica, answer in zip(self.replicas, answers, strict=True)]
         owners = [service for service, report in reports if report.get("owner")]
         return all(report.get("ready") for _, report in reports) and len(owners) == len(SERVICES) and await self.whole()
 
@@ -136,7 +144,7 @@ class Pairs(Stack):
         """The log and the leases have a leader, and two followers that are up to date."""
         try:
             return all([_whole(await self._stream(name)) for name in (STREAM, stream_of(LEASES))])
-        except Exception:  # noqa: BLE001  nobody answers while a leader is sought
+        except Trouble:
             return False
 
     async def leader(self) -> str:
@@ -145,14 +153,7 @@ class Pairs(Stack):
         return name
 
     async def _stream(self, name: str) -> dict[str, Any]:
-        admin = "admin"
-        connection = await Connection.open(
-            self.nats.url, name="test", user=admin, password=self.nats.users[admin], patience=PROBE_SECONDS * 4
-        )
-        try:
-            return await api.call(connection, f"STREAM.INFO.{name}", None, dict)
-        finally:
-            await connection.close()
+        return await api.call(self._admin, f"STREAM.INFO.{name}", None, dict, timeout=PROBE_SECONDS)
 
     def pid(self, name: str) -> int:
         """Of a replica, or of a server of the log."""
@@ -160,6 +161,13 @@ class Pairs(Stack):
 
     def kill(self, name: str) -> None:
         (self.services.get(name) or self.nats.servers[name]).kill()
+
+    async def stop(self, name: str) -> None:
+        """In order, as an upgrade does it."""
+        if name in self.services:
+            await self.services[name].stop()
+        else:
+            await asyncio.to_thread(self.nats.servers[name].stop)
 
     async def start(self, name: str) -> None:
         if name in self.services:

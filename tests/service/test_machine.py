@@ -21,7 +21,7 @@ from shared.job.naming import JobKey, Slot, Uid, fact_subject
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import Slots
-from shared.service.run import STOP_SECONDS, Machine, Standing
+from shared.service.run import EFFECTS_PER_JOB, STOP_SECONDS, Machine, Standing
 from tests.kit.builders import a_spec, observed
 from tests.kit.virtual_time import in_virtual_time, until
 
@@ -517,6 +517,25 @@ class TestOwnership:
             owner = False
             await asyncio.sleep(60)
             assert len(stage.service.acted) == 2
+
+    @in_virtual_time
+    async def test_what_waited_for_its_turn_while_the_lease_was_lost_is_left_to_the_new_owner(self):
+        owner, go_on = True, asyncio.Event()
+
+        async def act(effect: Effect, standing: Standing) -> None:
+            await go_on.wait()
+
+        stage = Stage(Small(wanting(*range(EFFECTS_PER_JOB + 5)), act), owns=lambda: owner)
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == EFFECTS_PER_JOB, "a full lane")
+            owner = False
+            go_on.set()
+            await asyncio.sleep(60)
+            assert len(stage.service.acted) == EFFECTS_PER_JOB
+            owner = True
+            await stage.machine.owned()
+            await until(lambda: len(stage.service.acted) >= EFFECTS_PER_JOB + 5, "the rest")
 
     @in_virtual_time
     async def test_of_two_that_both_believe_to_own_one_decision_stands(self):

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from shared.errors import Conflict, Transient
 from shared.eventlog import Bucket, Revised
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.service.ownership import MARGIN_SECONDS, TTL_SECONDS, Lease
+from shared.service.ownership import LOOK_SECONDS, MARGIN_SECONDS, TTL_SECONDS, Lease
 from tests.kit.virtual_time import in_virtual_time, until
 
 KEY = "scaler"
@@ -108,6 +110,38 @@ async def test_a_second_replica_waits_and_takes_over_when_the_first_one_dies():
     async with second.alive():
         await until(second.lease.held, "the second one's lease", seconds=2 * TTL_SECONDS)
     assert second.times == 1
+
+
+@pytest.mark.parametrize("moment", [step / 20 for step in range(20)])
+def test_whoever_waits_notices_soon_that_nobody_renews(moment: float):
+    @in_virtual_time
+    async def takeover() -> None:
+        bucket = await a_bucket()
+        a, b = Replica(bucket, "a"), Replica(bucket, "b")
+        async with a.alive():
+            await until(a.lease.held, "the lease")
+            waiting = asyncio.create_task(b.lease.keep(b.acquired))
+            await asyncio.sleep(5 * TTL_SECONDS + moment)
+        dead = now()
+        await until(b.lease.held, "the second one's lease")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert now() - dead <= TTL_SECONDS + LOOK_SECONDS + 0.02
+
+    takeover()
+
+
+@in_virtual_time
+async def test_whoever_waits_asks_seldom_while_the_lease_is_renewed():
+    bucket = await a_bucket()
+    line = Weather(bucket)
+    a, b = Replica(bucket, "a"), Replica(line, "b")
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+        async with b.alive():
+            await asyncio.sleep(20 * TTL_SECONDS)
+    # Three times a lifetime, and a little more when two looks fall between two renewals.
+    assert len(line.writes) <= 20 * 3 * 1.3
 
 
 @in_virtual_time

@@ -9,7 +9,7 @@ import uvloop
 
 from devcluster.binaries import MissingProgram
 from shared.service.telemetry import configure
-from tests.bench.real import footprint, reactions, scaling, starts
+from tests.bench.real import footprint, reactions, scaling, services, starts
 from tests.bench.real.table import Figure, markdown
 from tests.bench.real.world import progress
 
@@ -22,6 +22,7 @@ FIGURES = {
     "thousand": footprint.a_thousand_jobs,
     "reaction": reactions.reactions,
     "scale": scaling.scaling,
+    "services": services.each_service,
 }
 
 

@@ -15,12 +15,18 @@ class Held(msgspec.Struct, frozen=True):
     resident: float
     unique: float
     """Not shared with any other process: what would be free if it ended."""
+    proportional: float
+    """What is shared counts by its part."""
+    peak: float
+    """The most that was ever resident."""
 
 
 def memory(pid: int) -> Held:
     rows = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     pages = {row[0].rstrip(":"): int(row[1]) / 1024 for row in rows}
-    return Held(pages["Rss"], pages["Private_Clean"] + pages["Private_Dirty"])
+    status = Path(f"/proc/{pid}/status").read_text()
+    peak = next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+    return Held(pages["Rss"], pages["Private_Clean"] + pages["Private_Dirty"], pages["Pss"], peak)
 
 
 def processor(pids: Iterable[int]) -> float:

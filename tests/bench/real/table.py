@@ -55,7 +55,12 @@ def markdown(figures: Sequence[Figure]) -> str:
     head = ("", "Muster", "bare client", "ratio", "goal")
     rows = [head, ("---",) * len(head), *((f.what, f.muster, f.bare, f.ratio, f.goal) for f in figures)]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([*lines, "", f"{_machine()}  ", f"{_versions()}  ", f"{_day()}"])
+    return "\n".join([*lines, "", f"{conditions()}  ", f"{_day()}"])
+
+
+def conditions() -> str:
+    """The machine and the versions."""
+    return f"{_machine()}  \n{_versions()}"
 
 
 def _machine() -> str:

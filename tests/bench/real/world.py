@@ -22,6 +22,7 @@ from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
 from shared.frameworks.training import GROUP
+from shared.ports import free_port
 from tests.bench.real.client import Client, Job, Plain, Pod, Watch, encode
 from tests.bench.real.manifests import BARE_GROUP, collection, definitions, training_job
 from tests.bench.real.processes import processor
@@ -57,11 +58,14 @@ async def patiently(awaited: Awaitable[T]) -> T:
 class World:
     """`async with World() as world`: everything is up and empty; nothing is left after."""
 
-    def __init__(self, *, muster: bool = True) -> None:
-        """Without `muster` no service runs."""
+    def __init__(self, *, muster: bool = True, together: bool = False) -> None:
+        """Without `muster` no service runs; `together` all four do in one process, as of `muster run`."""
         self._muster = muster
+        self._together = together
         self._stack = AsyncExitStack()
         self.services: dict[str, Child] = {}
+        self.health: dict[str, int] = {}
+        """Where each answers probes."""
         self.pods: Watch[Pod] = Watch()
         self.jobs: Watch[Job] = Watch()
         self.bare_jobs: Watch[Job] = Watch()
@@ -145,14 +149,19 @@ class World:
 
     def _start_services(self, plane: ControlPlane, folder: Path) -> None:
         self._stack.push_async_callback(self.stop_services)
-        for name in SERVICES:
+        # In one process they have one user between them, who has to be everybody.
+        users = {"all": ADMIN} if self._together else dict(zip(SERVICES, SERVICES, strict=True))
+        for name, user in users.items():
+            self.health[name] = free_port()
             environment = {
-                "KUBECONFIG": str(plane.kubeconfig(name)),
+                "KUBECONFIG": str(plane.kubeconfig(CLUSTER_ADMIN if self._together else name)),
                 "NATS_URL": self.nats.url,
-                "NATS_USER": name,
-                "NATS_PASSWORD": self.nats.users[name],
+                "NATS_USER": user,
+                "NATS_PASSWORD": self.nats.users[user],
+                "MUSTER_HEALTH_PORT": str(self.health[name]),
             } | NO_DRAIN
-            command = [sys.executable, "-m", f"services.{name}"]
+            module = ["muster", "run"] if self._together else [f"services.{name}"]
+            command = [sys.executable, "-m", *module]
             self.services[name] = Child(f"the {name}", command, folder / f"{name}.log", environment)
             self.services[name].start()
 

@@ -1,0 +1,44 @@
+"""The command: everything looked at together, told as text or as JSON; exit code 1 when something fails."""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+import typer
+
+from muster.doctor import services
+from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text
+from muster.doctor.looks_at_cluster import LookAtCluster
+from muster.doctor.looks_at_log import LookAtLog
+from muster.doctor.parts import Wishes
+from muster.doctor.versions import here
+from shared.service.plugins import installed
+from shared.service.settings import Settings
+
+
+async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
+    """Look, tell, and exit with 1 when something fails."""
+    findings = await look(settings, wishes)
+    typer.echo(_json(findings) if as_json else text(findings))
+    if not is_well(findings):
+        raise typer.Exit(1)
+
+
+async def look(settings: Settings, wishes: Wishes) -> list[Finding]:
+    """All findings, in the order in which they are told."""
+    log, cluster = LookAtLog(settings, wishes), LookAtCluster(settings, wishes)
+    of_log, of_cluster = await asyncio.gather(log.findings(), cluster.findings())
+    found = [ok("versions.command", f"muster {here()}"), *of_packages(installed().left_out), *of_cluster, *of_log]
+    if log.ends and cluster.reached:
+        found += services.lag(cluster.pods, log.ends, wishes.home)
+    return in_order(found)
+
+
+def of_packages(left_out: Iterable[str]) -> list[Finding]:
+    """Whether the frameworks of other packages can be used."""
+    remedy = "mend or remove the package; its jobs are left alone"
+    return [fail("packages.left_out", why, remedy) for why in left_out]
+
+
+def _json(findings: list[Finding]) -> str:
+    return msgspec.json.format(msgspec.json.encode(document(findings))).decode()

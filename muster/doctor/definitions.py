@@ -1,0 +1,81 @@
+"""The definitions of our kinds in a cluster: there, served, and as this release reads them.  Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from muster.doctor.findings import Finding, fail, ok, unknown
+from shared.cluster import Resource
+from shared.frameworks.framework import Framework
+from shared.service.permissions import definitions
+
+CHECK = "definitions.kinds"
+INSTALL = "`muster setup`, or `muster crds | kubectl apply -f -`, installs the definitions"
+
+Document = Mapping[str, Any]
+
+
+def wanted(kinds: Iterable[Framework]) -> list[Resource[Any]]:
+    """The kinds of job and of request whose definitions are looked at, each once."""
+    return list(dict.fromkeys(each for kind in kinds for each in (kind.resource, *definitions(kind))))
+
+
+def name(resource: Resource[Any]) -> str:
+    return f"{resource.plural}.{resource.group}"
+
+
+def judged(kinds: Sequence[Framework], found: Mapping[str, Document | None]) -> list[Finding]:
+    """`found` are the definitions by name, None where there is none."""
+    there = [kind for kind in kinds if found.get(name(kind.resource)) is not None]
+    if not there:
+        every = ", ".join(name(kind.resource) for kind in kinds)
+        return [fail(CHECK, f"none of the kinds of job is installed: {every}", INSTALL)]
+    findings = []
+    if lacking := [name(each) for each in wanted(there) if found.get(name(each)) is None]:
+        findings.append(fail(CHECK, f"not installed are {', '.join(lacking)}", INSTALL))
+    for resource in wanted(there):
+        definition = found.get(name(resource))
+        if definition is not None:
+            findings += _troubles(resource, definition, _versions(resource, there))
+    if not findings:
+        findings.append(ok(CHECK, f"served are {', '.join(name(each) for each in wanted(there))}"))
+    if absent := [name(kind.resource) for kind in kinds if kind not in there]:
+        # Nobody needs all of them.
+        findings.append(ok("definitions.absent", f"not installed, and not needed by anybody, are {', '.join(absent)}"))
+    return findings
+
+
+def by_discovery(kinds: Sequence[Framework], served: Sequence[Resource[Any]]) -> list[Finding]:
+    """For whoever may not read definitions: only whether their kinds are served."""
+    there = [kind for kind in kinds if kind.resource in served]
+    if not there:
+        return [fail(CHECK, "none of the kinds of job is served", INSTALL)]
+    if lacking := [name(each) for each in wanted(there) if each not in served]:
+        return [fail(CHECK, f"not served are {', '.join(lacking)}", INSTALL)]
+    words = f"served are {', '.join(name(each) for each in wanted(there))}; you may not read the definitions themselves"
+    return [unknown(CHECK, words, "ask somebody who may get customresourcedefinitions")]
+
+
+def _versions(resource: Resource[Any], kinds: Iterable[Framework]) -> set[str]:
+    """Those that this release can read."""
+    for kind in kinds:
+        if kind.resource == resource:
+            return {resource.version, *(other.resource.version for other in kind.others)}
+    return {resource.version}
+
+
+def _troubles(resource: Resource[Any], definition: Document, readable: set[str]) -> list[Finding]:
+    found = []
+    served = {one["name"] for one in definition["spec"]["versions"] if one.get("served")}
+    if not served & readable:
+        words = f"{name(resource)} is served as {_list(served)}, and this release reads {_list(readable)}"
+        found.append(fail("definitions.versions", words, INSTALL))
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    if not any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+        why = "; ".join(one.get("message", "") for one in conditions if one["status"] == "False")
+        words = f"{name(resource)} is not established: {why or 'the API server has not said why'}"
+        found.append(fail("definitions.established", words, f"`kubectl describe crd {name(resource)}`"))
+    return found
+
+
+def _list(versions: Iterable[str]) -> str:
+    return ", ".join(sorted(versions)) or "nothing"

@@ -1,0 +1,108 @@
+"""What was found, and how it is told: to people as lines, to programs as one document.  Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal["ok", "warn", "fail", "unknown"]
+
+SCHEMA = "muster.dev/doctor/v1"
+"""Of the document; another one when a field goes or means something else."""
+
+GROUPS = ("versions", "packages", "definitions", "rights", "log", "services", "jobs", "clock")
+"""Checks are named `<group>.<what>`; findings are shown in this order."""
+
+WORDS: dict[Status, str] = {"ok": "ok", "warn": "warn", "fail": "FAIL", "unknown": "?"}
+_WIDTH = max(map(len, WORDS.values()))
+_INDENT = " " * (2 + _WIDTH + 2)
+
+MOST_NAMES = 10
+"""That one line names; of more it says how many there are."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One answer."""
+
+    check: str
+    status: Status
+    message: str
+    remedy: str = ""
+    """What to do; empty where nothing is wrong."""
+
+
+def ok(check: str, message: str) -> Finding:
+    return Finding(check, "ok", message)
+
+
+def warn(check: str, message: str, remedy: str = "") -> Finding:
+    return Finding(check, "warn", message, remedy)
+
+
+def fail(check: str, message: str, remedy: str = "") -> Finding:
+    return Finding(check, "fail", message, remedy)
+
+
+def unknown(check: str, message: str, remedy: str = "") -> Finding:
+    return Finding(check, "unknown", message, remedy)
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """By group, within it as they were found."""
+    return sorted(findings, key=lambda finding: GROUPS.index(_group(finding)))
+
+
+def is_well(findings: Iterable[Finding]) -> bool:
+    """Nothing fails; what is unknown or worth a warning keeps nothing from working."""
+    return all(finding.status != "fail" for finding in findings)
+
+
+def text(findings: Sequence[Finding]) -> str:
+    """For people: a heading for each group, a line for each finding, its remedy below, and a summary."""
+    lines: list[str] = []
+    group = ""
+    for finding in findings:
+        if _group(finding) != group:
+            group = _group(finding)
+            lines.append(group)
+        lines.append(f"  {WORDS[finding.status]:<{_WIDTH}}  {_one_line(finding.message)}")
+        if finding.remedy:
+            lines.append(f"{_INDENT}{_one_line(finding.remedy)}")
+    return "\n".join([*lines, _summary(findings)])
+
+
+def document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "schema": SCHEMA,
+        "ok": is_well(findings),
+        "summary": _counts(findings),
+        "findings": [msgspec.structs.asdict(finding) for finding in findings],
+    }
+
+
+def names(these: Sequence[str]) -> str:
+    """With commas between them, and a bound."""
+    more = len(these) - MOST_NAMES
+    return ", ".join(these[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _summary(findings: Iterable[Finding]) -> str:
+    counts = _counts(findings)
+    wrong = [f"{count} {WORDS[status]}" for status, count in counts.items() if count and status != "ok"]
+    return f"{counts['ok']} ok" + (f", {', '.join(wrong)}" if wrong else ", nothing is wrong")
+
+
+def _counts(findings: Iterable[Finding]) -> dict[Status, int]:
+    counts: dict[Status, int] = dict.fromkeys(WORDS, 0)
+    for finding in findings:
+        counts[finding.status] += 1
+    return counts
+
+
+def _group(finding: Finding) -> str:
+    return finding.check.partition(".")[0]
+
+
+def _one_line(words: str) -> str:
+    return " ".join(words.split())

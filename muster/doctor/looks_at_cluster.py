@@ -1,0 +1,253 @@
+"""Looking at the cluster: its version and clock, the definitions, the services' pods, and what accounts may do."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from muster.doctor import clocks, definitions, rights, services, versions
+from muster.doctor.findings import Finding
+from muster.doctor.parts import Wishes, part, troubled
+from muster.doctor.rights import Account
+from muster.doctor.services import Pod, Report
+from muster.reading import open_cluster
+from shared.cluster.examination import Right
+from shared.cluster.kube import KubeCluster
+from shared.errors import Refused, Transient, Trouble
+from shared.frameworks.framework import Framework
+from shared.service.plugins import chosen, installed
+from shared.service.settings import Settings
+
+REACHED = "versions.kubernetes"
+
+AT_ONCE = 16
+"""Questions under way: an API server that is in trouble shall not have more of it."""
+MOST_PODS = 50
+"""That are asked how they are."""
+
+OURS = "app.kubernetes.io/name=muster"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+T = TypeVar("T")
+
+
+class _Version(msgspec.Struct):
+    git: str = msgspec.field(default="", name="gitVersion")
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Verdict = msgspec.field(default_factory=_Verdict)
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _Whoever(msgspec.Struct):
+    user: _User = msgspec.field(default_factory=_User, name="userInfo")
+
+
+class _Self(msgspec.Struct):
+    status: _Whoever = msgspec.field(default_factory=_Whoever)
+
+
+class _List(msgspec.Struct):
+    items: list[dict[str, Any]] = []
+
+
+class _Several(msgspec.Struct):
+    services: tuple[Report, ...] = ()
+
+
+class LookAtCluster:
+    """One examination of it; `pods` is for whoever knows how far the log goes."""
+
+    def __init__(self, settings: Settings, wishes: Wishes) -> None:
+        self.pods: list[Pod] = []
+        self.reached = False
+        self._settings = settings
+        self._wishes = wishes
+        self._found: list[dict[str, Any]] = []
+        """The services' pods, as the API server shows them."""
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def findings(self) -> list[Finding]:
+        return await part(REACHED, self._all(), 3 * self._wishes.timeout)
+
+    async def _all(self) -> list[Finding]:
+        async with open_cluster(self._settings) as cluster:
+            seconds = self._wishes.timeout
+            found = await part(REACHED, self._of_server(cluster), seconds)
+            if not self.reached:
+                return found
+            kinds = [*chosen(installed().kinds, self._settings.kinds)]
+            looks = (
+                part("definitions.kinds", self._of_definitions(cluster, kinds), seconds),
+                part("services.pods", self._of_pods(cluster), seconds),
+            )
+            found += [finding for each in await asyncio.gather(*looks) for finding in each]
+            return found + await part("rights.accounts", self._of_rights(cluster, kinds), seconds)
+
+    async def _of_server(self, cluster: KubeCluster) -> list[Finding]:
+        asked = datetime.now(UTC)
+        answer = await cluster.ask("/version", what=f"ask {cluster.url} for its version")
+        answered = datetime.now(UTC)
+        version = _read(_Version, answer.body, "the API server's version").git
+        self.reached = True
+        found = [versions.kubernetes(version)]
+        if date := _date(answer.headers.get("Date", "")):
+            reading = clocks.Reading(date, asked, answered, whole_seconds=True)
+            found.append(clocks.difference("clock.kubernetes", "the API server", reading))
+        return found
+
+    async def _of_definitions(self, cluster: KubeCluster, kinds: list[Framework]) -> list[Finding]:
+        wanted = definitions.wanted(kinds)
+        try:
+            documents = await asyncio.gather(*(self._definition(cluster, definitions.name(each)) for each in wanted))
+        except Refused as refusal:
+            if refusal.reason != "Forbidden":
+                raise
+            served = await asyncio.gather(*(cluster.serves(each) for each in wanted))
+            there = [each for each, known in zip(wanted, served, strict=True) if known]
+            _keep(kinds, lambda kind: kind.resource in there)
+            return definitions.by_discovery(kinds, there)
+        found = {definitions.name(each): document for each, document in zip(wanted, documents, strict=True)}
+        findings = definitions.judged(kinds, found)
+        _keep(kinds, lambda kind: found[definitions.name(kind.resource)] is not None)
+        return findings
+
+    async def _definition(self, cluster: KubeCluster, name: str) -> dict[str, Any] | None:
+        try:
+            async with self._at_once:
+                answer = await cluster.ask(f"{DEFINITIONS}/{name}", what=f"get the definition {name}")
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+            return None
+        return _read(dict[str, Any], answer.body, f"the definition {name}")
+
+    async def _of_pods(self, cluster: KubeCluster) -> list[Finding]:
+        found = await self._listed(cluster, "pods")
+        # Those of the log and of the set-up have the same name, and are no service.
+        self._found = [pod for pod in found if rights.services_of(pod)]
+        shown = [services.pod(each) for each in self._found[:MOST_PODS]]
+        self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
+        running = ((pod.name, services.version(pod)) for pod in self.pods)
+        return [*services.readiness(self.pods), *versions.services(running, versions.here())]
+
+    async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:
+        """With what it says of itself, asked through the API server."""
+        if not pod.running or not pod.port:
+            return msgspec.structs.replace(pod, silence="it has no port named `health`")
+        # Alive is what it is even where it is not ready, and the report is the same.
+        path = f"/api/v1/namespaces/{self._wishes.home}/pods/http:{pod.name}:{pod.port}/proxy/healthz"
+        try:
+            async with self._at_once:
+                answer = await cluster.ask(path, what=f"ask {pod.name} how it is")
+            several = _read(_Several, answer.body, f"what {pod.name} says").services
+            reports = several or (_read(Report, answer.body, f"what {pod.name} says"),)
+        except Trouble as trouble:
+            return msgspec.structs.replace(pod, silence=str(trouble))
+        return msgspec.structs.replace(pod, reports=reports)
+
+    async def _listed(self, cluster: KubeCluster, plural: str) -> list[dict[str, Any]]:
+        selector = OURS + (f",app.kubernetes.io/instance={self._wishes.release}" if self._wishes.release else "")
+        home = self._wishes.home
+        path, what = f"/api/v1/namespaces/{quote(home, safe='')}/{plural}", f"list the {plural} in {home}"
+        items = _read(_List, (await cluster.ask(path, what=what, query={"labelSelector": selector})).body, what).items
+        if not items and plural == "serviceaccounts" and not self._wishes.release:
+            # Those of `muster rbac` have names alone.
+            items = _read(_List, (await cluster.ask(path, what=what)).body, what).items
+        return items
+
+    async def _of_rights(self, cluster: KubeCluster, kinds: list[Framework]) -> list[Finding]:
+        """Of each account; `kinds` are those that are there."""
+        me = await self._myself(cluster)
+        try:
+            listed = await self._listed(cluster, "serviceaccounts")
+        except Refused as refusal:
+            own = rights.own(me, scope=self._settings.namespace, taking_over=self._settings.take_over)
+            if own is None and not self._found:
+                return [troubled("rights.accounts", refusal)]
+            listed = []
+        accounts = rights.accounts(
+            listed,
+            self._found,
+            home=self._wishes.home,
+            scope=self._settings.namespace,
+            taking_over=self._settings.take_over,
+        )
+        if not accounts:
+            own = rights.own(me, scope=self._settings.namespace, taking_over=self._settings.take_over)
+            accounts = [own] if own else []
+        if not accounts:
+            return [rights.nobody(self._wishes.home)]
+        answers = await asyncio.gather(*(self._granted(cluster, account, me, kinds) for account in accounts))
+        return [
+            finding
+            for account, granted in zip(accounts, answers, strict=True)
+            for finding in rights.findings(account, kinds, granted)
+        ]
+
+    async def _myself(self, cluster: KubeCluster) -> str:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        try:
+            answer = await cluster.ask(SELF, what="ask who we are", review=review)
+        except Refused:
+            return ""
+        return _read(_Self, answer.body, "who we are").status.user.username
+
+    async def _granted(
+        self, cluster: KubeCluster, account: Account, me: str, kinds: Iterable[Framework]
+    ) -> dict[Right, bool] | None:
+        """By one of three ways, the first that is open: its own word, a review of it, a review in its name."""
+        wanted = rights.of_account(account, kinds)
+        ways = [rights.itself] if me == account.user else [rights.of_it, rights.in_its_name]
+        for way in ways:
+            try:
+                first = await self._asked(cluster, way(account, wanted[0]))
+                rest = await asyncio.gather(*(self._asked(cluster, way(account, right)) for right in wanted[1:]))
+            except Refused as refusal:
+                if refusal.reason != "Forbidden":
+                    raise
+                continue
+            return dict(zip(wanted, (first, *rest), strict=True))
+        return None
+
+    async def _asked(self, cluster: KubeCluster, question: rights.Question) -> bool:
+        async with self._at_once:
+            answer = await cluster.ask(
+                f"{AUTHORIZATION}/{question.kind.lower()}s",
+                what=f"ask what {question.who} may do",
+                review={"apiVersion": "authorization.k8s.io/v1", "kind": question.kind, "spec": question.spec},
+                headers=question.headers,
+            )
+        return _read(_Review, answer.body, "a review of rights").status.allowed
+
+
+def _keep(kinds: list[Framework], served: Callable[[Framework], bool]) -> None:
+    kinds[:] = [kind for kind in kinds if served(kind)]
+
+
+def _date(header: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(header) if header else None
+    except ValueError:
+        return None
+
+
+def _read(of: type[T], body: bytes, what: str) -> T:
+    try:
+        return msgspec.json.decode(body, type=of)
+    except msgspec.MsgspecError as error:
+        raise Transient(f"{what}: the answer makes no sense: {error}") from error

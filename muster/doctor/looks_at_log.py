@@ -1,0 +1,108 @@
+"""Looking at the log: what the server, the streams, the leases and the histories are like now."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from muster.doctor import clocks, jobs, services, streams, versions
+from muster.doctor.findings import Finding, ok, unknown
+from muster.doctor.parts import Wishes, part
+from muster.reading import open_log
+from shared.errors import Refused, Trouble
+from shared.eventlog import inspection
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.setup import differences, must_fit
+from shared.eventlog.subjects import STREAM
+from shared.job.fold import Histories
+from shared.job.naming import namespace_subjects
+from shared.service.settings import Settings
+
+REACHED = "log.reached"
+
+
+class LookAtLog:
+    """One examination of it; `ends` is for whoever wants to know how far a service is behind."""
+
+    def __init__(self, settings: Settings, wishes: Wishes) -> None:
+        self.ends: dict[str, int] = {}
+        """The last event of each scope: of a namespace, and of everything under the empty name."""
+        self._settings = settings
+        self._wishes = wishes
+
+    async def findings(self) -> list[Finding]:
+        return await part(REACHED, self._all(), 2 * self._wishes.timeout)
+
+    async def _all(self) -> list[Finding]:
+        async with open_log(self._settings) as log:
+            known = inspection.server(log)
+            found = [versions.nats(known.version)]
+            try:
+                identity = await log.identity()
+            except Trouble as trouble:
+                if isinstance(trouble, Refused) and trouble.reason == "Forbidden":
+                    words = f"{log.url} answers, and this user may not read the log: {trouble}"
+                    return [*found, unknown(REACHED, words, "set NATS_USER to `reader`, or to a service's user")]
+                raise
+            found.append(ok(REACHED, f"{log.url} answers, with the log {identity}"))
+            seconds = self._wishes.timeout
+            parts = await asyncio.gather(
+                part("log.streams", self._of_streams(log), seconds),
+                part("services.owners", self._of_owners(log), seconds),
+                part("jobs.histories", self._of_histories(log, identity), seconds),
+            )
+        return [*found, *(finding for each in parts for finding in each)]
+
+    async def _of_streams(self, log: JetStreamEventLog) -> list[Finding]:
+        asked = datetime.now(UTC)
+        looked = [await inspection.stream(log, name) for name in inspection.STREAMS]
+        answered = datetime.now(UTC)
+        there = [stream for stream in looked if stream is not None]
+        if lacking := [name for name in inspection.STREAMS if name not in {stream.name for stream in there}]:
+            return [streams.missing(lacking)]
+        self.ends[""] = next(stream.last for stream in there if stream.name == STREAM)
+        unfit = ""
+        try:
+            await must_fit(log)
+        except Refused as refusal:
+            if refusal.reason != "Unfit":
+                raise
+            unfit = str(refusal)
+        found = streams.settings(unfit, await differences(log))
+        found += [*streams.copies(there), *streams.room(there)]
+        if (time := there[-1].time) is not None:
+            reading = clocks.Reading(time, asked, answered)
+            found.append(clocks.difference("clock.nats", "the NATS server", reading))
+        return found
+
+    async def _of_owners(self, log: JetStreamEventLog) -> list[Finding]:
+        scope = self._settings.namespace
+        found = services.owners(*await inspection.holdings(log), scope=scope)
+        if all(finding.status == "ok" for finding in found):
+            return found
+        # One may just be passing from one process to another.
+        await asyncio.sleep(services.PASSING_SECONDS)
+        return services.owners(*await inspection.holdings(log), scope=scope)
+
+    async def _of_histories(self, log: JetStreamEventLog, identity: str) -> list[Finding]:
+        histories, end = Histories(), await log.end()
+        seconds = self._wishes.timeout * 0.9
+        try:
+            async with asyncio.timeout(seconds):
+                await self._fold(log, histories, end)
+        except TimeoutError:
+            words = f"{histories.position} of {end} events were read within {seconds:g} s"
+            return [
+                unknown("jobs.histories", words, "give it more time with --timeout"),
+                *jobs.troubles(histories, identity),
+            ]
+        for history in histories:
+            namespace = history.job.key.namespace
+            self.ends[namespace] = max(self.ends.get(namespace, 0), history.sequence)
+        return jobs.findings(histories, identity)
+
+    async def _fold(self, log: JetStreamEventLog, histories: Histories, end: int) -> None:
+        async for batch in log.read(subjects=namespace_subjects(self._settings.namespace)):
+            for stored in batch.events:
+                if stored.sequence <= end:
+                    histories.fold(stored)
+            if not batch.pending or batch.events[-1].sequence >= end:
+                return

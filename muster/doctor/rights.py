@@ -1,0 +1,190 @@
+"""Rights: whose they are, which are needed, and what it means that some are missing.  Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from muster.doctor.findings import Finding, fail, ok, unknown, warn
+from shared.cluster.examination import Right
+from shared.frameworks.framework import Framework
+from shared.job.events import Author
+from shared.service.permissions import necessary, needs
+
+SERVICES: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
+ALL = "all"
+"""The component that is all four services in one process."""
+COMPONENT = "app.kubernetes.io/component"
+TAKE_OVER = "MUSTER_TAKE_OVER"
+NAMESPACE = "MUSTER_NAMESPACE"
+
+_ACCOUNT = "system:serviceaccount:"
+
+Document = Mapping[str, Any]
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A service account, and what it is there for."""
+
+    namespace: str
+    name: str
+    services: tuple[Author, ...]
+    scope: str = ""
+    """The namespace that its services work in; empty is the whole cluster."""
+    taking_over: bool = False
+
+    @property
+    def user(self) -> str:
+        return f"{_ACCOUNT}{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """As the API server puts it into them."""
+        return ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")
+
+
+def services_of(thing: Document) -> tuple[Author, ...]:
+    """Which services a pod or an account is, by its labels; none for one of the log's or the set-up's."""
+    component = ((thing.get("metadata") or {}).get("labels") or {}).get(COMPONENT, "")
+    return SERVICES if component == ALL else tuple(each for each in SERVICES if each == component)
+
+
+class Question(NamedTuple):
+    """One review of a right, as it is asked."""
+
+    who: str
+    kind: str
+    spec: dict[str, Any]
+    headers: dict[str, str]
+
+
+def itself(account: Account, right: Right) -> Question:
+    """By the account, about itself: everybody may."""
+    return Question(account.user, "SelfSubjectAccessReview", _attributes(account, right), {})
+
+
+def of_it(account: Account, right: Right) -> Question:
+    """By somebody who may create SubjectAccessReviews."""
+    spec = {"user": account.user, "groups": [*account.groups], **_attributes(account, right)}
+    return Question(account.user, "SubjectAccessReview", spec, {})
+
+
+def in_its_name(account: Account, right: Right) -> Question:
+    """By somebody who may impersonate the account; its groups come with its name."""
+    return Question(
+        account.user, "SelfSubjectAccessReview", _attributes(account, right), {"Impersonate-User": account.user}
+    )
+
+
+def own(me: str, *, scope: str, taking_over: bool) -> Account | None:
+    """The account that asks, when it is a service account with the name of a service's, or of all of them."""
+    if not me.startswith(_ACCOUNT):
+        return None
+    namespace, _, name = me.removeprefix(_ACCOUNT).partition(":")
+    services = tuple(each for each in SERVICES if name == each or name.endswith(f"-{each}"))
+    if not services and "muster" not in name:
+        return None
+    return Account(namespace=namespace, name=name, services=services or SERVICES, scope=scope, taking_over=taking_over)
+
+
+def accounts(
+    listed: Iterable[Document], pods: Iterable[Document], *, home: str, scope: str, taking_over: bool
+) -> list[Account]:
+    """Those of an installation in the namespace `home`: by what runs as them, by their labels, or by their names.
+
+    What runs says itself in which scope; of an account that nobody uses it is the `scope` that is given.
+    """
+    found: dict[str, Account] = {}
+    for pod in pods:
+        services, spec = services_of(pod), pod.get("spec") or {}
+        name = spec.get("serviceAccountName", "")
+        if services and name:
+            said = environment(pod)
+            found[name] = Account(
+                namespace=home,
+                name=name,
+                services=services,
+                scope=said.get(NAMESPACE, ""),
+                taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in ("true", "1", "yes", "on", "t", "y"),
+            )
+    for account in listed:
+        name = (account.get("metadata") or {}).get("name", "")
+        services = services_of(account) or tuple(each for each in SERVICES if each == name)
+        if services and name not in found:
+            found[name] = Account(namespace=home, name=name, services=services, scope=scope, taking_over=taking_over)
+    return [found[name] for name in sorted(found)]
+
+
+def environment(pod: Document) -> dict[str, str]:
+    """What its containers are told as plain values."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    return {one["name"]: one["value"] for each in containers for one in each.get("env") or () if "value" in one}
+
+
+def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
+    """All that its services could use, each once."""
+    kinds = [*kinds]
+    return list(
+        dict.fromkeys(
+            Right(need.verb, need.group, need.resource)
+            for service in account.services
+            for need in needs(service, account.scope, kinds, taking_over=account.taking_over)
+        )
+    )
+
+
+def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Right, bool] | None) -> list[Finding]:
+    """`granted` is what the API server said of each right; None when it may not be asked."""
+    kinds, who = [*kinds], f"{'/'.join(account.services)} ({account.user})"
+    check = "rights." + ("all" if len(account.services) > 1 else account.services[0])
+    where = f"in the namespace {account.scope}" if account.scope else "in the whole cluster"
+    if granted is None:
+        everywhere = f"-n {account.scope}" if account.scope else "--all-namespaces"
+        return [
+            unknown(
+                check,
+                f"{who}: you may neither create SubjectAccessReviews nor impersonate it, so its rights are not known",
+                "run `muster doctor` as an administrator, or ask one at a time: "
+                f"`kubectl auth can-i list pods {everywhere} --as={account.user}`",
+            )
+        ]
+    vital = {
+        Right(need.verb, need.group, need.resource)
+        for service in account.services
+        for need in necessary(service, kinds, taking_over=account.taking_over)
+    }
+    missing = [right for right, may in granted.items() if not may]
+    if not missing:
+        return [ok(check, f"{who}: has all {len(granted)} rights {where}")]
+    found = []
+    more = " --take-over" if account.taking_over else ""
+    scoped = f" -n {account.scope}" if account.scope else ""
+    remedy = f"upgrade the chart's release, or `muster rbac{scoped}{more} | kubectl apply -f -`"
+    if lacks := [right for right in missing if right in vital]:
+        found.append(fail(check, f"{who}: may not {_told(lacks)} {where}", remedy))
+    if lacks := [right for right in missing if right not in vital]:
+        without = f"{who}: may not {_told(lacks)} {where}; it works without, and does less (docs/permissions.md)"
+        found.append(warn(check, without, f"{remedy}, if that was not intended"))
+    return found
+
+
+def nobody(home: str) -> Finding:
+    """No account was found."""
+    return unknown(
+        "rights.accounts",
+        f"no service account of Muster is in the namespace {home}, so nobody's rights were asked",
+        "say where it is installed with --installation-namespace",
+    )
+
+
+def _attributes(account: Account, right: Right) -> dict[str, Any]:
+    resource, _, subresource = right.resource.partition("/")
+    wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+    return {"resourceAttributes": wanted | {"namespace": account.scope}}
+
+
+def _told(rights: Sequence[Right]) -> str:
+    verbs: dict[str, list[str]] = {}
+    for right in rights:
+        verbs.setdefault(right.resource + (f".{right.group}" if right.group else ""), []).append(right.verb)
+    return ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())

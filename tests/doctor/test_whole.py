@@ -1,0 +1,270 @@
+"""The whole of `muster doctor`, against an API server and a real NATS server: well, and in each trouble."""
+
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+from pathlib import Path
+from time import time as clock
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.crds import manifests
+from muster.doctor.findings import is_well
+from muster.doctor.parts import Wishes
+from shared.eventlog import Entry, api
+from shared.eventlog.inspection import STREAMS, stream
+from shared.eventlog.subjects import ADMIN
+from shared.job.events import HistoryBroken
+from shared.job.naming import JobKey, Uid, fact_subject
+from shared.ports import free_port
+from tests.doctor.conftest import HOME, Installation, MakeInstallation, of, owners, wrong
+from tests.kit.commands import run
+from tests.kit.nats import a_decision, a_server, connected
+
+pytestmark = pytest.mark.nats
+
+FORBIDDEN = 403
+LONG_AGO = "2020-01-01T00:00:00.000Z"
+
+
+async def test_an_installation_that_is_well(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        await it.with_pods("watcher", "scheduler", "scaler", "status")
+        it.front.say("/proxy/healthz", 200, {"service": "one", "ready": True, "position": 1, "held": {}})
+        found = await it.examined()
+    assert {finding.status for finding in found} == {"ok"}, found
+    assert len([finding for finding in found if finding.check.startswith("rights.")]) == 4
+    assert "agree within" in of(found, "clock.kubernetes")[0].message
+    assert "agree within" in of(found, "clock.nats")[0].message
+
+
+async def test_all_services_in_one_pod_and_one_account(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        await it.with_pods("all", version="0.0.9")
+        each = {"ready": True, "position": 1}
+        it.front.say("/proxy/healthz", 200, {"ready": True, "services": [each | {"service": "watcher"}, each]})
+        found = await it.examined()
+    assert "watcher/scheduler/scaler/status" in of(found, "rights.all")[0].message
+    assert of(found, "services.ready")[0].message == "2 services in 1 pods are ready"
+    (version,) = of(found, "versions.services")
+    assert version.status == "warn"
+    assert "0.0.9" in version.message
+
+
+Trouble = Callable[[Installation], Awaitable[dict[str, Any]]]
+"""Brings it about; returns settings that belong to it."""
+
+
+async def no_definition(it: Installation) -> dict[str, Any]:
+    it.front.say("GET .*customresourcedefinitions/scaleins", 404)
+    return {}
+
+
+async def an_older_definition(it: Installation) -> dict[str, Any]:
+    (ours,) = [each for each in manifests() if each["metadata"]["name"].startswith("trainingjobs")]
+    (version,) = ours["spec"]["versions"]
+    spec = ours["spec"] | {"versions": [version | {"name": "v1alpha0"}]}
+    it.front.say("GET .*customresourcedefinitions/trainingjobs", 200, ours | {"spec": spec, **ESTABLISHED})
+    return {}
+
+
+ESTABLISHED = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
+
+
+async def a_missing_right(it: Installation) -> dict[str, Any]:
+    def but_exec(body: bytes, _: Any) -> dict[str, Any]:
+        wanted = json.loads(body)["spec"]["resourceAttributes"]
+        return {"status": {"allowed": (wanted["verb"], wanted["resource"]) != ("delete", "pods")}}
+
+    await it.with_pods("scheduler")
+    it.front.say("POST .*accessreviews", 200, but_exec)
+    return {}
+
+
+async def a_wrong_password(it: Installation) -> dict[str, Any]:
+    return {"nats_password": "guessed"}
+
+
+async def no_nats(it: Installation) -> dict[str, Any]:
+    return {"nats_url": f"nats://127.0.0.1:{free_port()}"}
+
+
+async def no_api_server(it: Installation) -> dict[str, Any]:
+    it.front.say(".*", 503)
+    return {}
+
+
+async def no_kubeconfig(it: Installation) -> dict[str, Any]:
+    return {"kubeconfig": Path("/no/such/kubeconfig")}
+
+
+async def a_pod_that_is_not_ready(it: Installation) -> dict[str, Any]:
+    await it.with_pods("watcher")
+    report = {"service": "watcher", "ready": False, "trouble": "run `muster setup`"}
+    it.front.say("/proxy/healthz", 200, report)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "check", "says", "remedy"),
+    [
+        pytest.param(no_definition, "definitions.kinds", "scaleins", "muster crds", id="no definition"),
+        pytest.param(an_older_definition, "definitions.versions", "v1alpha0", "muster crds", id="older definition"),
+        pytest.param(a_missing_right, "rights.scheduler", "may not delete pods", "muster rbac", id="a missing right"),
+        pytest.param(a_wrong_password, "log.reached", "NATS_PASSWORD", "", id="a wrong password"),
+        pytest.param(no_nats, "log.reached", "start NATS there", "", id="no NATS"),
+        pytest.param(no_api_server, "versions.kubernetes", "503", "", id="no API server"),
+        pytest.param(no_kubeconfig, "versions.kubernetes", "there is no kubeconfig", "", id="no kubeconfig"),
+        pytest.param(a_pod_that_is_not_ready, "services.ready", "run `muster setup`", "runbook", id="not ready"),
+    ],
+)
+async def test_each_trouble_is_one_line_and_the_rest_goes_on(
+    an_installation: MakeInstallation, trouble: Trouble, check: str, says: str, remedy: str
+):
+    async with an_installation() as it:
+        found = await it.examined(**await trouble(it))
+    (line,) = wrong(found)
+    assert line.check == check
+    assert says in line.message
+    assert remedy in line.remedy
+    assert "\n" not in line.message
+    # Whatever the other server says is told all the same.
+    assert of(found, "clock.nats") or of(found, "clock.kubernetes")
+
+
+async def test_nobody_acts(an_installation: MakeInstallation):
+    async with an_installation(owned=False) as it:
+        (line,) = wrong(await it.examined())
+    assert line.check == "services.owners"
+    assert "watcher, scheduler, scaler, status" in line.message
+
+
+async def test_an_installation_in_a_namespace_beside_one_of_the_cluster(an_installation: MakeInstallation):
+    async with an_installation() as it, owners(it.nats, "team-a"):
+        (line,) = wrong(await it.examined())
+    assert line.check == "services.installations"
+    assert "team-a" in line.message
+
+
+async def test_nothing_is_installed(an_installation: MakeInstallation):
+    async with an_installation(installed=False) as it:
+        (line,) = wrong(await it.examined())
+    assert line.check == "definitions.kinds"
+    assert "none of the kinds of job is installed" in line.message
+
+
+async def test_clocks_that_differ(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        it.front.date = formatdate(clock() + 100, usegmt=True)
+        found = await it.examined()
+    (difference,) = of(found, "clock.kubernetes")
+    assert difference.status == "warn"
+    assert "ahead of the one here" in difference.message
+    assert is_well(found)
+
+
+async def test_who_may_not_look_is_told_what_is_not_known(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        await it.with_pods("watcher")
+        for pattern in ("customresourcedefinitions", "accessreviews", "serviceaccounts", "/proxy/"):
+            it.front.say(pattern, FORBIDDEN)
+        found = await it.examined()
+    assert is_well(found)
+    unknown = {finding.check: finding for finding in found if finding.status == "unknown"}
+    assert set(unknown) == {"definitions.kinds", "rights.watcher", "services.lag"}
+    assert "kubectl auth can-i" in unknown["rights.watcher"].remedy
+    assert "pods/proxy" in unknown["services.lag"].remedy
+
+
+async def test_who_may_impersonate_asks_in_the_accounts_name(an_installation: MakeInstallation):
+    asked = []
+
+    def note(_: bytes, headers: Any) -> dict[str, Any]:
+        asked.append(headers.get("Impersonate-User"))
+        return {"status": {"allowed": True}}
+
+    async with an_installation() as it:
+        await it.with_pods("watcher")
+        it.front.say("POST .*/subjectaccessreviews", FORBIDDEN)
+        it.front.say("POST .*/selfsubjectaccessreviews", 200, note)
+        found = await it.examined()
+    assert of(found, "rights.watcher")[0].status == "ok"
+    assert set(asked) == {"system:serviceaccount:muster:muster-watcher"}
+
+
+async def test_a_service_far_behind_the_log(an_installation: MakeInstallation, tmp_path: Path):
+    async with an_installation() as it:
+        await it.with_pods("watcher")
+        it.front.say("/proxy/healthz", 200, {"service": "watcher", "ready": True, "position": 1})
+        async with a_server(tmp_path / "nats") as server, owners(server), connected(server, ADMIN) as log:
+            for number in range(1_100):
+                await api.publish(log.connection, f"facts.team-a.j{number}.u.watcher.X", b"{}", {})
+            found = await it.examined(nats_url=server.url, nats_password=server.users["reader"])
+    (lag,) = of(found, "services.lag")
+    assert (lag.status, "watcher in muster-watcher is 1100 events behind" in lag.message) == ("warn", True)
+
+
+async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Path):
+    async with an_installation() as it, a_server(tmp_path / "nats") as server, owners(server):
+        where = {"nats_url": server.url, "nats_password": server.users["reader"]}
+        async with connected(server, ADMIN) as log, connected(server, "watcher") as watcher:
+            identity = await log.identity()
+            # One that no release knows, one that this log lost, and one of another log.
+            await log.append(a_decision("team-a", body=b'{"type":"NotYet"}'), expect=0)
+            for name, whose in (("lost", identity), ("elsewhere", "another-log")):
+                key = JobKey("team-a", name, Uid(f"uid-{name}"))
+                broken = HistoryBroken(log=whose, sequence=9, hash="ab", reason="HistoryBroken")
+                body, subject = msgspec.json.encode(broken), fact_subject(key, "watcher", "HistoryBroken")
+                await watcher.append(Entry(subject=subject, event_id=name, time=LONG_AGO, body=body), expect=0)
+            jobs = await stream(log, STREAMS[0])
+            assert jobs is not None
+            config = jobs.config | {"max_age": 86_400_000_000_000, "max_bytes": jobs.bytes}
+            await api.call(log.connection, f"STREAM.UPDATE.{STREAMS[0]}", config, api.StreamInfo)
+            found = await it.examined(**where)
+            assert {line.check for line in wrong(found)} == {"log.settings", "jobs.held", "jobs.broken", "jobs.foreign"}
+            assert "max_age" in of(found, "log.settings")[0].message
+            assert "team-a/resnet" in of(found, "jobs.held")[0].message
+            assert "team-a/lost" in of(found, "jobs.broken")[0].message
+            assert "muster history accept" in of(found, "jobs.broken")[0].remedy
+            assert "team-a/elsewhere" in of(found, "jobs.foreign")[0].message
+            assert of(found, "log.room")[0].status == "warn"
+            for bucket in STREAMS[2:]:
+                await api.call(log.connection, f"STREAM.DELETE.{bucket}", None, api.Acknowledged)
+            (lacking,) = of(await it.examined(**where), "log.streams")
+            assert lacking.status == "fail"
+            assert "muster setup" in lacking.remedy
+
+
+async def test_a_server_that_never_answers_is_given_up(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        it.front.hangs = True
+        found = await it.examined(wishes=Wishes(HOME, timeout=0.5))
+    (line,) = wrong(found)
+    assert line.check == "versions.kubernetes"
+    assert "no answer within 0.5 s" in line.message
+
+
+async def test_the_program_prints_a_document_and_ends_with_one_when_something_fails(
+    an_installation: MakeInstallation, tmp_path: Path
+):
+    async with an_installation() as it:
+        known = it.settings()
+        environment = {
+            "NATS_URL": known.nats_url,
+            "NATS_USER": "reader",
+            "NATS_PASSWORD": known.nats_password or "",
+            "KUBECONFIG": str(known.kubeconfig),
+        }
+        command = (sys.executable, "-m", "muster", "doctor")
+        well = await run(*command, "--json", environment=environment)
+        ill = await run(*command, environment=environment | {"NATS_PASSWORD": "guessed"})
+    said = json.loads(well.out)
+    assert (well.code, said["ok"], said["schema"]) == (0, True, "muster.dev/doctor/v1")
+    assert set(said["findings"][0]) == {"check", "status", "message", "remedy"}
+    assert sum(said["summary"].values()) == len(said["findings"])
+    assert ill.code == 1
+    assert "  FAIL  " in ill.out
+    assert "Traceback" not in ill.out + ill.complaint

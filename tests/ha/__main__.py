@@ -1,0 +1,68 @@
+"""`python -m tests.ha [--kills N] [--quick]`: the table on standard output, progress on standard error.
+
+Exit code 1 when anything was lost, doubled, out of order or stale, with a line for each.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import uvloop
+
+from devcluster.binaries import MissingProgram
+from shared.service.telemetry import configure
+from tests.bench.real.table import conditions
+from tests.bench.real.world import progress
+from tests.ha.figures import figures, summary, table
+from tests.ha.run import Outcome, run
+from tests.ha.strikes import plan
+
+BEGIN, END = "<!-- The table of `make ha` begins -->", "<!-- and ends -->"
+"""Between these a file holds the table."""
+
+A_RUN = 40
+"""Kills; each run has a cluster of its own, so that no history grows for ever."""
+PAUSES, STOPS = 5, 5
+"""Of one run."""
+QUICK = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.ha", description=__doc__)
+    parser.add_argument("--kills", type=int, default=3 * A_RUN, help="in all; %(default)s unless said")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of strikes and of the load")
+    parser.add_argument("--quick", action="store_true", help="a few strikes: does it work at all?")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="put the table between the marks in this file too")
+    given = parser.parse_args()
+    if given.into and (text := given.into.read_text()) and not (BEGIN in text and END in text):
+        parser.error(f"{given.into} has no place for the table: {BEGIN} and {END}")
+    configure("ha", style="console", level="error")
+    kills = QUICK if given.quick else given.kills
+    try:
+        outcomes = _runs(kills, given.seed, quick=given.quick)
+    except MissingProgram as missing:
+        sys.exit(str(missing))
+    text = f"{table(figures(outcomes))}\n\n{summary(outcomes)}\n\n{conditions()}"
+    print(text)
+    if given.into:
+        before, _, rest = given.into.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        given.into.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    if faults := [fault for outcome in outcomes for fault in outcome.faults]:
+        sys.exit("\n".join(faults))
+
+
+def _runs(kills: int, seed: int, *, quick: bool) -> list[Outcome]:
+    pauses, stops = (1, 1) if quick else (PAUSES, STOPS)
+    outcomes = []
+    for first in range(0, kills, A_RUN):
+        strikes = plan(seed + first, min(A_RUN, kills - first), pauses, stops)
+        with tempfile.TemporaryDirectory(prefix="muster-ha-") as folder:
+            outcomes.append(uvloop.run(run(Path(folder), strikes, seed=seed + first, tell=progress)))
+        progress(f"{len(outcomes[-1].faults)} faults")
+    return outcomes
+
+
+if __name__ == "__main__":
+    main()

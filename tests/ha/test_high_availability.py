@@ -1,0 +1,36 @@
+"""Every process is killed and some stand still, under load, on the real control plane: nothing is lost or doubled.
+
+A short one of what `make ha` does for long; `SEED=n` chooses another order.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from devcluster.binaries import MissingProgram, find
+from tests.ha.run import run
+from tests.ha.strikes import plan
+from tests.kit.controlplane import require_control_plane
+
+pytestmark = [pytest.mark.real, pytest.mark.e2e]
+
+SEED = int(os.environ.get("SEED", "0"))
+KILLS, PAUSES = 10, 2
+"""Everybody is killed once: owner and standby of four services, leader and follower of the log."""
+
+
+async def test_whoever_is_killed_or_stands_still_nothing_is_lost_or_doubled(tmp_path: Path):
+    require_control_plane()
+    try:
+        find("fakenodes")
+    except MissingProgram as missing:
+        pytest.skip(str(missing))
+    outcome = await run(tmp_path, plan(SEED, KILLS, PAUSES), seed=SEED)
+    assert not outcome.faults, "\n".join(outcome.faults)
+    # It was no dry run.
+    assert len(outcome.struck) == KILLS + PAUSES
+    assert len(outcome.told) > outcome.events // 2
+    assert outcome.compared
+    assert outcome.scaled
+    assert len(outcome.late) == PAUSES

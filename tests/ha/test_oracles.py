@@ -1,0 +1,145 @@
+"""The checks of high availability see what they are there for: each is shown a history that somebody spoilt."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from shared.eventlog import Stored
+from shared.job.chain import basis
+from shared.job.fold import History
+from tests.ha import oracles
+from tests.ha.oracles import Acknowledged, Place
+from tests.ha.witness import print_of
+from tests.kit.builders import a_running_job
+from tests.kit.histories import KEY, stored
+
+REPLACE = msgspec.structs.replace
+Log = list[Stored]
+
+
+def a_log() -> Log:
+    history, log = History(KEY), list[Stored]()
+    for event in a_running_job(workers=2):
+        log.append(stored(history, event))
+        history.fold(log[-1])
+    return log
+
+
+def told(log: Log) -> list[Acknowledged]:
+    """Every append was acknowledged."""
+    parts = [(one.sequence, one.subject.split(".")) for one in log]
+    return [Acknowledged("one", 0.0, sequence, part[4], part[3], part[5]) for sequence, part in parts]
+
+
+def decision(log: Log, number: int = 1) -> int:
+    return [at for at, one in enumerate(log) if one.subject.startswith("jobs.")][number]
+
+
+def without(log: Log, at: int) -> Log:
+    return [*log[:at], *log[at + 1 :]]
+
+
+def shortened(log: Log) -> Log:
+    """What a server forgot at its end, another event has taken the place of."""
+    return [*log[:-1], REPLACE(log[-1], event_id="another", subject=log[0].subject, body=b"{}")]
+
+
+def repeated(log: Log) -> Log:
+    at = decision(log)
+    again = REPLACE(log[at], sequence=log[-1].sequence + 1)
+    return [*log, again]
+
+
+def said_again(log: Log) -> Log:
+    return [*log, REPLACE(log[-1], sequence=log[-1].sequence + 1, event_id="another")]
+
+
+def swapped(log: Log) -> Log:
+    one, other = log[2], log[3]
+    return [*log[:2], REPLACE(other, sequence=one.sequence), REPLACE(one, sequence=other.sequence), *log[4:]]
+
+
+def altered(log: Log) -> Log:
+    at = decision(log)
+    return [*log[:at], REPLACE(log[at], body=log[at].body + b" "), *log[at + 1 :]]
+
+
+def branched(log: Log) -> Log:
+    """A decision that was taken on what was known before the last one, as without a guard it could be."""
+    history = History(KEY)
+    first = decision(log, 0)
+    for one in log[:first]:
+        history.fold(one)
+    late = REPLACE(log[first], sequence=log[-1].sequence + 1, event_id="late", basis=basis(*_at(history)))
+    return [*log, late]
+
+
+def _at(history: History) -> tuple[int, bytes]:
+    return history.sequence, history.digest
+
+
+def faults(log: Log, spoilt: Log) -> set[str]:
+    """The names of the checks that find something wrong."""
+    found = {
+        "lost": oracles.lost(spoilt, told(log)),
+        "changed": oracles.changed(spoilt, "n0", [(one.sequence, print_of(one)) for one in log]),
+        "doubled": oracles.doubled(spoilt),
+        "branched": oracles.branched(spoilt),
+        "disordered": oracles.disordered(spoilt),
+    }
+    return {name for name, words in found.items() if words}
+
+
+def test_a_whole_history_has_no_faults():
+    log = a_log()
+    assert len(log) > 6
+    assert not faults(log, log)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "seen"),
+    [
+        pytest.param(lambda log: without(log, 2), {"lost", "changed", "disordered"}, id="an event is lost"),
+        pytest.param(lambda log: log[:-1], {"lost", "changed"}, id="the last event is lost"),
+        pytest.param(shortened, {"lost", "changed"}, id="the last event makes room for another"),
+        pytest.param(repeated, {"changed", "doubled", "branched"}, id="a decision is there twice"),
+        pytest.param(said_again, {"changed", "doubled"}, id="the same is said twice"),
+        pytest.param(swapped, {"lost", "changed", "disordered"}, id="two events change places"),
+        pytest.param(altered, {"changed", "disordered"}, id="a body is altered"),
+        pytest.param(branched, {"changed", "branched"}, id="a decision knows nothing of the one before"),
+    ],
+)
+def test_every_fault_is_seen(spoil: Callable[[Log], Log], seen: set[str]):
+    log = a_log()
+    assert faults(log, spoil(log)) >= seen
+
+
+def test_a_slot_with_two_pods_is_seen():
+    made = {Place("Pod", "a-worker-0", "job"): {"1": 10, "2": 20}, Place("Pod", "a-worker-1", "job"): {"3": 11}}
+    assert len(oracles.made_twice(made, deleted={})) == 1
+    assert len(oracles.made_twice(made, deleted={"job": 30})) == 1
+
+
+def test_what_is_made_again_for_a_job_that_is_gone_is_no_double():
+    made = {Place("Service", "a", "job"): {"1": 10, "2": 20}}
+    assert not oracles.made_twice(made, deleted={"job": 15})
+
+
+def test_what_a_process_wrote_between_two_moments_is_found_by_its_token():
+    line = {
+        "verb": "create",
+        "user": {"extra": {"authentication.kubernetes.io/credential-id": ["JTI=1"]}},
+        "objectRef": {"resource": "pods", "name": "a-worker-0"},
+        "requestReceivedTimestamp": "2030-01-01T00:00:10.000000Z",
+        "responseStatus": {"code": 201},
+    }
+    asked = line | {"objectRef": {"resource": "selfsubjectaccessreviews"}}
+    made = oracles.writes([line, line | {"verb": "get"}, asked])
+    assert [(write.what, write.code) for write in made] == [("pods/a-worker-0", 201)]
+    at = made[0].at
+    assert oracles.late(made, "JTI=1", at - 1, at + 1) == made
+    assert not oracles.late(made, "JTI=2", at - 1, at + 1)
+    assert not oracles.late(made, "JTI=1", at + 1, at + 2)
+    assert oracles.stale(made)
+    assert not oracles.stale([made[0]._replace(code=409)])

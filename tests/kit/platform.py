@@ -1,0 +1,118 @@
+"""What a platform engineer has before Muster comes: a cluster with storage and images, kubectl, helm and our commands.
+
+The control plane is real.  The images `muster` and `nats` are this working tree: its commands, its NATS server.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.binaries import MissingProgram, find
+from devcluster.cluster import ADMIN
+from devcluster.controlplane import ControlPlane
+from tests.kit.commands import Ended, run
+from tests.kit.controlplane import require_control_plane
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "muster"
+IMAGES = {"muster": ROOT, "nats": ROOT, "muster-digits": ROOT / "examples" / "digits"}
+
+PATIENCE_SECONDS = 60.0
+PROGRAMS = ("kubectl", "helm")
+
+
+class Platform:
+    def __init__(self, cluster: ControlPlane, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        folders = [find(program).parent for program in PROGRAMS]
+        self.environment = {
+            # Programs of the working tree by their bare names, as after its activation.
+            "PATH": os.pathsep.join([*map(str, folders), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "KUBECONFIG": str(cluster.kubeconfig(ADMIN)),
+            **{f"HELM_{name}_HOME": str(folder / "helm" / name.lower()) for name in ("CACHE", "CONFIG", "DATA")},
+        }
+
+    async def shell(self, command: str, *, given: str = "", patience: float = PATIENCE_SECONDS) -> Ended:
+        """A line at the engineer's terminal, in the root of the checkout."""
+        words = ["bash", "-c", f"cd {ROOT} && {command}"]
+        return await run(*words, given=given, environment=self.environment, patience=patience)
+
+    async def do(self, command: str, *, given: str = "", patience: float = PATIENCE_SECONDS) -> str:
+        """One that has to succeed; what it writes."""
+        ended = await self.shell(command, given=given, patience=patience)
+        assert ended.code == 0, f"$ {command}\n{ended.out}{ended.complaint}\n{await self.picture()}"
+        return ended.out
+
+    async def get(self, what: str) -> Any:
+        """What `kubectl get` finds."""
+        return json.loads(await self.do(f"kubectl get {what} -o json"))
+
+    async def until(self, what: str, holds: Callable[[Any], Any], patience: float = PATIENCE_SECONDS) -> Any:
+        """What `kubectl get` finds, as soon as it is as wanted."""
+        deadline = asyncio.get_running_loop().time() + patience
+        while True:
+            found = await self.get(what)
+            if holds(found):
+                return found
+            assert asyncio.get_running_loop().time() < deadline, f"{what}: {found}\n{await self.picture()}"
+            await asyncio.sleep(0.2)
+
+    async def picture(self) -> str:
+        """Everything that tells what went wrong."""
+        logs = "do echo == $pod; kubectl -n muster logs --tail 8 $pod; done"
+        pods = f"for pod in $(kubectl -n muster get pods -o name); {logs}"
+        events = "kubectl get events -A --sort-by=.lastTimestamp | tail -25"
+        seen = await self.shell(f"kubectl get pods,jobs,statefulsets,deployments -A; {events}; {pods}")
+        return seen.out + seen.complaint
+
+
+@asynccontextmanager
+async def a_platform(folder: Path, *, disks: int) -> AsyncIterator[Platform]:
+    """With as many volumes as `disks`, of the default class."""
+    require_control_plane()
+    try:
+        find("helm")
+    except MissingProgram as missing:
+        pytest.skip(str(missing))
+    async with ControlPlane(folder / "cluster", images=IMAGES, accounts=True) as cluster:
+        platform = Platform(cluster, folder)
+        await platform.do("kubectl apply -f -", given=json.dumps(_storage(folder, disks)))
+        yield platform
+
+
+def _storage(folder: Path, disks: int) -> dict[str, Any]:
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "local", "annotations": default},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    return {"apiVersion": "v1", "kind": "List", "items": [storage_class, *(_disk(folder, n) for n in range(disks))]}
+
+
+def _disk(folder: Path, number: int) -> dict[str, Any]:
+    path = folder / f"disk-{number}"
+    path.mkdir()
+    node = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": path.name},
+        "spec": {
+            "storageClassName": "local",
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": str(path)},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [node]}]}},
+        },
+    }
