@@ -5,10 +5,13 @@ Real service processes with real servers, as in `test_trouble.py`.
 
 import json
 import random
+import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -18,7 +21,7 @@ from shared.eventlog import EventLog
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer, Peer, _program, configuration
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN
+from shared.eventlog.subjects import ADMIN, AUTHORS
 from shared.frameworks.training import TRAININGJOBS
 from shared.ports import free_port
 from tests.kit.nats import NatsCluster, a_decision, a_server, until
@@ -190,3 +193,39 @@ async def test_a_stream_has_fewer_copies_than_there_are_servers(place: Place, tm
             await warns_and_is_ready(service, "JOBS: one copy in a cluster of servers", "--replicas 3")
     finally:
         cluster.stop()
+
+
+# One process, four users.
+
+
+async def test_each_service_of_one_process_is_its_own_user(place: Place, tmp_path: Path):
+    folder = tmp_path / "passwords"
+    folder.mkdir()
+    for author in AUTHORS[:-1]:
+        (folder / author).write_text(place.nats.users[author])
+    port = free_port()
+    environment = place.environment("reader", NATS_PASSWORDS=folder, MUSTER_HEALTH_PORT=port)
+    del environment["NATS_USER"], environment["NATS_PASSWORD"]
+    running = Child("Muster", [sys.executable, "-m", "muster", "run", "--wait"], tmp_path / "log", environment)
+    running.start()
+
+    async def known() -> dict[str, Any]:
+        with suppress(aiohttp.ClientConnectorError):
+            async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                return {each["service"]: each for each in (await answer.json())["services"]}
+        return {}
+
+    async def all_but_one() -> bool:
+        services = await known()
+        missing = services.get("status", {}).get("trouble", "")
+        return "password file" in missing and all(services[author]["ready"] for author in AUTHORS[:-1])
+
+    async def everybody() -> bool:
+        return all(service["ready"] for service in (await known()).values())
+
+    try:
+        await until(all_but_one, within=PATIENCE_SECONDS)
+        (folder / "status").write_text(place.nats.users["status"])
+        await until(everybody, within=PATIENCE_SECONDS)
+    finally:
+        await running.stop()

