@@ -107,7 +107,7 @@ async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
     words = " ".join(f"--from-literal={user}=of-{user}" for user in users)
     await platform.do(f"kubectl -n muster create secret generic passwords {words}")
     for service in SERVICES:
-        told = await said_by(platform, service, "set up")
+        told = await said_by(platform, service, "stream not found")
         assert json.loads(told)["level"] == "warning"
     assert not ready(await platform.get("pods --namespace muster --selector=app.kubernetes.io/component=watcher"))
 
