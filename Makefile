@@ -5,6 +5,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
+DOCKER = $(filter docker,$(notdir $(ENGINE)))
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
@@ -82,9 +83,9 @@ replay: $(READY) ## fold a saved history, event by event: make replay LOG=file
 
 image: ## build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.12-slim@sha256:... for the same one again)
 	@test -n "$(ENGINE)" || { echo "an image takes docker, podman or buildah, and none is installed" >&2; exit 1; }
-	@# Of Docker only BuildKit knows the variable, the others the option: the commit's time is that of all files.
-	@SOURCE_DATE_EPOCH=$(EPOCH) $(ENGINE) build -f Containerfile -t muster:$(VERSION) \
-	  $(if $(filter docker,$(notdir $(ENGINE))),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
+	@# The commit's time is that of all files: BuildKit finds it in the environment, the others take an option.
+	@$(if $(DOCKER),SOURCE_DATE_EPOCH=$(EPOCH)) $(ENGINE) build -f Containerfile -t muster:$(VERSION) \
+	  $(if $(DOCKER),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
 	  --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) .
 
 COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
