@@ -112,6 +112,9 @@ class Pairs(Stack):
             return {}
 
     async def ready(self, replica: Replica) -> bool:
+        """Raises `ChildError` when its process ended."""
+        if not self.services[replica.name].running:
+            raise self.services[replica.name].error("ended")
         return bool((await self.probed(replica)).get("ready"))
 
     async def owner(self, service: str) -> Replica:
