@@ -34,7 +34,10 @@ EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "shared/job/evolve.py": (
         ("    JobExpired,\n", f"    JobExpired,\n    {EVENT},\n"),
-        ("        case JobExpired():\n", f"        case JobExpired() | {EVENT}():\n"),
+        (
+            "        case JobExpired():\n",
+            f"        case {EVENT}():\n            return job\n        case JobExpired():\n",
+        ),
     ),
 }
 
