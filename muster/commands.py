@@ -369,9 +369,6 @@ def doctor(
         ),
     ] = "",
     release: Annotated[str, typer.Option(help="the Helm release, where several are in one namespace")] = "",
-    monitor: Annotated[
-        str, typer.Option(metavar="URL", help="where a NATS server answers monitoring requests: http://HOST:8222")
-    ] = "",
     timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="how long each server may take")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
 ) -> None:
@@ -381,5 +378,5 @@ def doctor(
     from muster.reading import run as running
 
     known = settings()
-    wishes = Wishes(installed_in or home(known.namespace), release, timeout, monitor)
+    wishes = Wishes(installed_in or home(known.namespace), release, timeout)
     running(lambda: examine(known, wishes, as_json=as_json))

@@ -78,8 +78,8 @@ Nodes belong to no namespace: their role says nothing of them.
 
 The services then list, watch and get in that namespace only, read only that namespace's events of the log, and hold
 leases of their own (`watcher.team-a`), so that installations for several namespaces can share a log.
-An installation for the whole cluster beside one for a namespace would act on the same jobs twice: run one or the
-other.
+An installation for the whole cluster beside one for a namespace would act on the same jobs twice: `muster setup`
+refuses the second one.
 
 ## At the log
 

@@ -23,8 +23,8 @@ from devcluster.realnode.machine import PACKAGES
 RECIPE = 1
 """Counted up when this file makes other images of the same parts."""
 
-DEBIAN_PACKAGES = ("python3", "python3-numpy", "python-is-python3", "openssh-server")
-"""What the examples need besides a minimal system, and what workers of MPI jobs have."""
+DEBIAN_PACKAGES = ("python3", "python3-numpy", "python3-venv", "python-is-python3", "openssh-server")
+"""Besides a minimal system: what the examples need, what workers of MPI jobs have, what our own image starts from."""
 
 SUPERFLUOUS = (
     "usr/share/doc",
@@ -78,6 +78,22 @@ def archive(folders: Mapping[str, Path]) -> Path:
         return made
 
 
+def root() -> Path:
+    """The bare Debian root as an archive.  Raises ImageError."""
+    place = cache()
+    place.mkdir(parents=True, exist_ok=True)
+    with _alone(place), tempfile.TemporaryDirectory(dir=place) as scratch:
+        return _root(Path(scratch), place)
+
+
+def _root(scratch: Path, place: Path) -> Path:
+    made = place / f"root-{_root_digest()}.tar"
+    if not made.exists():
+        _debian(scratch).rename(made)
+    made.touch()
+    return made
+
+
 def _forget(place: Path, newest: Path) -> None:
     """Of the archives and their roots only those stay that somebody used within `KEPT_SECONDS`."""
     for file in place.glob("*.tar"):
@@ -123,10 +139,7 @@ def _programs(folder: Path) -> list[Path]:
 
 def _build(scratch: Path, folders: Mapping[str, Path], place: Path) -> Path:
     images: list[tuple[str, list[Path], dict[str, Any]]] = []
-    base = place / f"root-{_root_digest()}.tar"
-    if not base.exists():
-        _debian(scratch).rename(base)
-    base.touch()
+    base = _root(scratch, place)
     images.append((SHELL, [base], {"Cmd": ["/bin/sh"]}))
     images.append((PAUSE, [_pause(scratch)], {"Entrypoint": ["/busybox", "sleep", "1000000000"]}))
     for number, (name, folder) in enumerate(sorted(folders.items())):

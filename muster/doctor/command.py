@@ -6,12 +6,12 @@ from collections.abc import Iterable
 import msgspec
 import typer
 
-from muster.doctor import services
+from muster.doctor import definitions, services
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text
 from muster.doctor.looks_at_cluster import LookAtCluster
 from muster.doctor.looks_at_log import LookAtLog
 from muster.doctor.parts import Wishes
-from muster.doctor.versions import here
+from shared.release import this_release
 from shared.service.plugins import installed
 from shared.service.settings import Settings
 
@@ -28,9 +28,17 @@ async def look(settings: Settings, wishes: Wishes) -> list[Finding]:
     """All findings, in the order in which they are told."""
     log, cluster = LookAtLog(settings, wishes), LookAtCluster(settings, wishes)
     of_log, of_cluster = await asyncio.gather(log.findings(), cluster.findings())
-    found = [ok("versions.command", f"muster {here()}"), *of_packages(installed().left_out), *of_cluster, *of_log]
+    found = [
+        ok("versions.command", f"muster {this_release()}"),
+        *of_packages(installed().left_out),
+        *of_cluster,
+        *of_log,
+    ]
     if log.ends and cluster.reached:
         found += services.lag(cluster.pods, log.ends, wishes.home)
+    if log.identity and cluster.annotations:
+        scopes = {pod.scope for pod in cluster.pods} or {settings.namespace}
+        found += [definitions.claims(cluster.annotations, scope, log.identity) for scope in sorted(scopes)]
     return in_order(found)
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from muster.doctor.findings import Finding, fail, ok, unknown
-from shared.cluster import Resource
+from muster.crds.compare import Verdict, compare
+from muster.doctor.findings import Finding, fail, ok, unknown, warn
+from shared.cluster import Resource, scope
 from shared.frameworks.framework import Framework
 from shared.service.permissions import definitions
 
 CHECK = "definitions.kinds"
+UPGRADE = "`muster setup` upgrades the definitions, and takes nothing away"
 INSTALL = "`muster setup`, or `muster crds | kubectl apply -f -`, installs the definitions"
 
 Document = Mapping[str, Any]
@@ -23,8 +25,9 @@ def name(resource: Resource[Any]) -> str:
     return f"{resource.plural}.{resource.group}"
 
 
-def judged(kinds: Sequence[Framework], found: Mapping[str, Document | None]) -> list[Finding]:
-    """`found` are the definitions by name, None where there is none."""
+def judged(kinds: Sequence[Framework], found: Mapping[str, Document | None], ours: Iterable[Document]) -> list[Finding]:
+    """`found` are the definitions by name, None where there is none; `ours` are those that this release makes."""
+    made = {each["metadata"]["name"]: each for each in ours}
     there = [kind for kind in kinds if found.get(name(kind.resource)) is not None]
     if not there:
         every = ", ".join(name(kind.resource) for kind in kinds)
@@ -36,6 +39,7 @@ def judged(kinds: Sequence[Framework], found: Mapping[str, Document | None]) -> 
         definition = found.get(name(resource))
         if definition is not None:
             findings += _troubles(resource, definition, _versions(resource, there))
+            findings += _compared(name(resource), definition, made.get(name(resource)))
     if not findings:
         findings.append(ok(CHECK, f"served are {', '.join(name(each) for each in wanted(there))}"))
     if absent := [name(kind.resource) for kind in kinds if kind not in there]:
@@ -75,6 +79,39 @@ def _troubles(resource: Resource[Any], definition: Document, readable: set[str])
         words = f"{name(resource)} is not established: {why or 'the API server has not said why'}"
         found.append(fail("definitions.established", words, f"`kubectl describe crd {name(resource)}`"))
     return found
+
+
+def _compared(which: str, definition: Document, made: Document | None) -> list[Finding]:
+    """As far as it is not what this release would make: everything works as far as the definition goes."""
+    if made is None:
+        return []
+    found = compare(definition, made)
+    words = f"{which} is {found.verdict.value}" + (f": {found.why}" if found.why else "")
+    match found.verdict:
+        case Verdict.SAME | Verdict.MISSING:
+            return []
+        case Verdict.OLDER:
+            return [warn("definitions.release", words, UPGRADE)]
+        case Verdict.NEWER:
+            return [warn("definitions.release", words, "use the command, and run the services, of that release")]
+        case Verdict.DIFFERENT | Verdict.FOREIGN:
+            remedy = (
+                "`muster setup --take-crds` makes it ours once nobody else needs it; its jobs are served until then"
+            )
+            return [warn("definitions.release", words, remedy)]
+
+
+def claims(annotations: Iterable[Mapping[str, str]], namespace: str, identity: str) -> Finding:
+    """Who has claimed what an installation on this log works in: a `namespace`, or without one the whole cluster."""
+    check, place = "services.installations", scope.place(scope.key(namespace))
+    held, others = False, dict[str, str]()
+    for each in annotations:
+        held = held or scope.is_held(each, namespace, identity)
+        others |= scope.others(each, namespace, identity)
+    if others:
+        words = f"another installation claims what this one works in, {place}: {scope.told(others)}"
+        return fail(check, words, "run one of them; `muster setup --release` there gives its claim up")
+    return ok(check, f"{place} is claimed by this log" if held else f"nobody claims {place}")
 
 
 def _list(versions: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """Looking at the cluster: its version and clock, the definitions, the services' pods, and what accounts may do."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from muster.crds import manifests
 from muster.doctor import clocks, definitions, rights, services, versions
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes, part, troubled
@@ -19,6 +20,8 @@ from shared.cluster.examination import Right
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
+from shared.release import this_release
 from shared.service.plugins import chosen, installed
 from shared.service.settings import Settings
 
@@ -70,10 +73,12 @@ class _Several(msgspec.Struct):
 
 
 class LookAtCluster:
-    """One examination of it; `pods` is for whoever knows how far the log goes."""
+    """One examination of it; `pods` and `annotations` are for whoever knows the log."""
 
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
         self.pods: list[Pod] = []
+        self.annotations: list[Mapping[str, str]] = []
+        """Of the definitions: there installations claim what they work in."""
         self.reached = False
         self._settings = settings
         self._wishes = wishes
@@ -82,21 +87,21 @@ class LookAtCluster:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def findings(self) -> list[Finding]:
-        return await part(REACHED, self._all(), 3 * self._wishes.timeout)
+        return await part(REACHED, "the API server", self._all(), 3 * self._wishes.timeout)
 
     async def _all(self) -> list[Finding]:
         async with open_cluster(self._settings) as cluster:
             seconds = self._wishes.timeout
-            found = await part(REACHED, self._of_server(cluster), seconds)
+            found = await part(REACHED, cluster.url, self._of_server(cluster), seconds)
             if not self.reached:
                 return found
             kinds = [*chosen(installed().kinds, self._settings.kinds)]
             looks = (
-                part("definitions.kinds", self._of_definitions(cluster, kinds), seconds),
-                part("services.pods", self._of_pods(cluster), seconds),
+                part("definitions.kinds", cluster.url, self._of_definitions(cluster, kinds), seconds),
+                part("services.pods", cluster.url, self._of_pods(cluster), seconds),
             )
             found += [finding for each in await asyncio.gather(*looks) for finding in each]
-            return found + await part("rights.accounts", self._of_rights(cluster, kinds), seconds)
+            return found + await part("rights.accounts", cluster.url, self._of_rights(cluster, kinds), seconds)
 
     async def _of_server(self, cluster: KubeCluster) -> list[Finding]:
         asked = datetime.now(UTC)
@@ -117,12 +122,15 @@ class LookAtCluster:
         except Refused as refusal:
             if refusal.reason != "Forbidden":
                 raise
-            served = await asyncio.gather(*(cluster.serves(each) for each in wanted))
-            there = [each for each, known in zip(wanted, served, strict=True) if known]
-            _keep(kinds, lambda kind: kind.resource in there)
-            return definitions.by_discovery(kinds, there)
+            known = await asyncio.gather(*(cluster.serves(each) for each in wanted))
+            served = [each for each, serves in zip(wanted, known, strict=True) if serves]
+            findings = definitions.by_discovery(kinds, served)
+            _keep(kinds, lambda kind: kind.resource in served)
+            return findings
         found = {definitions.name(each): document for each, document in zip(wanted, documents, strict=True)}
-        findings = definitions.judged(kinds, found)
+        findings = definitions.judged(kinds, found, manifests(Kinds(kinds)))
+        there = [document for document in documents if document is not None]
+        self.annotations = [document["metadata"].get("annotations") or {} for document in there]
         _keep(kinds, lambda kind: found[definitions.name(kind.resource)] is not None)
         return findings
 
@@ -143,7 +151,7 @@ class LookAtCluster:
         shown = [services.pod(each) for each in self._found[:MOST_PODS]]
         self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
         running = ((pod.name, services.version(pod)) for pod in self.pods)
-        return [*services.readiness(self.pods), *versions.services(running, versions.here())]
+        return [*services.readiness(self.pods), *versions.services(running, this_release())]
 
     async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:
         """With what it says of itself, asked through the API server."""

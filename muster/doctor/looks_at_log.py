@@ -9,8 +9,9 @@ from muster.doctor.parts import Wishes, part
 from muster.reading import open_log
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
+from shared.eventlog.durability import varz
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.setup import differences, must_fit
+from shared.eventlog.setup import STREAMS, differences, must_fit
 from shared.eventlog.subjects import STREAM
 from shared.job.fold import Histories
 from shared.job.naming import namespace_subjects
@@ -25,11 +26,12 @@ class LookAtLog:
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
         self.ends: dict[str, int] = {}
         """The last event of each scope: of a namespace, and of everything under the empty name."""
+        self.identity = ""
         self._settings = settings
         self._wishes = wishes
 
     async def findings(self) -> list[Finding]:
-        return await part(REACHED, self._all(), 2 * self._wishes.timeout)
+        return await part(REACHED, "the log at NATS_URL", self._all(), 2 * self._wishes.timeout)
 
     async def _all(self) -> list[Finding]:
         async with open_log(self._settings) as log:
@@ -42,21 +44,23 @@ class LookAtLog:
                     words = f"{log.url} answers, and this user may not read the log: {trouble}"
                     return [*found, unknown(REACHED, words, "set NATS_USER to `reader`, or to a service's user")]
                 raise
+            self.identity = identity
             found.append(ok(REACHED, f"{log.url} answers, with the log {identity}"))
             seconds = self._wishes.timeout
             parts = await asyncio.gather(
-                part("log.streams", self._of_streams(log), seconds),
-                part("services.owners", self._of_owners(log), seconds),
-                part("jobs.histories", self._of_histories(log, identity), seconds),
+                part("log.streams", log.url, self._of_streams(log), seconds),
+                self._of_disks(),
+                part("services.owners", log.url, self._of_owners(log), seconds),
+                part("jobs.histories", log.url, self._of_histories(log, identity), seconds),
             )
         return [*found, *(finding for each in parts for finding in each)]
 
     async def _of_streams(self, log: JetStreamEventLog) -> list[Finding]:
         asked = datetime.now(UTC)
-        looked = [await inspection.stream(log, name) for name in inspection.STREAMS]
+        looked = [await inspection.stream(log, name) for name in STREAMS]
         answered = datetime.now(UTC)
         there = [stream for stream in looked if stream is not None]
-        if lacking := [name for name in inspection.STREAMS if name not in {stream.name for stream in there}]:
+        if lacking := [name for name in STREAMS if name not in {stream.name for stream in there}]:
             return [streams.missing(lacking)]
         self.ends[""] = next(stream.last for stream in there if stream.name == STREAM)
         unfit = ""
@@ -72,6 +76,18 @@ class LookAtLog:
             reading = clocks.Reading(time, asked, answered)
             found.append(clocks.difference("clock.nats", "the NATS server", reading))
         return found
+
+    async def _of_disks(self) -> list[Finding]:
+        """Of each server alone: one that does not answer says nothing of the others."""
+        monitors = self._settings.nats_monitor
+        if not monitors:
+            return [streams.unmonitored()]
+
+        async def of(monitor: str) -> list[Finding]:
+            return streams.disk(await varz(monitor))
+
+        looks = await asyncio.gather(*(part("log.fsync", each, of(each), self._wishes.timeout) for each in monitors))
+        return [finding for each in looks for finding in each]
 
     async def _of_owners(self, log: JetStreamEventLog) -> list[Finding]:
         scope = self._settings.namespace

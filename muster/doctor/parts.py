@@ -19,8 +19,6 @@ class Wishes(NamedTuple):
     """Of several installations there, the one of this name."""
     timeout: float = 10.0
     """Seconds that each server has for each part."""
-    monitor: str = ""
-    """Where a NATS server answers its monitoring requests."""
 
 
 def home(namespace: str) -> str:
@@ -28,13 +26,13 @@ def home(namespace: str) -> str:
     return namespace or pod_namespace() or HOME
 
 
-async def part(check: str, work: Awaitable[list[Finding]], seconds: float) -> list[Finding]:
-    """What `work` finds, or the one line that says why it could not."""
+async def part(check: str, whose: str, work: Awaitable[list[Finding]], seconds: float) -> list[Finding]:
+    """What `work` finds, or the one line that says why it could not; `whose` answers it waits for, in words."""
     try:
         async with asyncio.timeout(seconds):
             return await work
     except TimeoutError:
-        words = f"no answer within {seconds:g} s"
+        words = f"{whose} has not answered within {seconds:g} s"
         return [fail(check, words, "look at that server, or give it more time with --timeout")]
     except Trouble as trouble:
         return [troubled(check, trouble)]

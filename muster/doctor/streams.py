@@ -1,8 +1,10 @@
 """The log's streams: made as they have to be, with all their copies, and with room left.  Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from muster.doctor.findings import Finding, fail, names, ok, warn
+from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
+from shared.eventlog.durability import fsync_trouble
 from shared.eventlog.inspection import Stream
 
 FULL = 0.8
@@ -35,6 +37,9 @@ def copies(streams: Iterable[Stream]) -> list[Finding]:
     for stream in streams:
         wanted = stream.config.get("num_replicas") or 1
         told.append(f"{stream.name} {wanted}")
+        if stream.cluster and wanted < 2:
+            words = f"{stream.name} has one copy in a cluster of servers: with its server everything stands still"
+            found.append(warn("log.copies", words, "`muster setup --replicas 3` with an administrator's credentials"))
         if wanted > 1 and not stream.leader:
             words = f"{stream.name} has no leader: nothing can be appended"
             found.append(fail("log.copies", words, "bring back the NATS servers that are down"))
@@ -70,6 +75,29 @@ def room(streams: Iterable[Stream]) -> list[Finding]:
         remedy = f"raise max_bytes with `nats stream edit {stream.name}`: a full log takes no event"
         found.append(ok("log.room", words) if part < FULL else warn("log.room", words, remedy))
     return found
+
+
+def disk(varz: Mapping[str, Any]) -> list[Finding]:
+    """Of a server, by what it says at `/varz`: is what it acknowledges on the disk, and is there room on it?"""
+    found = []
+    name, known = varz.get("server_name", "the server"), varz.get("jetstream") or {}
+    if trouble := fsync_trouble(varz):
+        found.append(warn("log.fsync", trouble, "set it in the server's configuration and restart the server"))
+    else:
+        found.append(ok("log.fsync", f"NATS {name} has on its disk what it acknowledges"))
+    most, used = (known.get("config") or {}).get("max_storage", 0), (known.get("stats") or {}).get("storage", 0)
+    if most > 0:
+        part = used / most
+        words = f"NATS {name}: {_size(used)} of at most {_size(most)} of its disk are used ({part:.0%})"
+        remedy = "give it a larger disk and raise max_file_store: a full one takes no event"
+        found.append(ok("log.disk", words) if part < FULL else warn("log.disk", words, remedy))
+    return found
+
+
+def unmonitored() -> Finding:
+    """Nobody said where to ask."""
+    words = "whether NATS has on its disk what it acknowledges, and how full that is, is told by its monitor alone"
+    return unknown("log.fsync", words, "say where it is in NATS_MONITOR, such as http://HOST:8222")
 
 
 def _size(size: float) -> str:

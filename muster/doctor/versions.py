@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from functools import cache
-from importlib.metadata import version
 
 from muster.doctor.findings import Finding, names, ok, unknown, warn
 from muster.doctor.findings import fail as wrong
@@ -19,12 +17,6 @@ OLDEST_NATS = (2, 11)
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 
 Version = tuple[int, int]
-
-
-@cache
-def here() -> str:
-    """Of this command."""
-    return version("muster")
 
 
 def numbers(text: str) -> Version | None:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from shared.errors import Transient
 from shared.eventlog import api
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import differences
@@ -70,10 +71,21 @@ def copies_trouble(stream: str, wanted: int, copies: Copies) -> str:
 
 async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
     """One sentence for each server whose `/varz` says, or does not say, what it should."""
-    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        said = await asyncio.gather(*(_fsync_trouble(session, url.rstrip("/")) for url in monitors))
+    said = await asyncio.gather(*(_fsync_trouble(url) for url in monitors))
     return [trouble for trouble in said if trouble]
+
+
+async def varz(monitor: str) -> Mapping[str, Any]:
+    """What the server whose monitor this is says of itself.  Raises `Transient`."""
+    url = f"{monitor.rstrip('/')}/varz"
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as answer:
+            said: Mapping[str, Any] = await answer.json()
+            return said
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        why = str(error) or "no answer"
+        raise Transient(f"cannot ask {url} whether NATS syncs its disk: {why}; correct NATS_MONITOR") from error
 
 
 async def risks(log: JetStreamEventLog, monitors: Iterable[str]) -> list[str]:
@@ -83,10 +95,8 @@ async def risks(log: JetStreamEventLog, monitors: Iterable[str]) -> list[str]:
     return [*await fsync_troubles(monitors), *([copies] if copies else []), *await differences(log)]
 
 
-async def _fsync_trouble(session: aiohttp.ClientSession, url: str) -> str:
+async def _fsync_trouble(monitor: str) -> str:
     try:
-        async with session.get(f"{url}/varz", raise_for_status=True) as answer:
-            return fsync_trouble(await answer.json())
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        why = str(error) or "no answer"
-        return f"cannot ask {url}/varz whether NATS syncs its disk: {why}; correct NATS_MONITOR"
+        return fsync_trouble(await varz(monitor))
+    except Transient as trouble:
+        return str(trouble)

@@ -11,9 +11,7 @@ import msgspec
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.subjects import HEADS, LEASES, STREAM, stream_of, subject_of
-
-STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
+from shared.eventlog.subjects import LEASES, stream_of, subject_of
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -34,6 +32,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class _Cluster(msgspec.Struct, frozen=True):
+    name: str = ""
     leader: str = ""
     replicas: tuple[Replica, ...] = ()
 
@@ -59,8 +58,10 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     last: int = 0
     """The last sequence."""
+    cluster: str = ""
+    """Of servers; empty for one on its own."""
     leader: str = ""
-    """Empty on a server alone, and while there is none."""
+    """Empty while there is none."""
     replicas: tuple[Replica, ...] = ()
     time: datetime | None = None
     """What the server's clock said."""
@@ -105,6 +106,7 @@ async def stream(log: JetStreamEventLog, name: str) -> Stream | None:
         config=info.config,
         bytes=info.state.bytes,
         last=info.state.last_seq,
+        cluster=info.cluster.name,
         leader=info.cluster.leader,
         replicas=info.cluster.replicas,
         time=info.ts,

@@ -5,6 +5,7 @@ nobody may act on that job in this process.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 from shared.eventlog import Stored
 from shared.job.chain import START, Head, basis, link
@@ -14,6 +15,11 @@ from shared.job.measures import Measures
 from shared.job.naming import JobKey, key_of
 from shared.job.state import At, Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
+
+Held = Literal[
+    "UnknownEvent", "MalformedEvent", "ForeignEvent", "NotConfirmed", "HistoryBroken", "BrokenInvariant", "TooLarge"
+]
+"""Why a history is held."""
 
 LONGEST_SEQUENCE = 20
 """Digits: a sequence is an unsigned 64-bit number."""
@@ -35,8 +41,8 @@ class History:
         """The last fact's sequence by author."""
         self.held = ""
         """Why nobody may act on this job here; empty when all is well."""
-        self.held_for = ""
-        """The same in one CamelCase word."""
+        self.held_for: Held | None = None
+        """The same in one word."""
         self._since_decision: dict[int, bytes] = {0: START}
         """The hashes that a decision may name as its basis."""
 
@@ -98,7 +104,7 @@ class History:
         if next(iter(self._since_decision)) < at:
             self._since_decision = {kept: held for kept, held in self._since_decision.items() if kept >= at}
 
-    def hold(self, reason: str, why: str) -> None:
+    def hold(self, reason: Held, why: str) -> None:
         """Stop acting on this job in this process; the first reason stays."""
         if not self.held:
             self.held, self.held_for = why, reason

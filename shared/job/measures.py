@@ -4,9 +4,11 @@ Whoever folds the same log has the same figures, after a restart too.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 from shared.figures import Count, Distribution, Measure, Series, Words, seconds_between
 from shared.job.events import (
+    AUTHORS,
     FACTS,
     AnyEvent,
     EffectRefused,
@@ -75,6 +77,8 @@ REFUSED = Measure(
 )
 DECISIONS = Measure("muster_decisions_total", "counter", ("decision", "reason"), "Decisions of all services")
 
+DECISION_NAMES = {kind: str(kind.__struct_config__.tag) for kind in AUTHORS if kind not in FACTS}
+
 
 class Measures:
     """The figures of one fold."""
@@ -141,13 +145,13 @@ class Measures:
         rule = self._rules.get(kind)
         if rule is not None:
             rule(before, event, after, time)
-        if kind not in FACTS:
-            reason = self._words.bounded(getattr(event, "reason", ""))
-            self._decisions.add(str(event.__struct_config__.tag), reason)
+        decision = DECISION_NAMES.get(kind)
+        if decision is not None:
+            self._decisions.add(decision, self._words.bounded(getattr(event, "reason", "")))
 
     def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
-        place = _place(after)
         if not before.kind:
+            place = _place(after)
             # An alert on the first failure needs to have seen none.
             for count in (self._created, self._deleted, self._successful, self._failed, self._restarted):
                 count.add(*place, by=0)
@@ -172,20 +176,19 @@ class Measures:
     def _ran(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         seen = self._first_seen.pop(after.key, None)
         if seen is not None and (took := seconds_between(seen, time)) is not None:
-            self._start.observe(took, _kind(after))
+            self._start.observe(took, _place(after)[1])
         self._stands(before, after)
 
     def _phase(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        place = _place(after)
         match event:
             case JobCreated() if not before.phase:
-                self._created.add(*place)
+                self._created.add(*_place(after))
             case JobRestarting():
-                self._restarted.add(*place)
+                self._restarted.add(*_place(after))
             case JobSucceeded() if not before.over:
-                self._successful.add(*place)
+                self._successful.add(*_place(after))
             case JobFailed() if not before.over:
-                self._failed.add(*place)
+                self._failed.add(*_place(after))
             case _:
                 pass
         if after.over:
@@ -193,6 +196,8 @@ class Measures:
         self._stands(before, after)
 
     def _stands(self, before: Job, after: Job) -> None:
+        if before.phase == after.phase and before.gone == after.gone and before.kind == after.kind:
+            return
         was, now = _standing(before), _standing(after)
         if was != now:
             if was is not None:
@@ -236,12 +241,13 @@ class Measures:
 
 
 def _place(job: Job) -> tuple[str, str]:
-    return job.key.namespace, _kind(job)
+    return job.key.namespace, _kind(job.kind, job.api_version)
 
 
-def _kind(job: Job) -> str:
+@cache
+def _kind(kind: str, api_version: str) -> str:
     """As `MUSTER_KINDS` names it: more than one group has an MXJob."""
-    return f"{job.kind}.{job.api_version.partition('/')[0]}" if job.kind else ""
+    return f"{kind}.{api_version.partition('/')[0]}" if kind else ""
 
 
 def _standing(job: Job) -> tuple[str, str, str] | None:

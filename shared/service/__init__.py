@@ -2,7 +2,9 @@
 
 `run.py` is the machine, `appends.py` what it adds to the log, `effects.py` its memory of what is under way in the
 cluster, `ownership.py` who may act,
-`health.py` what probes ask, `readiness.py` who looks after what is outside, `permissions.py` what each service may do,
+`health.py` what probes and scrapers ask, `meters.py` what is counted of a process and `metrics.py` how it is told,
+`telling.py` the lines about jobs, `readiness.py` who looks after what is outside,
+`permissions.py` what each service may do,
 `plugins.py` finds the frameworks of users and `guarded.py` stands in front of them,
 `settings.py` and `telemetry.py` what a process needs around it, `main.py` the process.
 No opinion about jobs lives here: those are in each service's `decide`.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Entry, EventLog, scope_of
+from shared.eventlog import Entry, EventLog, Stored, scope_of
 from shared.figures import seconds_between
 from shared.job.events import FACTS, AnyEvent, Author
 from shared.job.fold import History
@@ -22,6 +22,9 @@ from shared.service.meters import Meters
 
 APPENDS_IN_FLIGHT = 256
 """Appends of one service at a time, each of another scope."""
+
+MOST_UNTOLD = 1_000
+"""Appends without an answer, remembered until they are read back; most of them never were stored."""
 
 
 class _Scope:
@@ -62,6 +65,8 @@ class Appends:
         self._new_id = new_id
         self._meters = meters
         self._scopes: defaultdict[JobKey, _Scope] = defaultdict(_Scope)
+        self.untold: dict[str, tuple[AnyEvent, str]] = {}
+        """Decisions, by event id, that may be in the log although nobody answered, and what they were taken on."""
         self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
 
     def record(self, history: History, event: AnyEvent) -> Coroutine[None, None, None] | None:
@@ -88,6 +93,12 @@ class Appends:
             return False
         scope.claimed = sequence
         return True
+
+    def read_back(self, history: History, stored: Stored) -> None:
+        """One of the untold, perhaps: it is in the log."""
+        found = self.untold.pop(stored.event_id, None)
+        if found is not None:
+            telling.decided(history.job, found[0], stored.sequence, found[1])
 
     async def insist(self, history: History, event: AnyEvent) -> int:
         """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""
@@ -136,6 +147,8 @@ class Appends:
             self._wake_later(key, 1.0)
         except Transient as trouble:
             self._meters.append("Retried")
+            if type(event) not in FACTS and len(self.untold) < MOST_UNTOLD:
+                self.untold[entry.event_id] = event, basis
             self.trouble = str(trouble)
             self._wake_later(key, trouble.retry_after or 1.0)
         except Refused as refusal:

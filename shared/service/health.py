@@ -6,13 +6,14 @@ They are answered from the first moment of a process: one that waits for its log
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from aiohttp import web
 
 from shared.errors import Refused
 from shared.figures import Count, Measure, Series
 from shared.job.events import Author
+from shared.job.fold import Held
 from shared.service import metrics
 from shared.service.appends import stamp
 from shared.service.meters import Meters
@@ -32,16 +33,6 @@ HELD = Measure(
 )
 IN_FLIGHT = Measure("muster_effects_in_flight", "gauge", ("service",), "Effects under way, those that wait included")
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
-HELD_FOR = (
-    "UnknownEvent",
-    "MalformedEvent",
-    "ForeignEvent",
-    "NotConfirmed",
-    "HistoryBroken",
-    "BrokenInvariant",
-    "TooLarge",
-)
-"""Why a history is held."""
 
 
 class Health:
@@ -102,7 +93,7 @@ class Health:
             gauge.add(self.service, by=float(value))
             found.append(gauge)
         held, known = Count(HELD), machine.held_for() if machine else {}
-        for reason in HELD_FOR:
+        for reason in get_args(Held):
             held.add(self.service, reason, by=known.get(reason, 0))
         found.append(held)
         if machine is not None and machine.measures is not None and machine.current and self.owner():

@@ -22,7 +22,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Batch, EventLog, Stored
 from shared.job.chain import Head
 from shared.job.events import AnyEvent, Author, EffectRefused
-from shared.job.fold import Histories, History
+from shared.job.fold import Held, Histories, History
 from shared.job.measures import Measures
 from shared.job.naming import JobKey, Slot, key_of, namespace_subjects
 from shared.job.state import Job
@@ -195,7 +195,7 @@ class Machine:
         self._alarms.discard((key, tick))
         self.wake(key)
 
-    def held_for(self) -> Counter[str]:
+    def held_for(self) -> Counter[Held]:
         """How many jobs this process does not act on, by reason."""
         return Counter(
             history.held_for or "HistoryBroken" for history in self.histories if history.held or history.job.broken
@@ -244,6 +244,8 @@ class Machine:
                 self._strange(stored, error)
                 continue
             if history is not None:
+                if self.appends.untold:
+                    self.appends.read_back(history, stored)
                 changed[history.job.key] = history
                 if history.held and history.job.key not in self._told_held:
                     self._told_held.add(history.job.key)

@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     """Keys of taints, a comma between them, that say besides the well-known ones that a node is about to go."""
 
     health_port: int = 0
-    """Where probes ask (`/healthz`, `/readyz`); 0 opens no port."""
+    """Where probes ask (`/healthz`, `/readyz`), and a scraper (`/metrics`); 0 opens no port."""
 
     health_host: str = "127.0.0.1"
     """The address of that port; a pod listens on 0.0.0.0."""

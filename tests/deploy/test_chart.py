@@ -71,6 +71,41 @@ def test_an_installation_for_one_namespace_has_nothing_for_the_cluster() -> None
     assert not {kind for kind in kinds if kind.startswith("Cluster")}
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
+    for owner in documents(golden(name).read_text()):
+        if "template" not in owner.get("spec", {}):
+            continue
+        pod = owner["spec"]["template"]["spec"]
+        assert {key: pod["securityContext"][key] for key in ("runAsNonRoot", "runAsUser")} == {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+        }
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        # Only who speaks with the API server has a token.
+        asks = owner["kind"] == "Deployment" or (owner["kind"] == "Job" and name != "one-namespace")
+        assert pod["automountServiceAccountToken"] is asks
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["command"]
+            assert {*container["resources"]} == {"requests", "limits"} or name == "everything"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_service_mounts_its_own_password_alone(name: str) -> None:
+    for deployment in of_kind("Deployment", name):
+        component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
+        [volume] = [
+            found for found in deployment["spec"]["template"]["spec"]["volumes"] if found["name"] == "nats-users"
+        ]
+        keys = [item["key"] for item in volume["secret"]["items"]]
+        assert keys == (list(permissions.SERVICE_ACCOUNTS) if component == "all" else [component])
+
+
 def test_a_single_pod_has_no_disruption_budget() -> None:
     assert not of_kind("PodDisruptionBudget", "default")
     named = {budget["metadata"]["name"] for budget in of_kind("PodDisruptionBudget", "everything")}

@@ -84,6 +84,8 @@ async def test_an_administrator_learns_all_and_what_is_missing(own: Accounts, na
     assert wrong(found) == []
     assert statuses(found) == dict.fromkeys(ALL, "ok")
     assert of(found, "definitions.kinds")[0].status == "ok"
+    # What the API server adds to a definition makes it none of another release.
+    assert of(found, "definitions.release") == []
     kept = [
         rule | {"verbs": [verb for verb in rule["verbs"] if verb != "delete"]}
         for rule in permissions.rules("scheduler", own.namespace)

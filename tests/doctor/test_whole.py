@@ -14,8 +14,10 @@ import pytest
 from muster.crds import manifests
 from muster.doctor.findings import is_well
 from muster.doctor.parts import Wishes
+from shared.cluster import scope
 from shared.eventlog import Entry, api
-from shared.eventlog.inspection import STREAMS, stream
+from shared.eventlog.inspection import stream
+from shared.eventlog.setup import STREAMS
 from shared.eventlog.subjects import ADMIN
 from shared.job.events import HistoryBroken
 from shared.job.naming import JobKey, Uid, fact_subject
@@ -34,7 +36,8 @@ async def test_an_installation_that_is_well(an_installation: MakeInstallation):
     async with an_installation() as it:
         await it.with_pods("watcher", "scheduler", "scaler", "status")
         it.front.say("/proxy/healthz", 200, {"service": "one", "ready": True, "position": 1, "held": {}})
-        found = await it.examined()
+        it.front.say("/varz", 200, {"server_name": "n0", "jetstream": {"config": {"sync_always": True}}})
+        found = await it.examined(nats_monitor=(it.front.url,))
     assert {finding.status for finding in found} == {"ok"}, found
     assert len([finding for finding in found if finding.check.startswith("rights.")]) == 4
     assert "agree within" in of(found, "clock.kubernetes")[0].message
@@ -92,6 +95,10 @@ async def no_nats(it: Installation) -> dict[str, Any]:
     return {"nats_url": f"nats://127.0.0.1:{free_port()}"}
 
 
+async def no_monitor(it: Installation) -> dict[str, Any]:
+    return {"nats_monitor": f"http://127.0.0.1:{free_port()}"}
+
+
 async def no_api_server(it: Installation) -> dict[str, Any]:
     it.front.say(".*", 503)
     return {}
@@ -118,6 +125,7 @@ async def a_pod_that_is_not_ready(it: Installation) -> dict[str, Any]:
         pytest.param(no_nats, "log.reached", "start NATS there", "", id="no NATS"),
         pytest.param(no_api_server, "versions.kubernetes", "503", "", id="no API server"),
         pytest.param(no_kubeconfig, "versions.kubernetes", "there is no kubeconfig", "", id="no kubeconfig"),
+        pytest.param(no_monitor, "log.fsync", "correct NATS_MONITOR", "", id="no monitor"),
         pytest.param(a_pod_that_is_not_ready, "services.ready", "run `muster setup`", "runbook", id="not ready"),
     ],
 )
@@ -149,6 +157,29 @@ async def test_an_installation_in_a_namespace_beside_one_of_the_cluster(an_insta
     assert "team-a" in line.message
 
 
+async def test_definitions_of_an_older_release(an_installation: MakeInstallation):
+    (ours,) = [each for each in manifests() if each["metadata"]["name"].startswith("scaleouts")]
+    older = json.loads(json.dumps(ours))
+    older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].popitem()
+    async with an_installation() as it:
+        it.front.say("GET .*customresourcedefinitions/scaleouts", 200, older | ESTABLISHED)
+        found = await it.examined()
+    (line,) = of(found, "definitions.release")
+    assert (line.status, "scaleouts" in line.message, "muster setup" in line.remedy) == ("warn", True, True)
+    assert is_well(found)
+
+
+async def test_what_another_installation_has_claimed(an_installation: MakeInstallation):
+    (ours,) = [each for each in manifests() if each["metadata"]["name"].startswith("scaleouts")]
+    claim = {scope.key(""): scope.holder("another-log", "nats://elsewhere:4222")}
+    claimed = ours | {"metadata": ours["metadata"] | {"annotations": claim}}
+    async with an_installation() as it:
+        it.front.say("GET .*customresourcedefinitions/scaleouts", 200, claimed | ESTABLISHED)
+        (line,) = wrong(await it.examined())
+    assert line.check == "services.installations"
+    assert "another-log at nats://elsewhere:4222" in line.message
+
+
 async def test_nothing_is_installed(an_installation: MakeInstallation):
     async with an_installation(installed=False) as it:
         (line,) = wrong(await it.examined())
@@ -174,7 +205,7 @@ async def test_who_may_not_look_is_told_what_is_not_known(an_installation: MakeI
         found = await it.examined()
     assert is_well(found)
     unknown = {finding.check: finding for finding in found if finding.status == "unknown"}
-    assert set(unknown) == {"definitions.kinds", "rights.watcher", "services.lag"}
+    assert set(unknown) == {"log.fsync", "definitions.kinds", "rights.watcher", "services.lag"}
     assert "kubectl auth can-i" in unknown["rights.watcher"].remedy
     assert "pods/proxy" in unknown["services.lag"].remedy
 
@@ -244,7 +275,7 @@ async def test_a_server_that_never_answers_is_given_up(an_installation: MakeInst
         found = await it.examined(wishes=Wishes(HOME, timeout=0.5))
     (line,) = wrong(found)
     assert line.check == "versions.kubernetes"
-    assert "no answer within 0.5 s" in line.message
+    assert f"{it.front.url} has not answered within 0.5 s" in line.message
 
 
 async def test_the_program_prints_a_document_and_ends_with_one_when_something_fails(

@@ -7,13 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from devcluster.cluster import ADMIN
 from muster.crds import manifests
-from muster.stack import CRDS
+from muster.stack import CRDS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training import TRAININGJOBS
+from shared.ports import free_port
 from tests.kit.hosts import MakeHost
 from tests.kit.operator import a_job
 
@@ -25,7 +27,12 @@ STOP_SECONDS = 30.0
 
 async def test_one_command_runs_the_whole_operator(host: MakeHost, tmp_path: Path):
     async with host(tmp_path / "cluster") as cluster:
-        environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(ADMIN))}
+        port = free_port()
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(cluster.kubeconfig(ADMIN)),
+            "MUSTER_HEALTH_PORT": str(port),
+        }
         kube = await KubeCluster.connect(cluster.kubeconfig(ADMIN))
         try:
             for manifest in manifests():
@@ -43,6 +50,12 @@ async def test_one_command_runs_the_whole_operator(host: MakeHost, tmp_path: Pat
                 await _until_succeeded(kube)
                 told = await _muster("history", "trainingjob/one", environment=environment, exports=exports)
                 assert "JobSucceeded" in told
+                ready = [line for line in await _scraped(port) if line.startswith("muster_ready{")]
+                assert sorted(ready) == [f'muster_ready{{service="{name}"}} 1.0' for name in sorted(SERVICES)]
+                counted = (
+                    'muster_jobs_successful_total{job_namespace="default",kind="TrainingJob.kai.alibabacloud.com"}'
+                )
+                assert f"{counted} 1.0" in await _scraped(port)
                 running.send_signal(signal.SIGTERM)
                 assert await asyncio.wait_for(running.wait(), STOP_SECONDS) == 0
             finally:
@@ -60,6 +73,11 @@ async def _until_succeeded(kube: KubeCluster) -> None:
             if job is not None and (job.status or {}).get("phase") == "Succeeded":
                 return
             await asyncio.sleep(0.1)
+
+
+async def _scraped(port: int) -> list[str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        return (await answer.text()).splitlines()
 
 
 async def _muster(*words: str, environment: dict[str, str], exports: list[str]) -> str:

@@ -1,6 +1,7 @@
 """What the strikes cost: from a strike to the first append of whoever took over, and the log's silences."""
 
 import itertools
+import math
 import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ def figures(outcomes: Sequence[Outcome]) -> list[Figure]:
         for service in SERVICES
     ]
     lines.append(Figure("**all owners killed**", owners_killed(outcomes), goal))
+    lines.append(Figure("of that until the standby has the lease", _takeovers(outcomes)))
     paused = [gap for service in SERVICES for gap in _failovers(outcomes, "pause", service)]
     lines.append(Figure("owner stands still → the standby's first append", paused, goal))
     stopped = [gap for service in SERVICES for gap in _failovers(outcomes, "stop", service)]
@@ -62,6 +64,19 @@ def figures(outcomes: Sequence[Outcome]) -> list[Figure]:
 
 def owners_killed(outcomes: Sequence[Outcome]) -> list[float]:
     return [gap for service in SERVICES for gap in _failovers(outcomes, "kill", service)]
+
+
+def _takeovers(outcomes: Sequence[Outcome]) -> list[float]:
+    return [
+        min((at for at, owner in _of_service(outcome, one) if owner and at > one.began), default=math.inf) - one.began
+        for outcome in outcomes
+        for one in outcome.struck
+        if (one.strike.how, one.strike.role) == ("kill", "owner")
+    ]
+
+
+def _of_service(outcome: Outcome, one: Struck) -> list[tuple[float, bool]]:
+    return [moment for name, known in outcome.owners.items() if name.startswith(one.strike.service) for moment in known]
 
 
 def table(lines: Sequence[Figure]) -> str:
@@ -104,7 +119,7 @@ def _first(told: Sequence[Acknowledged], struck: Struck) -> float:
     for ack in told[bisect_left(told, struck.began, key=lambda ack: ack.at) :]:
         if ack.author == struck.strike.service and (ack.replica != struck.name or ack.at >= struck.up):
             return ack.at
-    return float("inf")
+    return math.inf
 
 
 def _silences(outcomes: Sequence[Outcome], how: How, role: Role) -> list[float]:

@@ -210,14 +210,14 @@ def test_a_malformed_event_holds_its_job_while_others_go_on(body: bytes):
 
 def test_the_first_reason_to_hold_a_job_stays():
     history = a_history(a_running_job())
-    history.hold("First", "first")
-    history.hold("Second", "second")
+    history.hold("UnknownEvent", "first")
+    history.hold("TooLarge", "second")
     assert history.held == "first"
 
 
 def test_a_held_job_is_folded_on():
     history = a_history(a_running_job())
-    history.hold("Something", "something")
+    history.hold("TooLarge", "something")
     history.fold(stored(history, JobSucceeded(reason="TrainingJobSucceeded")))
     assert history.job.phase == "Succeeded"
 

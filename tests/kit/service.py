@@ -23,12 +23,12 @@ class Service:
     def __init__(self, name: str, folder: Path, environment: Mapping[str, str], *command: str) -> None:
         """`command` is of the package's own modules; without it the service is started alone."""
         self.name = name
-        self._port = free_port()
+        self.port = free_port()
         self.child = Child(
             f"the {name}",
             [sys.executable, "-m", *(command or (f"services.{name}",))],
             folder / f"{name}.log",
-            {**environment, "MUSTER_HEALTH_PORT": str(self._port)},
+            {**environment, "MUSTER_HEALTH_PORT": str(self.port)},
         )
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ class Service:
         try:
             async with (
                 aiohttp.ClientSession() as session,
-                session.get(f"http://127.0.0.1:{self._port}/{path}") as answer,
+                session.get(f"http://127.0.0.1:{self.port}/{path}") as answer,
             ):
                 return answer.status, await answer.json()
         except aiohttp.ClientConnectorError:

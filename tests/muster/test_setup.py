@@ -23,6 +23,7 @@ from shared.frameworks.training_job import TRAININGJOB
 from shared.release import MARK, this_release
 from shared.service.settings import Settings
 from tests.kit import et_operator
+from tests.kit.apiserver import ScriptedApiServer, ok
 from tests.muster.conftest import MakeSite, Said, Site
 
 pytestmark = pytest.mark.nats
@@ -199,15 +200,10 @@ async def test_a_wrong_password_is_one_line_at_once(a_site: MakeSite, tmp_path: 
             await set_up(settings(site, nats, nats_password="another"), a_wish())
 
 
-async def test_a_secret_that_is_not_there_yet_is_waited_for(
-    a_site: MakeSite, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(setup, "CONNECT_SECONDS", 0.2)
+async def test_a_missing_password_is_one_line(a_site: MakeSite, tmp_path: Path):
     async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
-        with pytest.raises(typer.Exit) as ended:
-            await set_up(settings(site, nats, nats_password_file=tmp_path / "none"), Wish(timeout=1))
-        assert ended.value.exit_code == 3
-        assert "No such file" in said.err
+        with pytest.raises(Refused, match=r"password file .*none cannot be read.*mount the Secret"):
+            await set_up(settings(site, nats, nats_password_file=tmp_path / "none"), a_wish())
 
 
 async def test_without_a_cluster_the_log_alone_is_set_up(tmp_path: Path, said: Said):
@@ -215,3 +211,26 @@ async def test_without_a_cluster_the_log_alone_is_set_up(tmp_path: Path, said: S
         known = Settings(_env_file=None, nats_url=nats.url, nats_user=ADMIN, nats_password=nats.users[ADMIN])
         await set_up(known, a_wish(cluster=False))
         assert shown(said)[-1] == "log ID is set up"
+
+
+async def test_a_missing_right_is_one_line(tmp_path: Path):
+    async with ScriptedApiServer() as server:
+        denied = {"kind": "SelfSubjectAccessReview", "status": {"allowed": False}}
+        server.answers += [ok(denied)] * 3
+        known = Settings(_env_file=None, kubeconfig=server.kubeconfig(tmp_path))
+        with pytest.raises(Refused) as refusal:
+            await set_up(known, a_wish())
+        assert refusal.value.reason == "Forbidden"
+        told = "does not let us get/create/patch customresourcedefinitions; grant it to whoever runs `muster setup`"
+        assert told in str(refusal.value)
+
+
+async def test_an_api_server_that_is_down_is_waited_for(a_site: MakeSite, tmp_path: Path, said: Said):
+    async with a_site(OURS) as site:
+        pass
+    known = Settings(_env_file=None, kubeconfig=site.kubeconfig)
+    with pytest.raises(typer.Exit) as ended:
+        await set_up(known, Wish(timeout=1))
+    assert ended.value.exit_code == 3
+    assert said.err.startswith("waiting: ")
+    assert "is the API server up" in said.err

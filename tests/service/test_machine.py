@@ -251,7 +251,7 @@ class TestDeciding:
         async with Stage(Small(wanting(0))).running() as stage:
             stage.see()
             await until(lambda: len(stage.service.acted) == 1, "the effect")
-            stage.history().hold("Test", "for a test")
+            stage.history().hold("TooLarge", "for a test")
             before = len(stage.service.decided)
             stage.see(generation=2)
             await until(lambda: stage.history().job.generation == 2, "the fold")

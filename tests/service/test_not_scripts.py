@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from services.scaler.policy import Policy
+from services.scaler.script import QUIETLY
 from services.scaler.shell import Scaler
 from services.scaler.within import HOSTS
 from shared.cluster import Execution
@@ -76,7 +77,7 @@ async def test_21_script_environment_arrives_byte_for_byte_and_nowhere_else():
         stage.apply(SCALEOUTS, with_script(a_scale_out(2), env=ENVIRONMENT))
         await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
         hosts = "resnet-worker-2:1,resnet-worker-3:1"
-        assert launchers.ran == [("resnet-launcher", ("env", f"TOKEN={CANARY}", "sh", SCRIPT, hosts))]
+        assert launchers.ran == [("resnet-launcher", (*QUIETLY, "env", f"TOKEN={CANARY}", "sh", SCRIPT, hosts))]
         assert stage.condition(SCALEOUTS, "out", "ScriptExecuted") == ("True", "ScriptExecuted")
         assert has_nothing_of(stage, CANARY)
 

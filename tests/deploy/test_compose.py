@@ -1,0 +1,159 @@
+"""docker-compose.yml, as far as it can be shown without a Docker engine: what its containers are given works.
+
+With the program `docker compose` its own reader looks at the file too.
+"""
+
+import os
+import re
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster import binaries
+from devcluster.child import Child
+from devcluster.cluster import ADMIN as CLUSTER_ADMIN
+from devcluster.controlplane import ControlPlane
+from muster.k3s import K3S
+from muster.stack import SERVICES
+from shared.eventlog.durability import fsync_troubles
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.server import _program
+from shared.eventlog.setup import set_up
+from shared.eventlog.subjects import USERS
+from shared.ports import free_port
+from shared.service.settings import Settings
+from tests.kit.commands import run
+from tests.kit.controlplane import require_control_plane
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "docker-compose.yml"
+FOLDER = ROOT / "deploy" / "compose"
+
+
+def test_docker_compose_itself_takes_the_file():
+    if shutil.which("docker-compose") is None:
+        pytest.skip("not installed: docker-compose, which reads the file without an engine")
+    found = os.popen(f"docker-compose -f {FILE} config --quiet 2>&1; echo $?").read()  # noqa: S605
+    assert found == "0\n"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_understands_its_environment(name: str, monkeypatch: pytest.MonkeyPatch):
+    given = _service(name)["environment"]
+    for variable in [*os.environ]:
+        if variable.startswith(("NATS_", "MUSTER_", "KUBECONFIG")):
+            monkeypatch.delenv(variable)
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, str(value))
+    settings = Settings()
+    assert _known(given), "every variable is one of a setting"
+    assert settings.nats_user == name
+    assert f"'{settings.nats_password}'" == _service("nats")["environment"][f"{name.upper()}_PASSWORD"]
+    assert settings.kubeconfig == Path(f"/kube/{name}.yaml")
+    assert _service(name)["entrypoint"] == [f"muster-{name}"]
+
+
+def test_no_two_of_them_answer_probes_at_one_port():
+    # They share the network of K3s, which is at 127.0.0.1:6443 for them as for the user.
+    assert {_service(name)["network_mode"] for name in SERVICES} == {"service:k3s"}
+    assert len({_service(name)["environment"]["MUSTER_HEALTH_PORT"] for name in SERVICES}) == len(SERVICES)
+
+
+def test_its_log_is_the_server_that_the_chart_brings_along():
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "muster" / "values.yaml").read_text())["nats"]["image"]
+    assert _service("nats")["image"] == f"{chart['repository']}:{chart['tag']}"
+
+
+def test_its_kubernetes_is_that_of_the_demo_on_docker():
+    assert {_service(name)["image"] for name in ("k3s", "kubeconfigs")} == {K3S}
+
+
+def test_what_is_mounted_from_here_is_here():
+    mounts = [mount for service in _compose()["services"].values() for mount in service.get("volumes", ())]
+    sources = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
+    assert sources
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def test_nothing_is_published_beyond_the_loopback():
+    ports = [port for service in _compose()["services"].values() for port in service.get("ports", ())]
+    assert ports
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+@pytest.mark.nats
+async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path: Path):
+    """The very files, but for the places."""
+    port, monitor = free_port(), free_port()
+    places = {"0.0.0.0:4222": f"127.0.0.1:{port}", "0.0.0.0:8222": f"127.0.0.1:{monitor}", "/data": str(tmp_path)}
+    text = (FOLDER / "nats.conf").read_text()
+    for old, new in places.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "nats.conf").write_text(text)
+    users = ROOT / "deploy" / "helm" / "muster" / "files" / "nats-users.conf"
+    assert f"./{users.relative_to(ROOT)}:/etc/nats/users.conf:ro" in _service("nats")["volumes"]
+    shutil.copy(users, tmp_path / "users.conf")
+    environment = _service("nats")["environment"]
+    command = [_program(), "--config", str(tmp_path / "nats.conf")]
+    server = Child("NATS", command, tmp_path / "server.log", environment)
+    server.start()
+    try:
+        url = f"nats://127.0.0.1:{port}"
+        given = {user: environment[f"{user.upper()}_PASSWORD"].strip("'") for user in USERS}
+        await set_up(url, user="admin", password=given["admin"])
+        for user in USERS:
+            log = await JetStreamEventLog.connect(url, name="test", user=user, password=given[user])
+            try:
+                assert await log.identity()
+            finally:
+                await log.close()
+        assert await fsync_troubles([f"http://127.0.0.1:{monitor}"]) == []
+    finally:
+        await server.stop()
+
+
+@pytest.mark.real
+async def test_each_service_gets_a_kubeconfig_with_its_own_rights_only(tmp_path: Path):
+    require_control_plane()
+    tools, kube = tmp_path / "tools", tmp_path / "kube"
+    tools.mkdir()
+    kube.mkdir()
+    (tools / "kubectl").symlink_to(binaries.kubectl())
+    async with ControlPlane(tmp_path / "plane", nodes=0) as plane:
+        shutil.copy(plane.kubeconfig(CLUSTER_ADMIN), kube / "kubeconfig.yaml")
+        path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        words = [str(kube), str(ROOT / "deploy" / "rbac" / "cluster")]
+        for _ in range(2):
+            # Once more with what the first time left, as `docker compose up` does.
+            done = await run("/bin/sh", str(FOLDER / "kubeconfigs.sh"), *words, environment=path)
+            assert done.code == 0, done.complaint
+        for name in SERVICES:
+            file = kube / f"{name}.yaml"
+            assert stat.S_IMODE(file.stat().st_mode) == 0o644
+            said = await run(str(tools / "kubectl"), "--kubeconfig", str(file), "auth", "whoami", "-o", "yaml")
+            assert yaml.safe_load(said.out)["status"]["userInfo"]["username"] == f"system:serviceaccount:muster:{name}"
+
+
+def _compose() -> dict[str, Any]:
+    """The file, with the defaults in place of its variables."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", FILE.read_text())
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def _service(name: str) -> dict[str, Any]:
+    service: dict[str, Any] = _compose()["services"][name]
+    return service
+
+
+def _known(environment: dict[str, str]) -> bool:
+    """Settings ignore what they do not know, as an environment holds much; in this file it would be a slip."""
+    names = {f"MUSTER_{field.upper()}" for field in Settings.model_fields}
+    for field in Settings.model_fields.values():
+        names |= {str(choice) for choice in getattr(field.validation_alias, "choices", ())}
+    return environment.keys() <= names

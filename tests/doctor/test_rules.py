@@ -1,0 +1,221 @@
+"""What `muster doctor` makes of what it sees, answer by answer."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.doctor import clocks, rights, services, streams, versions
+from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
+from muster.doctor.services import Pod, Report
+from shared.cluster.examination import Right
+from shared.eventlog.inspection import Holding, Replica, Stream
+from shared.frameworks.training_job import TRAININGJOB
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def test_findings_are_told_by_group_with_their_remedies_below_and_a_summary():
+    found = [warn("clock.nats", "late", "wind it"), ok("versions.command", "1"), fail("log.room", "full\nof it", "buy")]
+    found.append(unknown("rights.all", "who knows"))
+    assert text(in_order(found)).splitlines() == [
+        "versions",
+        "  ok    1",
+        "rights",
+        "  ?     who knows",
+        "log",
+        "  FAIL  full of it",
+        "        buy",
+        "clock",
+        "  warn  late",
+        "        wind it",
+        "1 ok, 1 warn, 1 FAIL, 1 ?",
+    ]
+
+
+def test_the_document_says_whether_all_is_well():
+    well = [ok("log.room", "enough"), warn("clock.nats", "late"), unknown("rights.all", "?")]
+    assert document(well)["ok"]
+    assert document(well)["summary"] == {"ok": 1, "warn": 1, "fail": 0, "unknown": 1}
+    assert not document([*well, fail("log.room", "full")])["ok"]
+    assert document(well)["findings"][1] == {"check": "clock.nats", "status": "warn", "message": "late", "remedy": ""}
+
+
+@pytest.mark.parametrize(
+    ("rule", "version", "status"),
+    [
+        pytest.param(versions.kubernetes, "v1.28.15", "fail", id="Kubernetes before the rules of definitions"),
+        pytest.param(versions.kubernetes, "v1.29.0-eks-5e0fdde", "ok", id="the oldest Kubernetes, with a tail"),
+        pytest.param(versions.kubernetes, "v1.36.1", "ok", id="the newest Kubernetes that was tried"),
+        pytest.param(versions.kubernetes, "v1.37.0", "warn", id="a newer Kubernetes"),
+        pytest.param(versions.kubernetes, "", "unknown", id="a Kubernetes that does not say"),
+        pytest.param(versions.nats, "2.10.29", "fail", id="NATS whose messages do not run out one by one"),
+        pytest.param(versions.nats, "2.11.0", "ok", id="the oldest NATS"),
+        pytest.param(versions.nats, "main", "unknown", id="a NATS of nobody knows when"),
+    ],
+)
+def test_versions(rule: Any, version: str, status: str):
+    assert rule(version).status == status
+
+
+@pytest.mark.parametrize(
+    ("running", "status"),
+    [
+        pytest.param([("a", "1.0.0"), ("b", "1.0.0")], "ok", id="all of this release"),
+        pytest.param([("a", "1.0.0"), ("b", "1.1.0")], "warn", id="several"),
+        pytest.param([("a", "1.1.0")], "warn", id="another than this command"),
+        pytest.param([("a", "")], "unknown", id="one that does not say"),
+    ],
+)
+def test_versions_of_services(running: list[tuple[str, str]], status: str):
+    assert [found.status for found in versions.services(running, "1.0.0")] == [status]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "took", "whole", "status"),
+    [
+        pytest.param(0.0, 0.0, False, "ok", id="together"),
+        pytest.param(4.9, 0.0, False, "ok", id="a little apart"),
+        pytest.param(6.0, 0.0, False, "warn", id="ahead"),
+        pytest.param(-6.0, 0.0, False, "warn", id="behind"),
+        pytest.param(6.0, 3.0, False, "ok", id="apart no more than the way may have taken"),
+        pytest.param(5.4, 0.0, True, "warn", id="a date without fractions, half a second later on average"),
+        pytest.param(-5.4, 0.0, True, "ok", id="behind by what the date leaves out"),
+    ],
+)
+def test_clocks(ahead: float, took: float, whole: bool, status: str):
+    half = timedelta(seconds=took / 2)
+    reading = clocks.Reading(NOW + timedelta(seconds=ahead), NOW - half, NOW + half, whole)
+    assert clocks.difference("clock.nats", "it", reading).status == status
+
+
+def a_stream(replicas: int = 3, *others: Replica, **more: Any) -> Stream:
+    given = {"name": "JOBS", "config": {"num_replicas": replicas}, "leader": "n0", "cluster": "c", "replicas": others}
+    return Stream(**(given | more))
+
+
+N1, N2 = Replica("n1", current=True), Replica("n2", current=True)
+
+
+@pytest.mark.parametrize(
+    ("stream", "statuses"),
+    [
+        pytest.param(a_stream(3, N1, N2), ["ok"], id="three that are current"),
+        pytest.param(a_stream(1, cluster=""), ["ok"], id="a server on its own"),
+        pytest.param(a_stream(1), ["warn"], id="one copy in a cluster"),
+        pytest.param(a_stream(3, N1, N2, leader=""), ["fail"], id="no leader"),
+        pytest.param(a_stream(3, N1, Replica("n2", offline=True)), ["fail"], id="one is away"),
+        pytest.param(a_stream(3, N1, Replica("n2", lag=7)), ["warn"], id="one is behind"),
+        pytest.param(a_stream(3, N1), ["fail"], id="one was never made"),
+    ],
+)
+def test_copies(stream: Stream, statuses: list[str]):
+    assert [found.status for found in streams.copies([stream])] == statuses
+
+
+@pytest.mark.parametrize(
+    ("config", "used", "statuses"),
+    [
+        pytest.param({"sync_always": True, "max_storage": 100}, 10, ["ok", "ok"], id="as it should be"),
+        pytest.param({"sync_interval": 120_000_000_000, "max_storage": 100}, 10, ["warn", "ok"], id="synced late"),
+        pytest.param({"sync_always": True, "max_storage": 100}, 90, ["ok", "warn"], id="nearly full"),
+        pytest.param({"sync_always": True}, 90, ["ok"], id="without a bound"),
+    ],
+)
+def test_a_servers_disk(config: dict[str, Any], used: int, statuses: list[str]):
+    found = streams.disk({"server_name": "n0", "jetstream": {"config": config, "stats": {"storage": used}}})
+    assert [each.status for each in found] == statuses
+
+
+def held(*keys: str) -> list[Holding]:
+    return [Holding(key, "pod/1", NOW) for key in keys]
+
+
+SERVICES = ("watcher", "scheduler", "scaler", "status")
+HERE = tuple(f"{service}.team-a" for service in SERVICES)
+
+
+@pytest.mark.parametrize(
+    ("keys", "scope", "statuses"),
+    [
+        pytest.param(SERVICES, "", ["ok"], id="one of the cluster"),
+        pytest.param(HERE, "", ["ok"], id="one of a namespace, looked at from outside"),
+        pytest.param((), "", ["fail"], id="nobody"),
+        pytest.param(SERVICES[1:], "", ["fail", "ok"], id="one is missing"),
+        pytest.param((*SERVICES, *HERE), "", ["ok", "ok", "fail"], id="one in the other's way"),
+        pytest.param(SERVICES, "team-a", ["fail"], id="nobody in that namespace"),
+        pytest.param((*HERE, "watcher.team-b"), "team-a", ["ok"], id="another namespace is not looked at"),
+    ],
+)
+def test_owners(keys: tuple[str, ...], scope: str, statuses: list[str]):
+    assert [found.status for found in services.owners(held(*keys), NOW, scope=scope)] == statuses
+
+
+def lag(*pods: Pod) -> list[Finding]:
+    return services.lag(pods, {"": 5_000, "team-a": 2_000}, "muster")
+
+
+def test_lag_is_counted_to_the_end_of_what_a_service_reads():
+    def at(position: int, scope: str = "") -> Pod:
+        return Pod(name="p", scope=scope, reports=(Report(service="watcher", position=position),))
+
+    assert [found.status for found in lag(at(4_990))] == ["ok"]
+    assert [found.status for found in lag(at(1_990))] == ["warn"]
+    assert [found.status for found in lag(at(1_990, "team-a"))] == ["ok"]
+    # The log of a namespace in which nothing happened yet has no end to compare with.
+    assert lag(at(1, "team-b")) == []
+
+
+def test_pods_that_cannot_be_asked_are_named_with_the_reason():
+    (found,) = lag(Pod(name="p", silence="forbidden"))
+    assert (found.status, "p could not be asked" in found.message, "forbidden" in found.message) == (
+        "unknown",
+        True,
+        True,
+    )
+
+
+def test_a_release_whose_reports_say_less_is_read_all_the_same():
+    (found,) = services.readiness([Pod(name="p", reports=(Report(ready=True),))])
+    assert found.status == "ok"
+
+
+def an_account(component: str, name: str = "m", **environment: str) -> list[rights.Account]:
+    env = [{"name": key, "value": value} for key, value in environment.items()]
+    metadata = {"name": name, "labels": {rights.COMPONENT: component}}
+    pod = {"metadata": metadata, "spec": {"serviceAccountName": name, "containers": [{"env": env}]}}
+    return rights.accounts([], [pod], home="muster", scope="", taking_over=False)
+
+
+def test_whose_the_accounts_are():
+    (one,) = an_account("all", MUSTER_NAMESPACE="team-a", MUSTER_TAKE_OVER="true")
+    assert (one.services, one.scope, one.taking_over) == (SERVICES, "team-a", True)
+    assert an_account("nats") == an_account("setup") == []
+    listed = [{"metadata": {"name": "default"}}, {"metadata": {"name": "scaler"}}]
+    (other,) = rights.accounts(listed, [], home="muster", scope="team-b", taking_over=False)
+    assert (other.user, other.services, other.scope) == ("system:serviceaccount:muster:scaler", ("scaler",), "team-b")
+
+
+@pytest.mark.parametrize(
+    ("me", "services"),
+    [
+        pytest.param("system:serviceaccount:muster:muster-scaler", ("scaler",), id="a service"),
+        pytest.param("system:serviceaccount:muster:muster", SERVICES, id="all of them"),
+        pytest.param("system:serviceaccount:ci:default", None, id="another"),
+        pytest.param("kubernetes-admin", None, id="a person"),
+    ],
+)
+def test_who_examines_itself(me: str, services: tuple[str, ...] | None):
+    found = rights.own(me, scope="", taking_over=False)
+    assert (found and found.services) == services
+
+
+def test_a_right_that_a_service_can_do_without_is_a_warning():
+    (account,) = an_account("scaler")
+    every = rights.of_account(account, [TRAININGJOB])
+    granted = {right: right.resource != "pods/exec" for right in every}
+    (found,) = rights.findings(account, [TRAININGJOB], granted)
+    assert (found.status, "get/create pods/exec" in found.message) == ("warn", True)
+    granted[Right("patch", "", "pods")] = False
+    assert [each.status for each in rights.findings(account, [TRAININGJOB], granted)] == ["fail", "warn"]
+    assert not is_well(rights.findings(account, [TRAININGJOB], granted))

@@ -1,0 +1,100 @@
+"""`/metrics` of real processes: a replica that waits tells of no jobs; once it took over, of all in the log."""
+
+import json
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from shared.frameworks.training import TRAININGJOBS
+from tests.kit.nats import until
+from tests.kit.operator import Operator, a_job
+from tests.kit.service import PATIENCE_SECONDS, Service, a_service
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+PLACE = {"job_namespace": "default", "kind": "TrainingJob.kai.alibabacloud.com"}
+
+
+async def scraped(service: Service) -> dict[str, Metric]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{service.port}/metrics") as answer,
+    ):
+        assert answer.status == 200
+        return {family.name: family for family in text_string_to_metric_families(await answer.text())}
+
+
+def value(families: dict[str, Metric], family: str, suffix: str = "", **labels: str) -> float:
+    (found,) = (
+        sample.value
+        for sample in families[family].samples
+        if sample.name == family + suffix and sample.labels == labels
+    )
+    return found
+
+
+async def test_a_replica_that_takes_over_tells_what_the_log_has(operator: Operator, tmp_path: Path):
+    await operator.apply(a_job("counted", "sleep 0.2"))
+    await operator.phase("Succeeded", TRAININGJOBS, "counted")
+    environment = operator.stack.environment("status")
+    async with a_service("status", tmp_path, environment) as standby:
+        await standby.becomes(200)
+        waiting = await scraped(standby)
+        assert value(waiting, "muster_owner", service="status") == 0
+        assert value(waiting, "muster_ready", service="status") == 1
+        assert not any(name.startswith("muster_jobs") for name in waiting)
+        assert value(waiting, "muster_log_position", service="status") > 10
+        assert value(waiting, "muster_log_pending_events", service="status") == 0
+        assert sum(sample.value for sample in waiting["muster_kubernetes_requests"].samples) > 0
+        assert waiting["process_resident_memory_bytes"].samples
+        # It is started again, and waits in its turn.
+        await operator.stack.services["status"].stop()
+
+        async def took_over() -> bool:
+            return "muster_jobs" in await scraped(standby)
+
+        await until(took_over, within=PATIENCE_SECONDS)
+        found = await scraped(standby)
+        assert value(found, "muster_owner", service="status") == 1
+        assert value(found, "muster_jobs_created", "_total", **PLACE) == 1
+        assert value(found, "muster_jobs_successful", "_total", **PLACE) == 1
+        assert value(found, "muster_jobs", **PLACE, phase="Succeeded") == 1
+        assert value(found, "muster_job_start_duration_seconds", "_count", kind=PLACE["kind"]) == 1
+        await operator.apply(a_job("counted-too", "sleep 0.2"))
+        await operator.phase("Succeeded", TRAININGJOBS, "counted-too")
+        found = await scraped(standby)
+        assert value(found, "muster_jobs_successful", "_total", **PLACE) == 2
+        assert value(found, "muster_decision_latency_seconds", "_count", service="status") >= 3
+    decisions = [line for line in standby.lines() if "basis" in line]
+    assert [line["event"] for line in decisions] == ["JobCreated", "JobRunning", "JobSucceeded"]
+    assert {(line["job"], line["kind"], line["service"]) for line in decisions} == {
+        ("default/counted-too", "TrainingJob", "status")
+    }
+
+
+async def test_every_decision_of_the_four_processes_is_one_line(operator: Operator):
+    await operator.apply(a_job("told", "sleep 0.2"))
+    await operator.phase("Succeeded", TRAININGJOBS, "told")
+    await operator.until(lambda: _workers_released(operator), lambda: "the workers were never released")
+    # A service in its own time says what was answered to it.
+    await operator.stack.stop_services()
+    known = {
+        stored.sequence: stored.subject.rpartition(".")[2]
+        for stored in await operator.log()
+        if stored.subject.startswith("jobs.default.told.")
+    }
+    told = [
+        (line["seq"], line["event"])
+        for service in operator.stack.services
+        for line in map(json.loads, (operator.stack.data / f"{service}.log").read_text().splitlines())
+        if "basis" in line and line["job"] == "default/told" and line["service"] == service
+    ]
+    assert sorted(told) == sorted(known.items())
+    assert len(known) >= 6
+
+
+async def _workers_released(operator: Operator) -> bool:
+    return "SlotsReleased" in await operator.types("told")

@@ -1,0 +1,56 @@
+"""The release after this one, as a folder that processes run from: this tree, and what a release may bring.
+
+A field of a definition, a field of an event, a type of event that this release does not know, and a version.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+VERSION = "99.0.0"
+FIELD = "note"
+"""Of a TrainingJob's spec, and of `JobCreated`."""
+EVENT = "JobNoted"
+
+EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "muster/crds/models.py": (
+        (
+            "    scheduling_timeout_seconds: Number | None = None\n",
+            f"    {FIELD}: str | None = None\n    scheduling_timeout_seconds: Number | None = None\n",
+        ),
+    ),
+    "shared/job/events.py": (
+        (
+            '    """The job is taken on."""\n',
+            f'    """The job is taken on."""\n\n    {FIELD}: str = "of the next release"\n',
+        ),
+        (
+            "Fact = (\n",
+            f'class {EVENT}(Event, frozen=True, tag="{EVENT}"):\n    """Something new."""\n\n\n'
+            f"Fact = (\n    {EVENT} |\n",
+        ),
+        ('(("status",), (', f'(("status",), ({EVENT}, '),
+    ),
+    "shared/job/evolve.py": (
+        ("    JobExpired,\n", f"    JobExpired,\n    {EVENT},\n"),
+        ("        case JobExpired():\n", f"        case JobExpired() | {EVENT}():\n"),
+    ),
+}
+
+
+def next_release(folder: Path) -> dict[str, str]:
+    """Write it; the environment that makes `python -m` run it."""
+    for package in ("services", "shared", "muster", "devcluster"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, edits in EDITS.items():
+        text = (folder / name).read_text()
+        for old, new in edits:
+            assert text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
+    metadata = folder / f"muster-{VERSION}.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: muster\nVersion: {VERSION}\n")
+    # Without safety the working directory, which is this tree, would come first.
+    return {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
