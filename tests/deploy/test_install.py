@@ -100,7 +100,7 @@ async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replic
 
 async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
     await platform.do(f"{INSTALL} --set setup.enabled=false --set nats.auth.existingSecret=passwords {FEW_RESOURCES}")
-    failed = "events --namespace muster --field-selector=reason=FailedMount"
+    failed = "events --namespace muster --field-selector=reason=Failed"
     await platform.until(failed, lambda events: 'secret "passwords" not found' in warnings(events))
 
     users = ("admin", "reader", "watcher", "scheduler", "scaler", "status")
