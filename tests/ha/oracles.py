@@ -10,11 +10,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from shared.eventlog import Stored
+from shared.job.events import AUTHORS
 from shared.job.fold import Histories
 from tests.ha.witness import Print, print_of
 from tests.kit.loop import PATHS
 
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
+TYPES = {str(known.__struct_config__.tag) for known in AUTHORS}
+"""What an append is called in the log of a service; its other lines name sequences as well."""
 QUESTIONS = ("selfsubjectaccessreviews",)
 """They are asked by creating them."""
 
@@ -53,7 +56,7 @@ def acknowledged(replica: str, lines: Iterable[Mapping[str, Any]]) -> list[Ackno
     return [
         Acknowledged(replica, seconds(line["timestamp"]), line["seq"], line["service"], line["uid"], line["event"])
         for line in lines
-        if {"job", "uid", "seq"} <= line.keys()
+        if line["event"] in TYPES and {"uid", "seq"} <= line.keys()
     ]
 
 

@@ -143,3 +143,9 @@ def test_what_a_process_wrote_between_two_moments_is_found_by_its_token():
     assert not oracles.late(made, "JTI=1", at + 1, at + 2)
     assert oracles.stale(made)
     assert not oracles.stale([made[0]._replace(code=409)])
+
+
+def test_only_appends_count_as_acknowledged():
+    line = {"event": "JobCreated", "service": "status", "uid": "u", "seq": 3, "timestamp": "2030-01-01T00:00:10Z"}
+    others = [line | {"event": "effect will be retried"}, {"event": "started", "timestamp": line["timestamp"]}]
+    assert [ack.sequence for ack in oracles.acknowledged("status-0", [line, *others])] == [3]
