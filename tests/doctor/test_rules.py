@@ -3,12 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.doctor import clocks, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
 from muster.doctor.services import Pod, Report
 from shared.cluster.examination import Right
+from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding, Replica, Stream
 from shared.frameworks.training_job import TRAININGJOB
 
@@ -123,7 +125,8 @@ def test_copies(stream: Stream, statuses: list[str]):
     ],
 )
 def test_a_servers_disk(config: dict[str, Any], used: int, statuses: list[str]):
-    found = streams.disk({"server_name": "n0", "jetstream": {"config": config, "stats": {"storage": used}}})
+    said = {"server_name": "n0", "jetstream": {"config": config, "stats": {"storage": used}}}
+    found = streams.disk(msgspec.convert(said, Varz))
     assert [each.status for each in found] == statuses
 
 
