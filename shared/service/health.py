@@ -28,7 +28,10 @@ CONNECTED = Measure("muster_log_connected", "gauge", ("service",), "1 while ther
 POSITION = Measure("muster_log_position", "gauge", ("service",), "The last sequence of the log that was folded")
 PENDING = Measure("muster_log_pending_events", "gauge", ("service",), "Events of the log that were not folded yet")
 BEHIND = Measure(
-    "muster_log_lag_seconds", "gauge", ("service",), "How old the oldest of them is at the most; 0 when there is none"
+    "muster_log_lag_seconds",
+    "gauge",
+    ("service",),
+    "How old the oldest of them is at the most; 0 when there was none at the last read, so also without a connection",
 )
 HISTORIES = Measure("muster_histories", "gauge", ("service",), "Histories in memory")
 HELD = Measure(
