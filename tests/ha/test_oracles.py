@@ -145,6 +145,22 @@ def test_what_a_process_wrote_between_two_moments_is_found_by_its_token():
     assert not oracles.stale([made[0]._replace(code=409)])
 
 
+def test_a_script_of_a_process_that_was_not_the_owner_is_seen():
+    # Over a WebSocket it is asked for with GET, and answered with 101.
+    line = {
+        "verb": "get",
+        "user": {"extra": {"authentication.kubernetes.io/credential-id": ["JTI=1"]}},
+        "objectRef": {"resource": "pods", "subresource": "exec", "name": "a-launcher"},
+        "requestReceivedTimestamp": "2030-01-01T00:00:10.000000Z",
+        "responseStatus": {"code": 101},
+    }
+    log = line | {"objectRef": {"resource": "pods", "subresource": "log", "name": "a-launcher"}}
+    made = oracles.writes([line, log])
+    assert [write.what for write in made] == ["pods/exec/a-launcher"]
+    assert oracles.stale(made)
+    assert not oracles.stale([made[0]._replace(code=403)])
+
+
 def test_only_appends_count_as_acknowledged():
     line = {"event": "JobCreated", "service": "status", "uid": "u", "seq": 3, "timestamp": "2030-01-01T00:00:10Z"}
     others = [line | {"event": "effect will be retried"}, {"event": "started", "timestamp": line["timestamp"]}]
