@@ -217,6 +217,14 @@ def test_whose_the_accounts_are():
     assert (other.user, other.services, other.scope) == ("system:serviceaccount:muster:scaler", ("scaler",), "team-b")
 
 
+def test_a_scope_that_is_the_pods_own_namespace_is_no_whole_cluster():
+    own = {"name": "MUSTER_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    secret = {"name": "NATS_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    pod = {"metadata": {"namespace": "team-a"}, "spec": {"containers": [{"env": [own, secret]}]}}
+    assert services.pod(pod).scope == "team-a"
+    assert rights.environment(pod) == {"MUSTER_NAMESPACE": "team-a"}
+
+
 @pytest.mark.parametrize(
     ("me", "services"),
     [
