@@ -9,6 +9,7 @@ from shared.eventlog import Stored
 from shared.job.chain import basis
 from shared.job.fold import History
 from tests.ha import oracles
+from tests.ha.figures import Figure
 from tests.ha.oracles import Acknowledged, Place
 from tests.ha.witness import print_of
 from tests.kit.builders import a_running_job
@@ -159,6 +160,14 @@ def test_a_script_of_a_process_that_was_not_the_owner_is_seen():
     assert [write.what for write in made] == ["pods/exec/a-launcher"]
     assert oracles.stale(made)
     assert not oracles.stale([made[0]._replace(code=403)])
+
+
+def test_a_goal_that_was_missed_is_said():
+    assert "p99 2.88 s, and the goal is ≤ 2.5 s" in Figure("killed", [2.88], 2.5).missed
+    assert not Figure("killed", [2.5], 2.5).missed
+    assert not Figure("killed", [9.0]).missed
+    assert not Figure("killed", [], 2.5).missed
+    assert Figure("killed", [2.88], 2.5).row().endswith("| p99 ≤ 2.5 s |")
 
 
 def test_only_appends_count_as_acknowledged():
