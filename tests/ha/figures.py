@@ -61,6 +61,7 @@ def figures(outcomes: Sequence[Outcome]) -> list[Figure]:
     without = "longest time without an acknowledged append"
     lines += [
         Figure(f"the log's leader killed: {without}", _silences(outcomes, "kill", "leader")),
+        Figure(f"the server that keeps the leases killed: {without}", _silences(outcomes, "kill", "keeper")),
         Figure(f"another server of the log killed: {without}", _silences(outcomes, "kill", "follower")),
         Figure(f"the log's leader stands still: {without}", _silences(outcomes, "pause", "leader")),
         Figure(f"the log's leader is asked to stop: {without}", _silences(outcomes, "stop", "leader")),
