@@ -6,13 +6,14 @@ Nothing here keeps anybody from working; `must_fit` in `setup.py` says what does
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
 
 from shared.errors import Transient
-from shared.eventlog import api
+from shared.eventlog import inspection
+from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import differences
 from shared.eventlog.subjects import STREAM
@@ -68,37 +69,36 @@ def fsync_trouble(varz: Varz) -> str:
     )
 
 
-class Peer(msgspec.Struct, frozen=True):
-    """Another server with a copy of a stream."""
+class CopiesTrouble(NamedTuple):
+    """What is wrong with where a stream is kept."""
 
-    name: str = ""
-    current: bool = False
-    offline: bool = False
-
-
-class Copies(msgspec.Struct, frozen=True):
-    """Where a stream is kept."""
-
-    name: str = ""
-    """Of the cluster of servers; empty for a server on its own."""
-    replicas: tuple[Peer, ...] = ()
+    words: str
+    remedy: str
+    grave: bool
+    """Whether nothing can be appended, or a copy is gone."""
 
 
-class _Info(msgspec.Struct, frozen=True):
-    config: dict[str, Any]
-    cluster: Copies = Copies()
-
-
-def copies_trouble(stream: str, wanted: int, copies: Copies) -> str:
-    """What is wrong with where a stream is kept, of which `wanted` copies were asked for; empty when nothing is."""
-    if copies.name and wanted < 2:
-        return (
-            f"{stream}: one copy in a cluster of servers: with its server the log stands still, and with its disk "
-            f"history is lost; `nats stream edit {stream} --replicas 3`"
-        )
-    if behind := [peer.name for peer in copies.replicas if peer.offline or not peer.current]:
-        return f"{stream}: {wanted - len(behind)} of {wanted} copies are current; look at {', '.join(sorted(behind))}"
-    return ""
+def copies_trouble(stream: Stream) -> CopiesTrouble | None:
+    """None when it has as many copies as were asked for, and all are up to date."""
+    name, wanted = stream.name, stream.config.get("num_replicas") or 1
+    if wanted < 2:
+        if not stream.cluster:
+            return None
+        words = f"{name}: one copy in a cluster of servers: with its server the log stands still, and with its disk "
+        return CopiesTrouble(f"{words}history is lost", f"`nats stream edit {name} --replicas 3`", grave=False)
+    if not stream.leader:
+        words = f"{name}: no copy leads: nothing can be appended"
+        return CopiesTrouble(words, "bring back the NATS servers that are down", grave=True)
+    missing = wanted - 1 - len(stream.replicas)
+    behind = [replica for replica in stream.replicas if replica.offline or not replica.current]
+    if not (missing or behind):
+        return None
+    look = f"look at {', '.join(sorted(replica.name for replica in behind))}"
+    return CopiesTrouble(
+        f"{name}: {wanted - missing - len(behind)} of {wanted} copies are current",
+        look if behind else "bring back the NATS servers that are missing",
+        grave=missing > 0 or any(replica.offline for replica in behind),
+    )
 
 
 async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
@@ -121,9 +121,10 @@ async def varz(monitor: str) -> Varz:
 
 async def risks(log: JetStreamEventLog, monitors: Iterable[str]) -> list[str]:
     """One sentence for each.  Raises `Trouble` when the log itself cannot be asked."""
-    info = await api.call(log.connection, f"STREAM.INFO.{STREAM}", None, _Info)
-    copies = copies_trouble(STREAM, info.config.get("num_replicas", 1), info.cluster)
-    return [*await fsync_troubles(monitors), *([copies] if copies else []), *await differences(log)]
+    stream = await inspection.stream(log, STREAM)
+    copies = copies_trouble(stream) if stream else None
+    told = [f"{copies.words}; {copies.remedy}"] if copies else []
+    return [*await fsync_troubles(monitors), *told, *await differences(log)]
 
 
 async def _fsync_trouble(monitor: str) -> str:
