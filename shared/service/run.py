@@ -165,10 +165,16 @@ class Machine:
         for task in self._tasks:
             task.cancel()
 
-    async def owned(self) -> None:
-        """This replica owns its service from now on: act once everything that the log holds now is folded."""
+    def owned(self) -> Coroutine[None, None, None]:
+        """This replica owns its service from now on: act once everything that the log holds now is folded.
+
+        Nothing is done from the call itself on; what it returns asks where the log ends.
+        """
         # Until the end is known nothing is: meanwhile this fold may be older than what another owner did.
         self.current, self._act_from = False, sys.maxsize
+        return self._act_from_the_end()
+
+    async def _act_from_the_end(self) -> None:
         self._act_from = await self._end()
         self._catch_up()
 
@@ -329,10 +335,7 @@ class Machine:
                     fact = await self.service.act(wish.effect, standing)
                 else:
                     async with self._lanes[key].slots, self._effect_slots:
-                        if not self._owns():
-                            # It waited for its turn longer than this replica was the owner: it is another one's by now.
-                            failed(wish, self._time(), self._chance(), None)
-                            return None
+                        self._must_own()
                         fact = await self.service.act(wish.effect, standing)
             if fact is not None:
                 await self.appends.insist(history, fact)
@@ -358,6 +361,11 @@ class Machine:
         if isfinite(wish.effect.settle):
             self.wake_later(key, wish.effect.settle + 0.001)
         return None
+
+    def _must_own(self) -> None:
+        """What waited for its turn may have waited longer than this replica was the owner."""
+        if not self._owns():
+            raise Transient("not sent: another replica is the owner by now")
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
