@@ -1,10 +1,9 @@
 """The log's streams: made as they have to be, with all their copies, and with room left.  Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
-from shared.eventlog.durability import fsync_trouble
+from shared.eventlog.durability import Varz, fsync_trouble
 from shared.eventlog.inspection import Stream
 
 FULL = 0.8
@@ -77,15 +76,14 @@ def room(streams: Iterable[Stream]) -> list[Finding]:
     return found
 
 
-def disk(varz: Mapping[str, Any]) -> list[Finding]:
+def disk(varz: Varz) -> list[Finding]:
     """Of a server, by what it says at `/varz`: is what it acknowledges on the disk, and is there room on it?"""
     found = []
-    name, known = varz.get("server_name", "the server"), varz.get("jetstream") or {}
+    name, most, used = varz.server_name, varz.room, varz.used
     if trouble := fsync_trouble(varz):
         found.append(warn("log.fsync", trouble, "set it in the server's configuration and restart the server"))
     else:
         found.append(ok("log.fsync", f"NATS {name} has on its disk what it acknowledges"))
-    most, used = (known.get("config") or {}).get("max_storage", 0), (known.get("stats") or {}).get("storage", 0)
     if most > 0:
         part = used / most
         words = f"NATS {name}: {_size(used)} of at most {_size(most)} of its disk are used ({part:.0%})"

@@ -5,7 +5,7 @@ Nothing here keeps anybody from working; `must_fit` in `setup.py` says what does
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import aiohttp
@@ -21,15 +21,47 @@ _ANSWER_SECONDS = 3.0
 """How long a server's monitor may take; it answers in milliseconds or is not there."""
 
 
-def fsync_trouble(varz: Mapping[str, Any]) -> str:
-    """What is wrong with a server that says this of itself at `/varz`; empty when a power cut costs nothing."""
-    name = varz.get("server_name", "the server")
-    known = (varz.get("jetstream") or {}).get("config")
+class _Disk(msgspec.Struct, frozen=True):
+    sync_always: bool = False
+    sync_interval: int = 0
+    """Nanoseconds."""
+    max_storage: int = 0
+
+
+class _Used(msgspec.Struct, frozen=True):
+    storage: int = 0
+
+
+class _JetStream(msgspec.Struct, frozen=True):
+    config: _Disk | None = None
+    stats: _Used = _Used()
+
+
+class Varz(msgspec.Struct, frozen=True):
+    """What a server says of itself at `/varz`."""
+
+    server_name: str
+    jetstream: _JetStream = _JetStream()
+
+    @property
+    def used(self) -> int:
+        """Bytes on its disk."""
+        return self.jetstream.stats.storage
+
+    @property
+    def room(self) -> int:
+        """How many they may be; 0 when it has no JetStream."""
+        return self.jetstream.config.max_storage if self.jetstream.config else 0
+
+
+def fsync_trouble(varz: Varz) -> str:
+    """What is wrong with a server that says this of itself; empty when a power cut costs nothing."""
+    name, known = varz.server_name, varz.jetstream.config
     if not known:
         return f"NATS {name} has no JetStream; enable it in the server's configuration (`jetstream {{}}`)"
-    if known.get("sync_always"):
+    if known.sync_always:
         return ""
-    seconds = known.get("sync_interval", 0) / 1_000_000_000
+    seconds = known.sync_interval / 1_000_000_000
     return (
         f"NATS {name} acknowledges events up to {seconds:g} s before they are on the disk: a power cut loses them, "
         "or the whole log; set `jetstream { sync_interval: always }`"
@@ -75,15 +107,14 @@ async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
     return [trouble for trouble in said if trouble]
 
 
-async def varz(monitor: str) -> Mapping[str, Any]:
+async def varz(monitor: str) -> Varz:
     """What the server whose monitor this is says of itself.  Raises `Transient`."""
     url = f"{monitor.rstrip('/')}/varz"
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
     try:
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as answer:
-            said: Mapping[str, Any] = await answer.json()
-            return said
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            return msgspec.json.decode(await answer.read(), type=Varz)
+    except (aiohttp.ClientError, TimeoutError, ValueError, msgspec.MsgspecError) as error:
         why = str(error) or "no answer"
         raise Transient(f"cannot ask {url} whether NATS syncs its disk: {why}; correct NATS_MONITOR") from error
 

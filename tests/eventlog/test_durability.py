@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from devcluster.child import Child
 from shared.errors import Transient
-from shared.eventlog.durability import Copies, Peer, copies_trouble, fsync_trouble, fsync_troubles, risks
+from shared.eventlog.durability import Copies, Peer, Varz, copies_trouble, fsync_trouble, fsync_troubles, risks
 from shared.eventlog.server import _program
 from shared.eventlog.setup import set_up
 from shared.ports import free_port
@@ -71,9 +72,10 @@ async def test_a_monitor_that_cannot_be_asked_is_named():
     assert "nats://here" in (await fsync_troubles(["nats://here"]))[0]
 
 
-async def test_something_else_at_that_address_is_named():
+@pytest.mark.parametrize("says", ["html", "[]", "7", "null", '{"status": "ok"}', '{"server_name": 1}', '"\\ud800"'])
+async def test_something_else_at_that_address_is_named(says: str):
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nhtml")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" + says.encode())
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
@@ -83,8 +85,8 @@ async def test_something_else_at_that_address_is_named():
 
 
 def test_what_says_nothing_of_its_disk_has_no_jetstream():
-    assert "has no JetStream" in fsync_trouble({})
-    assert "has no JetStream" in fsync_trouble({"server_name": "n1", "jetstream": {}})
+    assert "has no JetStream" in fsync_trouble(Varz("n1"))
+    assert "has no JetStream" in fsync_trouble(msgspec.convert({"server_name": "n1", "jetstream": {}}, Varz))
 
 
 ALONE = Copies()
