@@ -107,7 +107,7 @@ class Machine:
         `meters` counts what this process does, `measures` what the log tells of jobs.
         """
         self.service = service
-        self.histories = Histories(measures)
+        self.histories = Histories(self._measure if measures else None)
         self.meters = meters or Meters(service.author)
         self.measures = measures
         self.current = False
@@ -136,6 +136,7 @@ class Machine:
         self._effect_slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told_held: set[JobKey] = set()
+        self._told_unmeasured = False
         self._stopping = False
 
     @property
@@ -261,6 +262,16 @@ class Machine:
             return
         for history in changed.values():
             self._turn(history)
+
+    def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        assert self.measures is not None, "only who measures is told"
+        try:
+            self.measures.folded(before, event, after, time)
+        except Exception as error:
+            # A figure is wrong, and no job is: said once, not for every event.
+            if not self._told_unmeasured:
+                self._told_unmeasured = True
+                log.error("not measured", type=type(event).__name__, job=str(after.key), exc_info=error)
 
     def _strange(self, stored: Stored, error: Exception) -> None:
         """An event that cannot be folded: not ours, or one job's story; every restart would meet it again."""
