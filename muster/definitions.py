@@ -60,10 +60,15 @@ def step(found: Custom | None, ours: Manifest, *, take: bool) -> _Step:
 class Definitions:
     """Those of some kinds of job, for an installation in one namespace or, without it, in the whole cluster."""
 
-    def __init__(self, cluster: Cluster, kinds: Kinds, namespace: str, *, check: bool, take: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, kinds: Kinds, namespace: str, *, known: Kinds, check: bool, take: bool
+    ) -> None:
+        """`kinds` are those that are chosen, of all that are `known`: in the rest nothing stays claimed."""
         self._cluster = cluster
         # All set-ups go in one order, so that of two the first definition lets one through.
-        self._ours = sorted(manifests(kinds), key=lambda each: str(each["metadata"]["name"]))
+        self._ours = sorted(manifests(kinds), key=_name)
+        names = {_name(ours) for ours in self._ours}
+        self._rest = [each for each in sorted(manifests(known), key=_name) if _name(each) not in names]
         self._namespace = namespace
         self._place = scope.place(scope.key(namespace))
         self._check = check
@@ -96,13 +101,20 @@ class Definitions:
             would = "would be " * (self._check and done.spec is not None)
             why = f" ({done.why})" if done.why else ""
             typer.echo(f"definition {ours['metadata']['name']} {would}{done.word}{why}", err=not done.ours)
+        for each in self._rest:
+            if await self._release(each, identity, whoever=False):
+                changes = True
+                would = "would be " * self._check
+                typer.echo(f"definition {_name(each)} {would}given up (its kind is not chosen)")
         would = "would be " * (self._check and bool(claimed))
         typer.echo(f"scope {self._place} {would}claimed by the log {identity or 'that is not there yet'}")
         return changes
 
     async def release(self, identity: str, *, whoever: bool) -> str:
         """Give the scope up, by `whoever` it is held or only if by this log; a sentence about it."""
+        # In kinds that this set-up was not told of nobody but the log itself gives anything up.
         given_up = [await self._release(ours, identity, whoever=whoever) for ours in self._ours]
+        given_up += [await self._release(each, identity, whoever=False) for each in self._rest]
         return f"scope {self._place} {'given up' if any(given_up) else 'was not held'}"
 
     async def _get(self, ours: Manifest) -> Custom | None:
@@ -164,6 +176,8 @@ class Definitions:
                 return False
             if not whoever and not scope.is_held(held, self._namespace, identity):
                 return False
+            if self._check:
+                return True
             try:
                 await self._write(found, ours, None, {key: None})
             except Conflict:
@@ -178,6 +192,10 @@ class Definitions:
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError as error:
             raise Transient(f"{name} is not served after {SERVED_SECONDS:.0f} s") from error
+
+
+def _name(manifest: Manifest) -> str:
+    return str(manifest["metadata"]["name"])
 
 
 def _is_served(definition: Custom | None) -> bool:

@@ -80,6 +80,9 @@ The services then list, watch and get in that namespace only, read only that nam
 leases of their own (`watcher.team-a`), so that installations for several namespaces can share a log.
 An installation for the whole cluster beside one for a namespace would act on the same jobs twice: `muster setup`
 refuses the second one.
+Claims in the definitions, which services of a whole cluster read and those of a namespace may not, keep two logs apart.
+On one log leases do: each service may read all of them, and is not ready while one of its kind with the other scope
+(`watcher` beside `watcher.team-a`) holds its own.
 
 ## At the log
 

@@ -54,8 +54,10 @@ async def set_up(settings: Settings, wish: Wish) -> None:
 
 async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, patience: "_Patience") -> bool:
     """Returns whether anything was changed, or would be."""
-    known = chosen(kinds(), settings.kinds)
-    definitions = Definitions(cluster, known, settings.namespace, check=wish.check, take=wish.take_crds)
+    known, check, take = kinds(), wish.check, wish.take_crds
+    definitions = Definitions(
+        cluster, chosen(known, settings.kinds), settings.namespace, known=known, check=check, take=take
+    )
     await patience(lambda: must_allow(cluster, SETUP, "grant it to whoever runs `muster setup`, in a ClusterRole"))
     if wish.release:
         identity = "" if wish.take_scope else (await patience(lambda: _log(settings, wish, check=True))).identity

@@ -76,6 +76,12 @@ class Bucket(Protocol):
     async def delete(self, key: str, *, expect: int | None = None) -> None:
         """Remove a key; missing is success.  Raises `Conflict` when the revision moved."""
 
+    async def below(self, key: str) -> Revised | None:
+        """One of the values under keys that begin with `key` and a dot, or None when there is none.
+
+        What is there all the time while it is looked for is found.
+        """
+
 
 class EventLog(Protocol):
     """The one log."""

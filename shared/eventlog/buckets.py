@@ -49,6 +49,15 @@ class JetStreamBucket:
             if await self.get(key) is not None:
                 raise
 
+    async def below(self, key: str) -> Revised | None:
+        scope, after = subject_of(self._name, f"{key}.>"), 0
+        # Upwards: what is written again meanwhile moves ahead of us, and is met there.
+        while message := await api.message(self._connection, self._stream, seq=after + 1, next_by_subj=scope):
+            if not _removed(message):
+                return Revised(message.data, message.seq)
+            after = message.seq
+        return None
+
     async def _write(self, key: str, value: bytes, headers: dict[str, str], expect: int | None) -> int:
         """Publish until the outcome is known; an id tells our write from another's with the same value."""
         ours = secrets.token_hex(8)

@@ -174,6 +174,10 @@ class MemoryBucket:
         self._must_be_at(key, expect)
         del self._values[key]
 
+    async def below(self, key: str) -> Revised | None:
+        found = (self._get(each) for each in self._values if each.startswith(f"{key}."))
+        return next((revised for revised in found if revised is not None), None)
+
     async def _begin(self, key: str) -> None:
         _must_be_allowed(self._user, subject_of(self._name, key))
         await asyncio.sleep(0)

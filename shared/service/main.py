@@ -23,6 +23,7 @@ from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.job.events import Author
 from shared.job.measures import Measures
+from shared.service.apart import Apart, lease_key
 from shared.service.health import Health
 from shared.service.health import serve as probes
 from shared.service.meters import Meters
@@ -100,6 +101,7 @@ class Found(NamedTuple):
     eventlog: JetStreamEventLog
     cluster: KubeCluster
     scope: Scope
+    leases: Apart
 
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
@@ -115,6 +117,7 @@ class Found(NamedTuple):
         served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
         if not settings.namespace:
             await self.scope.must_be_ours(served)
+        await self.leases.must_be_alone()
 
 
 @asynccontextmanager
@@ -127,7 +130,8 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
             parts = Parts(settings, cluster, eventlog, heads, identity, known)
-            found = Found(parts, eventlog, cluster, Scope(cluster, identity))
+            leases = Apart(await eventlog.bucket(LEASES), author, settings.namespace)
+            found = Found(parts, eventlog, cluster, Scope(cluster, identity), leases)
             await found.must_do(author)
             yield found
         finally:
@@ -139,10 +143,7 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
 async def _run(author: Author, service: Service, found: Found, health: Health) -> None:
     holder = f"{socket.gethostname()}/{uuid4().hex[:8]}"
     settings, eventlog = found.parts.settings, found.eventlog
-    # Installations of single namespaces share a log without sharing a lease.
-    key = f"{author}.{settings.namespace}" if settings.namespace else author
-    leases = await eventlog.bucket(LEASES)
-    lease = Lease(leases, key, holder)
+    lease = Lease(found.leases, lease_key(author, settings.namespace), holder)
     found.cluster.change_only_while(lease.held)
     machine = Machine(
         service,

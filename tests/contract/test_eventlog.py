@@ -330,6 +330,28 @@ async def test_a_write_without_expectation_writes_over_anything(world: World, le
     assert (found.value, found.revision) == (b"two", revision)
 
 
+async def test_leases_below_a_key_are_found_while_they_are_held(world: World, leases: Bucket) -> None:
+    key = f"scheduler.{world.namespace}"
+    await leases.put(key, b"not below itself", expect=0, ttl=10)
+    assert await leases.below(key) is None
+    given_up = await leases.put(f"{key}.one", b"one", expect=0, ttl=10)
+    expiring = await leases.put(f"{key}.two", b"two", expect=0, ttl=1)
+    assert await leases.below(key) is not None
+    await leases.delete(f"{key}.one", expect=given_up)
+    found = await leases.below(key)
+    assert found is not None
+    assert (found.value, found.revision) == (b"two", expiring)
+
+    async def free() -> bool:
+        return await leases.below(key) is None
+
+    await until(free, within=4, tick=world.tick)
+    kept = await leases.put(f"{key}.three", b"three", expect=0, ttl=10)
+    found = await leases.below(key)
+    assert found is not None
+    assert (found.value, found.revision) == (b"three", kept)
+
+
 async def test_buckets_are_apart_and_only_status_keeps_heads(world: World, log: EventLog, leases: Bucket) -> None:
     status = await world.connect("status")
     heads = await status.bucket("HEADS")

@@ -16,7 +16,8 @@ from shared.eventlog.subjects import ADMIN
 from shared.frameworks.training import TRAININGJOBS
 from shared.release import MARK, this_release
 from tests.kit.commands import Ended, run
-from tests.kit.service import a_service
+from tests.kit.nats import until
+from tests.kit.service import Service, a_service
 
 pytestmark = pytest.mark.e2e
 
@@ -92,3 +93,30 @@ async def test_a_service_works_on_definitions_of_an_older_release_and_says_so(to
     async with a_service("watcher", tmp_path, town.environment("one", "watcher")) as service:
         await service.becomes(200)
         assert len(service.lines("definitions of an older release")) == 1, "the first life's line"
+
+
+async def test_on_one_log_a_service_of_a_namespace_waits_for_the_one_of_the_whole_cluster(town: Town, tmp_path: Path):
+    assert (await town.setup("one")).code == 0
+    environment = town.environment("one", "watcher")
+    folders = {name: tmp_path / name for name in ("wide", "narrow")}
+    for folder in folders.values():
+        folder.mkdir()
+    narrow = environment | {"MUSTER_NAMESPACE": "default"}
+    async with AsyncExitStack() as stack:
+        async with a_service("watcher", folders["wide"], environment) as first:
+            await acting(first)
+            second = await stack.enter_async_context(a_service("watcher", folders["narrow"], narrow))
+            await second.says("not ready", "on the same log the watcher of the whole cluster acts", "a log of its own")
+            assert (await second.probed("readyz"))[0] == 503
+            assert (await first.probed("readyz"))[0] == 200
+        await acting(second)
+        assert len(second.lines("not ready")) == 1
+
+
+async def acting(service: Service) -> None:
+    await service.becomes(200)
+
+    async def owner() -> bool:
+        return bool((await service.probed("healthz"))[1]["owner"])
+
+    await until(owner)

@@ -19,6 +19,7 @@ from shared.errors import Refused
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subjects import ADMIN
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
 from shared.release import MARK, this_release
 from shared.service.settings import Settings
@@ -177,6 +178,25 @@ async def test_a_scope_can_be_given_up_when_its_log_is_gone(a_site: MakeSite, tm
             "scope the whole cluster was not held",
         ]
         assert scope.key("") not in (await definition(site)).metadata.annotations
+
+
+BOTH = (KIND, TFJOB.name)
+
+
+@pytest.mark.parametrize("words", [{}, {"release": True}], ids=["set up with fewer kinds", "given up"])
+async def test_nothing_stays_claimed_in_kinds_that_are_no_longer_chosen(
+    a_site: MakeSite, tmp_path: Path, said: Said, words: dict[str, bool]
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
+        await set_up(settings(site, one, kinds=BOTH), a_wish())
+        with pytest.raises(Refused, match=r"the whole cluster has the log .* in tfjobs\.kubeflow\.org"):
+            await set_up(settings(site, two, kinds=(TFJOB.name,)), a_wish())
+        await set_up(settings(site, one), a_wish(**words))
+        await set_up(settings(site, two, kinds=(TFJOB.name,)), a_wish())
+        # It is no business of whoever else sets up, or gives up, other kinds.
+        await set_up(settings(site, one), a_wish())
+        await set_up(settings(site, one), a_wish(release=True, take_scope=True))
+        assert scope.key("") in (await definition(site, "tfjobs.kubeflow.org")).metadata.annotations
 
 
 async def test_it_waits_for_the_log_and_says_so(

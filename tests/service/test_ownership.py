@@ -57,6 +57,10 @@ class Weather:
         await self._pass()
         await self._bucket.delete(key, expect=expect)
 
+    async def below(self, key: str) -> Revised | None:
+        await self._pass()
+        return await self._bucket.below(key)
+
     async def _pass(self) -> None:
         if self.hangs:
             await asyncio.Event().wait()
