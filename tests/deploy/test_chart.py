@@ -172,6 +172,14 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             id="a service apart in one process",
         ),
         pytest.param(
+            "setup.crds=false,setup.release=true", "setup.release is for the definitions", id="a scope that is not ours"
+        ),
+        pytest.param(
+            r"podLabels.app\.kubernetes\.io/name=x",
+            "podLabels sets app.kubernetes.io/name, which the chart sets",
+            id="a label twice",
+        ),
+        pytest.param(
             "extraEnv[0].name=NATS_URL,extraEnv[0].value=x", "extraEnv sets NATS_URL, which the chart sets", id="twice"
         ),
     ],
@@ -179,6 +187,30 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
 def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
     with pytest.raises(NotRendered, match=re.escape(words)):
         render("--set", options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param("nats.persistence.size=1Pi", "max_file_store: 1013309916158361", id="a large volume"),
+        pytest.param("nats.maxFileStore=5Gi", "max_file_store: 5368709120", id="of a volume that was enlarged"),
+        pytest.param(
+            "setup.takeScope=true,setup.takeCrds=true", "- --take-scope\n            - --take-crds", id="take"
+        ),
+        pytest.param("setup.release=true", "- --release", id="before it is uninstalled"),
+        pytest.param(f"image.tag=1.0@sha256:{'a' * 64}", f"image: muster:1.0@sha256:{'a' * 64}", id="a digest"),
+        pytest.param("kinds={TFJob.kubeflow.org}", 'value: "TFJob.kubeflow.org"', id="a kind in capitals"),
+        pytest.param("rbac.extraRules.status[0].resourceNames={one}", "resourceNames:\n  - one", id="a rule for one"),
+        pytest.param(
+            "networkPolicy.enabled=true,nats.enabled=false,nats.url=nats://x,nats.auth.existingSecret=p,"
+            "nats.monitor=http://x:8333",
+            "- port: 4222\n        - port: 8333",
+            id="a way to the monitor",
+        ),
+    ],
+)
+def test_what_is_valid_is_rendered(options: str, words: str) -> None:
+    assert re.sub(r" +", " ", words) in re.sub(r" +", " ", render("--set", options))
 
 
 def test_every_value_is_documented_and_in_the_schema() -> None:
