@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from devcluster.chart import BASE, CHART, Document, NotRendered, base, documents, render
 from muster import permissions
+from muster.commands import app
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +127,16 @@ def test_the_set_up_job_is_another_one_when_its_work_is(first: str, second: str)
     one, other = (job_name(render("--set", option)) for option in (first, second))
     assert one != other
     assert one == job_name(render("--set", first)), "an upgrade without a change makes no other Job"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_set_up_job_gives_only_options_that_there_are(name: str) -> None:
+    for job in of_kind("Job", name):
+        [container] = job["spec"]["template"]["spec"]["containers"]
+        program, *words = container["command"]
+        assert program == "muster"
+        ended = CliRunner().invoke(app, [*words, "--help"])
+        assert not ended.exit_code, ended.output
 
 
 def test_the_set_up_job_stays_when_only_others_change() -> None:
