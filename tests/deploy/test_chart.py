@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from devcluster.chart import BASE, CHART, Document, NotRendered, base, documents, render
 from muster import permissions
+from muster.commands import app
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +129,16 @@ def test_the_set_up_job_is_another_one_when_its_work_is(first: str, second: str)
     assert one == job_name(render("--set", first)), "an upgrade without a change makes no other Job"
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_the_set_up_job_gives_only_options_that_there_are(name: str) -> None:
+    for job in of_kind("Job", name):
+        [container] = job["spec"]["template"]["spec"]["containers"]
+        program, *words = container["command"]
+        assert program == "muster"
+        ended = CliRunner().invoke(app, [*words, "--help"])
+        assert not ended.exit_code, ended.output
+
+
 def test_the_set_up_job_stays_when_only_others_change() -> None:
     assert job_name(render()) == job_name(render("--set", "replicas=2,flowSchema.enabled=true"))
 
@@ -172,6 +184,14 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             id="a service apart in one process",
         ),
         pytest.param(
+            "setup.crds=false,setup.release=true", "setup.release is for the definitions", id="a scope that is not ours"
+        ),
+        pytest.param(
+            r"podLabels.app\.kubernetes\.io/name=x",
+            "podLabels sets app.kubernetes.io/name, which the chart sets",
+            id="a label twice",
+        ),
+        pytest.param(
             "extraEnv[0].name=NATS_URL,extraEnv[0].value=x", "extraEnv sets NATS_URL, which the chart sets", id="twice"
         ),
     ],
@@ -179,6 +199,30 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
 def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
     with pytest.raises(NotRendered, match=re.escape(words)):
         render("--set", options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param("nats.persistence.size=1Pi", "max_file_store: 1013309916158361", id="a large volume"),
+        pytest.param("nats.maxFileStore=5Gi", "max_file_store: 5368709120", id="of a volume that was enlarged"),
+        pytest.param(
+            "setup.takeScope=true,setup.takeCrds=true", "- --take-scope\n            - --take-crds", id="take"
+        ),
+        pytest.param("setup.release=true", "- --release", id="before it is uninstalled"),
+        pytest.param(f"image.tag=1.0@sha256:{'a' * 64}", f"image: muster:1.0@sha256:{'a' * 64}", id="a digest"),
+        pytest.param("kinds={TFJob.kubeflow.org}", 'value: "TFJob.kubeflow.org"', id="a kind in capitals"),
+        pytest.param("rbac.extraRules.status[0].resourceNames={one}", "resourceNames:\n  - one", id="a rule for one"),
+        pytest.param(
+            "networkPolicy.enabled=true,nats.enabled=false,nats.url=nats://x,nats.auth.existingSecret=p,"
+            "nats.monitor=http://x:8333",
+            "- port: 4222\n        - port: 8333",
+            id="a way to the monitor",
+        ),
+    ],
+)
+def test_what_is_valid_is_rendered(options: str, words: str) -> None:
+    assert re.sub(r" +", " ", words) in re.sub(r" +", " ", render("--set", options))
 
 
 def test_every_value_is_documented_and_in_the_schema() -> None:

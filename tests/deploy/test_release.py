@@ -41,6 +41,9 @@ class Release(NamedTuple):
         found: list[dict[str, Any]] = json.loads(await kubectl(self.plane, *words))["items"]
         return found
 
+    async def kubectl(self, *words: str, given: str = "") -> str:
+        return await kubectl(self.plane, "--namespace", self.name, *words, given=given)
+
     async def set_up(self) -> str:
         """The one Job's name."""
         [name] = [job["metadata"]["name"] for job in await self.those("jobs")]
@@ -81,6 +84,33 @@ async def test_one_process_becomes_four(release: Release) -> None:
     wanted = {f"{release.name}-{service}" for service in ("watcher", "scheduler", "scaler", "status")}
     assert {*uids(await release.those("deployments"))} == wanted
     assert {*uids(await release.those("serviceaccounts"))} == {*wanted, f"{release.name}-setup"}
+
+
+async def test_the_number_of_servers_that_keep_a_log_is_not_changed(release: Release) -> None:
+    for one, other in (("1", "3"), ("3", "1")):
+        done = await release.install("--set", f"nats.replicas={one}")
+        assert not done.code, done.complaint
+        refused = await release.helm("upgrade", release.name, str(CHART), "--set", f"nats.replicas={other}")
+        assert refused.code
+        assert f"nats.replicas is {other} and the log that is there is of {one}" in refused.complaint
+        await release.upgrade("--set", f"nats.replicas={one},replicas=2")
+        await release.helm("uninstall", release.name)
+        await release.kubectl("delete", "persistentvolumeclaims", "--all", "--wait=false")
+        await release.kubectl("wait", "--for=delete", "persistentvolumeclaims", "--all", "--timeout=60s")
+
+
+async def test_a_volume_that_was_kept_is_taken_up_by_as_many_servers(release: Release) -> None:
+    await release.kubectl("create", "namespace", release.name)
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": f"data-{release.name}-nats-0"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    await release.kubectl("apply", "-f", "-", given=json.dumps(claim))
+    refused = await release.install("--set", "nats.replicas=3")
+    assert "nats.replicas is 3 and the log that is there is of 1" in refused.complaint
+    assert not (await release.install()).code
 
 
 async def test_a_second_release_for_the_whole_cluster_is_refused(release: Release) -> None:
