@@ -21,6 +21,7 @@ from shared.service.health import Health
 from shared.service.health import serve as probes
 from shared.service.main import Build, opened, serve
 from shared.service.plugins import tell
+from shared.service.risks import tell_unmonitored
 from shared.service.settings import Settings
 from shared.service.telemetry import configure
 
@@ -36,6 +37,8 @@ async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> N
     """
     configure("muster", style=settings.log_format, level=settings.log_level)
     tell()
+    if embedded is None:
+        tell_unmonitored(settings.nats_monitor)
     async with contextlib.AsyncExitStack() as stack:
         settings_of = await stack.enter_async_context(_users(settings, embedded))
         for author in () if wait else SERVICES:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import ssl
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,16 +16,19 @@ ADDRESSES = ("127.0.0.1", "::1")
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
-def server_context(folder: Path) -> ssl.SSLContext:
-    """For serving with `folder`'s certificate, which is made when it is missing; clients trust `folder/ca.crt`."""
+def server_context(folder: Path, *addresses: str) -> ssl.SSLContext:
+    """For serving with `folder`'s certificate, which is made when it is missing; clients trust `folder/ca.crt`.
+
+    It is good for this machine, and for further `addresses`.
+    """
     if not all((folder / name).exists() for name in ("ca.crt", "server.crt", "server.key")):
-        _make(folder)
+        _make(folder, [*ADDRESSES, *addresses])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
     return context
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, addresses: Sequence[str]) -> None:
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_name = _name("devcluster-ca")
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
@@ -46,7 +50,7 @@ def _make(folder: Path) -> None:
         .add_extension(identifier, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    alternatives: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(text)) for text in ADDRESSES]
+    alternatives: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(text)) for text in addresses]
     alternatives += [x509.DNSName(name) for name in NAMES]
     server = (
         _builder(_name("devcluster-apiserver"), authority_name, server_key)

@@ -1,13 +1,21 @@
 """The control plane as one async context."""
 
 import asyncio
+import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from devcluster.apiserver.tls import server_context
 from devcluster.cluster import ADMIN, DevelopmentCluster
 from devcluster.controlplane.credentials import Credentials
-from devcluster.controlplane.programs import Etcd, KubeApiServer, More, controller_manager, scheduler
+from devcluster.controlplane.programs import (
+    SERVICES_RANGE,
+    Etcd,
+    KubeApiServer,
+    More,
+    controller_manager,
+    scheduler,
+)
 
 SCHEDULER_USER = "system:kube-scheduler"
 
@@ -23,8 +31,10 @@ class ControlPlane(DevelopmentCluster):
         audit: Path | None = None,
         more: More | None = None,
         accounts: bool = False,
+        services: str = SERVICES_RANGE,
     ) -> None:
         """`audit` is a file for one line per call; `more` are further arguments of the programs.
+        `services` is the network of the Services' addresses; its first one is the API server's own.
 
         With `accounts` pods get the token of their service account, as everywhere else; no pod can then be made in a
         new namespace until its default account exists, and most tests are about something else.
@@ -35,9 +45,11 @@ class ControlPlane(DevelopmentCluster):
         super().__init__(data, [*users, SCHEDULER_USER], images or {}, nodes)
         given = more or {}
         log = audit.absolute() if audit else None
+        self.address = str(next(ipaddress.ip_network(services).hosts()))
+        """What pods are told of the API server; somebody has to bring them from there to it."""
         self.etcd = Etcd(self.data, given)
         self.apiserver: KubeApiServer = KubeApiServer(
-            self.data, self.etcd, self._credentials, self.tokens, log, given, accounts=accounts
+            self.data, self.etcd, self._credentials, self.tokens, log, given, accounts=accounts, services=services
         )
         # The administrator's: its controllers have an account each in a cluster that keeps them apart.
         self.controllers = controller_manager(
@@ -50,7 +62,7 @@ class ControlPlane(DevelopmentCluster):
         self._credentials.make()
         self.apiserver.data.mkdir(exist_ok=True)
         # Makes the files; the server that uses them is another program.
-        server_context(self.apiserver.data)
+        server_context(self.apiserver.data, self.address)
         await self.etcd.run()
         await self.apiserver.run()
         self._write_kubeconfigs()

@@ -77,6 +77,7 @@ class KubeApiServer(Program, ApiServer):
         more: More,
         *,
         accounts: bool,
+        services: str,
     ) -> None:
         self.data = data / "apiserver"
         port = free_port()
@@ -89,7 +90,7 @@ class KubeApiServer(Program, ApiServer):
             f"--service-account-signing-key-file={credentials.accounts_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
-            f"--service-cluster-ip-range={SERVICES_RANGE}",
+            f"--service-cluster-ip-range={services}",
             "--endpoint-reconciler-type=none",
             f"--kubelet-client-certificate={credentials.kubelet_client}",
             f"--kubelet-client-key={credentials.kubelet_client_key}",

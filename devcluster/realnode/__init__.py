@@ -4,10 +4,10 @@ Needs Linux, root, and the packages of `machine.py`; its images are built here, 
 One such node at a time on a machine: a kubelet has fixed ports, and the machine's cgroups and mounts are shared.
 What it leaves on the machine is below the folders and names of `places.py`, and gone after the context;
 what a killed run left is cleaned up by the next.
-There are no ClusterIPs and no way out of the pods' network.
+Of ClusterIPs there is the API server's alone, and there is no way out of the pods' network.
 """
 
 from devcluster.realnode.cluster import RealCluster
-from devcluster.realnode.node import USER, NodeError, RealNode, obstacle
+from devcluster.realnode.node import NAME, USER, NodeError, RealNode, obstacle
 
-__all__ = ["USER", "NodeError", "RealCluster", "RealNode", "obstacle"]
+__all__ = ["NAME", "USER", "NodeError", "RealCluster", "RealNode", "obstacle"]

@@ -6,6 +6,7 @@ from typing import Self
 
 from devcluster.controlplane import ControlPlane
 from devcluster.controlplane.programs import More
+from devcluster.realnode import places
 from devcluster.realnode.node import USER, RealNode
 
 
@@ -18,8 +19,11 @@ class RealCluster(ControlPlane):
         *,
         audit: Path | None = None,
         more: More | None = None,
+        accounts: bool = False,
     ) -> None:
-        super().__init__(data, [*users, USER], nodes=0, audit=audit, more=more)
+        super().__init__(
+            data, [*users, USER], nodes=0, audit=audit, more=more, accounts=accounts, services=places.SERVICES
+        )
         self.real_node = RealNode(self, self.data / "node", images)
 
     async def __aenter__(self) -> Self:

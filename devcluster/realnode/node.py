@@ -17,11 +17,15 @@ from devcluster.cluster import ADMIN, NODE_USER
 from devcluster.controlplane import ControlPlane
 from devcluster.controlplane.credentials import Credentials
 from devcluster.node.netlink import Netlink
+from devcluster.node.relay import Relay
 from devcluster.realnode import images, leftovers, machine, places, settings
 
 NAME = "muster-node"
 USER = NODE_USER + NAME
 """The control plane must know this user: `ControlPlane(folder, users=[USER], nodes=0)`."""
+
+HTTPS = 443
+"""Of the Service `kubernetes`, whatever port the API server listens at."""
 
 READY_TIMEOUT = 60.0
 """Seconds until each program serves, and until the node is Ready; alone on two cores all of it takes about seven."""
@@ -74,6 +78,7 @@ class RealNode:
             await asyncio.to_thread(leftovers.clean)
             self._stack.push_async_callback(asyncio.to_thread, leftovers.clean)
             self._prepare()
+            await self._lead_to_the_api_server()
             self._stack.push_async_callback(self._stop)
             self._start_dns()
             await self._start_containerd(archive)
@@ -103,7 +108,14 @@ class RealNode:
         (places.DATA / "kubelet.json").write_text(settings.kubelet(authority, resolv_conf))
         leftovers.remember_sysctls()
         leftovers.make_cgroups()
-        _make_bridge()
+        _make_bridge(self.plane.address)
+
+    async def _lead_to_the_api_server(self) -> None:
+        """In place of kube-proxy: pods find it where `KUBERNETES_SERVICE_HOST` says."""
+        relay = Relay(self.plane.url)
+        server = await asyncio.start_server(relay, self.plane.address, HTTPS)
+        self._stack.push_async_callback(relay.close)
+        self._stack.callback(server.close)
 
     def _start_dns(self) -> None:
         self.dns.command = [str(binaries.find("coredns")), "-conf", str(places.DATA / "Corefile")]
@@ -161,12 +173,13 @@ def _only_node() -> Iterator[None]:
         yield
 
 
-def _make_bridge() -> None:
+def _make_bridge(apiserver: str) -> None:
     """Here and not by the CNI plugin with the first pod: the kubelet and the DNS need its address before."""
     with Netlink() as netlink:
         netlink.add_bridge(places.BRIDGE, bytes([0x02, 0x00, *socket.inet_aton(places.GATEWAY)]))
         bridge = socket.if_nametoindex(places.BRIDGE)
         netlink.add_address(bridge, places.GATEWAY, places.PREFIX)
+        netlink.add_address(bridge, apiserver, 32)
         netlink.set_up(bridge)
 
 

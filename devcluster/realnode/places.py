@@ -22,6 +22,12 @@ BRIDGE = "muster-node0"
 NETWORK, GATEWAY, PREFIX = "10.88.0.0/16", "10.88.0.1", 16
 """Of the pods; the gateway is also the address of the kubelet and of the DNS: a kubelet refuses a loopback address."""
 
+LAST_POD = "10.88.254.255"
+SERVICES = "10.88.255.0/24"
+"""Addresses of Services, out of the pods' network so that no more of the machine's is taken; only that of the API
+server, the first one, is anybody's.
+"""
+
 POD_NETWORK = "muster-node"
 """The name under which the CNI plugins know it."""
 

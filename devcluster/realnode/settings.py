@@ -41,7 +41,7 @@ def pod_network() -> str:
     addresses = {
         "type": "host-local",
         "dataDir": f"{places.STATE}/addresses",
-        "ranges": [[{"subnet": places.NETWORK, "gateway": places.GATEWAY}]],
+        "ranges": [[{"subnet": places.NETWORK, "rangeEnd": places.LAST_POD, "gateway": places.GATEWAY}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
     bridge = {"type": "bridge", "bridge": places.BRIDGE, "isGateway": True, "hairpinMode": True, "ipam": addresses}

@@ -14,7 +14,7 @@ from muster.doctor import clocks, definitions, rights, services, versions
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes, part, troubled
 from muster.doctor.rights import Account
-from muster.doctor.services import Pod, Report
+from muster.doctor.services import Pod
 from muster.reading import open_cluster
 from shared.cluster.examination import Right
 from shared.cluster.kube import KubeCluster
@@ -22,6 +22,7 @@ from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.release import this_release
+from shared.service import report
 from shared.service.plugins import chosen, installed
 from shared.service.settings import Settings
 
@@ -66,10 +67,6 @@ class _Self(msgspec.Struct):
 
 class _List(msgspec.Struct):
     items: list[dict[str, Any]] = []
-
-
-class _Several(msgspec.Struct):
-    services: tuple[Report, ...] = ()
 
 
 class LookAtCluster:
@@ -151,7 +148,8 @@ class LookAtCluster:
         shown = [services.pod(each) for each in self._found[:MOST_PODS]]
         self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
         running = ((pod.name, services.version(pod)) for pod in self.pods)
-        return [*services.readiness(self.pods), *versions.services(running, this_release())]
+        told = [*services.readiness(self.pods), *services.warnings(self.pods)]
+        return [*told, *versions.services(running, this_release())]
 
     async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:
         """With what it says of itself, asked through the API server."""
@@ -162,10 +160,11 @@ class LookAtCluster:
         try:
             async with self._at_once:
                 answer = await cluster.ask(path, what=f"ask {pod.name} how it is")
-            several = _read(_Several, answer.body, f"what {pod.name} says").services
-            reports = several or (_read(Report, answer.body, f"what {pod.name} says"),)
+            reports = report.read(answer.body)
         except Trouble as trouble:
             return msgspec.structs.replace(pod, silence=str(trouble))
+        except msgspec.MsgspecError as error:
+            return msgspec.structs.replace(pod, silence=f"what it says makes no sense: {error}")
         return msgspec.structs.replace(pod, reports=reports)
 
     async def _listed(self, cluster: KubeCluster, plural: str) -> list[dict[str, Any]]:

@@ -116,9 +116,15 @@ def accounts(
 
 
 def environment(pod: Document) -> dict[str, str]:
-    """What its containers are told as plain values."""
+    """What its containers are told as plain values, or as the namespace that they are in."""
     containers = (pod.get("spec") or {}).get("containers") or ()
-    return {one["name"]: one["value"] for each in containers for one in each.get("env") or () if "value" in one}
+    told = {}
+    for one in (one for each in containers for one in each.get("env") or ()):
+        if "value" in one:
+            told[one["name"]] = one["value"]
+        elif ((one.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") == "metadata.namespace":
+            told[one["name"]] = pod["metadata"]["namespace"]
+    return told
 
 
 def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:

@@ -9,6 +9,7 @@ import msgspec
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from muster.doctor.rights import NAMESPACE, SERVICES, environment
 from shared.eventlog.inspection import Holding
+from shared.service.report import Report
 
 BEHIND = 1_000
 """Events: a service reads so many in some hundredths of a second, so that more of them are not the last moment's."""
@@ -20,18 +21,6 @@ VERSION = "app.kubernetes.io/version"
 HEALTH_PORT = "health"
 
 Document = Mapping[str, Any]
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What one service of a process says of itself; every field may be missing in that of another release."""
-
-    service: str = ""
-    ready: bool = False
-    owner: bool = False
-    position: int = 0
-    held: dict[str, Any] = {}
-    trouble: str = ""
-    version: str = ""
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +108,18 @@ def readiness(pods: Sequence[Pod]) -> list[Finding]:
     if asked and not found:
         return [ok("services.ready", f"{len(asked)} services in {len(pods)} pods are ready")]
     return found
+
+
+def warnings(pods: Sequence[Pod]) -> list[Finding]:
+    """What they say themselves could go wrong, each once."""
+    by_words: dict[str, list[str]] = {}
+    for each in pods:
+        for report in each.reports:
+            for words in report.warnings:
+                by_words.setdefault(words, []).append(_who(each, report))
+    return [
+        warn("services.warnings", f"{names(who)}: {words}", "see docs/runbook.md") for words, who in by_words.items()
+    ]
 
 
 def lag(pods: Sequence[Pod], ends: Mapping[str, int], home: str) -> list[Finding]:

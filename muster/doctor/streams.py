@@ -1,10 +1,9 @@
 """The log's streams: made as they have to be, with all their copies, and with room left.  Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
-from shared.eventlog.durability import fsync_trouble
+from muster.doctor.findings import Finding, fail, ok, unknown, warn
+from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble
 from shared.eventlog.inspection import Stream
 
 FULL = 0.8
@@ -31,36 +30,14 @@ def settings(unfit: str, differences: Iterable[str]) -> list[Finding]:
     return found or [ok("log.settings", "the streams have the settings that they need")]
 
 
-def copies(streams: Iterable[Stream]) -> list[Finding]:
+def copies(streams: Sequence[Stream]) -> list[Finding]:
     """Whether each has as many as it shall have, and all of them up to date."""
-    found, told = [], []
-    for stream in streams:
-        wanted = stream.config.get("num_replicas") or 1
-        told.append(f"{stream.name} {wanted}")
-        if stream.cluster and wanted < 2:
-            words = f"{stream.name} has one copy in a cluster of servers: with its server everything stands still"
-            found.append(warn("log.copies", words, "`muster setup --replicas 3` with an administrator's credentials"))
-        if wanted > 1 and not stream.leader:
-            words = f"{stream.name} has no leader: nothing can be appended"
-            found.append(fail("log.copies", words, "bring back the NATS servers that are down"))
-            continue
-        away = [replica.name for replica in stream.replicas if replica.offline]
-        behind = [
-            f"{replica.name} ({replica.lag} behind)"
-            for replica in stream.replicas
-            if not replica.offline and not replica.current
-        ]
-        there = wanted if wanted == 1 else 1 + len(stream.replicas)
-        if away:
-            words = f"{stream.name}: {names(away)} of {wanted} copies cannot be reached"
-            found.append(fail("log.copies", words, "bring these NATS servers back; one more lost stops every append"))
-        if behind:
-            words = f"{stream.name}: the copies at {names(behind)} are not up to date"
-            found.append(warn("log.copies", words, "wait a moment; look at those servers when it lasts"))
-        if there < wanted:
-            words = f"{stream.name}: {there} of {wanted} copies are there"
-            found.append(fail("log.copies", words, "bring back the NATS servers that are missing"))
-    return found or [ok("log.copies", f"all copies are up to date ({', '.join(told)})")]
+    found = []
+    for trouble in filter(None, map(copies_trouble, streams)):
+        told = fail if trouble.grave else warn
+        found.append(told("log.copies", trouble.words, trouble.remedy))
+    wanted = ", ".join(f"{stream.name} {stream.config.get('num_replicas') or 1}" for stream in streams)
+    return found or [ok("log.copies", f"all copies are up to date ({wanted})")]
 
 
 def room(streams: Iterable[Stream]) -> list[Finding]:
@@ -77,15 +54,14 @@ def room(streams: Iterable[Stream]) -> list[Finding]:
     return found
 
 
-def disk(varz: Mapping[str, Any]) -> list[Finding]:
+def disk(varz: Varz) -> list[Finding]:
     """Of a server, by what it says at `/varz`: is what it acknowledges on the disk, and is there room on it?"""
     found = []
-    name, known = varz.get("server_name", "the server"), varz.get("jetstream") or {}
+    name, most, used = varz.server_name, varz.room, varz.used
     if trouble := fsync_trouble(varz):
         found.append(warn("log.fsync", trouble, "set it in the server's configuration and restart the server"))
     else:
         found.append(ok("log.fsync", f"NATS {name} has on its disk what it acknowledges"))
-    most, used = (known.get("config") or {}).get("max_storage", 0), (known.get("stats") or {}).get("storage", 0)
     if most > 0:
         part = used / most
         words = f"NATS {name}: {_size(used)} of at most {_size(most)} of its disk are used ({part:.0%})"

@@ -111,13 +111,14 @@ class _Access:
             if value
         }
 
-    def open(self) -> aiohttp.ClientSession:
+    def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
         from kubernetes.aio.client.rest import RESTClientObject
 
         # Looking at the environment costs more than the request, and there are no cookies to keep.
         self._configuration.client_session_kwargs = {
             "trust_env": False,
             "cookie_jar": aiohttp.DummyCookieJar(),
+            "request_class": requests,
             "response_class": AbruptResponse,
             "raise_for_status": must_have_upgraded,
         }
@@ -166,9 +167,9 @@ class _KubeconfigAccess(_Access):
     async def load(cls, paths: str) -> "_KubeconfigAccess":
         return cls(paths, *await _load(paths))
 
-    def open(self) -> aiohttp.ClientSession:
+    def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
         try:
-            return super().open()
+            return super().open(requests)
         except OSError as error:
             raise Refused(
                 f"the certificates in {self._paths} cannot be used: {error}", reason="BadKubeconfig"

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection
 from yarl import URL
 
 from shared.cluster import Resource
@@ -27,6 +28,9 @@ METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta
 
 Without a second choice, so that a server that cannot leave the rest out refuses.
 """
+
+REVIEWING = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
+"""Groups to which questions are posted that leave nothing behind."""
 
 HEARTBEAT_SECONDS = 50.0
 """A WebSocket on which nothing comes is asked for a sign of life: many a load balancer drops one after a minute.
@@ -53,8 +57,8 @@ class Access(Protocol):
     options: Mapping[str, Any]
     """More for every request: a proxy, a TLS server name."""
 
-    def open(self) -> aiohttp.ClientSession:
-        """A new session that trusts the right certificates."""
+    def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
+        """A new session that trusts the right certificates, for requests of this class."""
 
     async def headers(self) -> Mapping[str, str]:
         """The credentials of this moment."""
@@ -112,13 +116,13 @@ class Caller:
     ) -> None:
         """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self._access = access
-        self._session = access.open()
+        self._session = access.open(_guarded(self))
         self._timeouts = timeouts
         self._limiter = limiter
         self._answered = answered
         self.closed = False
         self.may_change: Callable[[], bool] = lambda: True
-        """Asked right before a request that changes something is sent: until then it may have waited for long."""
+        """Asked about every request that may change something once it has its connection, right before it is sent."""
 
     async def request(
         self,
@@ -130,14 +134,13 @@ class Caller:
         body: bytes | None = None,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
-        changes: bool = False,
     ) -> bytes:
         """The body of a successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none.
 
-        One that `changes` something is `Transient` too when it may not, and was not sent.
+        One that changes something is `Transient` too when it may not, and was not sent.
         """
         answer = await self.ask(
-            method, path, what=what, query=query, body=body, content_type=content_type, headers=headers, changes=changes
+            method, path, what=what, query=query, body=body, content_type=content_type, headers=headers
         )
         return answer.body
 
@@ -151,14 +154,13 @@ class Caller:
         body: bytes | None = None,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
-        changes: bool = False,
     ) -> Answered:
         """The same, with what stands beside the body."""
         timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (
             self._limiter.slot() as number,
-            self._answer(method, path, query, timeout, what, body=body, headers=more, changes=changes) as response,
+            self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
         ):
             if response.status == 429:
                 self._limiter.throttled(number)
@@ -222,22 +224,21 @@ class Caller:
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        changes: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         self._must_be_open(what)
         url = URL(f"{self._access.url}{path}{f'?{urlencode(query)}' if query else ''}", encoded=True)
         try:
-            response = await self._send(method, url, timeout, body, headers or {}, changes=changes)
+            response = await self._send(method, url, timeout, body, headers or {})
             if response.status == 401:
                 # Read to its end, so that the connection can be used again.
                 await response.read()
                 await self._access.renew()
-                response = await self._send(method, url, timeout, body, headers or {}, changes=changes)
+                response = await self._send(method, url, timeout, body, headers or {})
             if response.status == 403 and may_be_starting(await response.read()):
                 # It forbids everything until it has read its own rules.
                 if await self._is_starting(timeout):
                     raise Transient(f"{what}: forbidden, but the API server is still starting")
-                response = await self._send(method, url, timeout, body, headers or {}, changes=changes)
+                response = await self._send(method, url, timeout, body, headers or {})
             try:
                 yield response
             finally:
@@ -251,13 +252,8 @@ class Caller:
         if self.closed:
             raise Refused(f"{what}: this client was closed", reason="Closed")
 
-    def _must_be_allowed(self) -> None:
-        if not self.may_change():
-            raise Transient("not sent: another replica is the owner by now")
-
     async def _upgrade(self, url: URL, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse:
         credentials = await self._access.headers()
-        self._must_be_allowed()
         with _taken_numbers():
             socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
                 url,
@@ -283,12 +279,8 @@ class Caller:
         timeout: aiohttp.ClientTimeout,
         body: bytes | None,
         headers: Mapping[str, str],
-        *,
-        changes: bool = False,
     ) -> aiohttp.ClientResponse:
         credentials = await self._access.headers()
-        if changes:
-            self._must_be_allowed()
         try:
             response = await self._request(method, url, timeout, body, {**headers, **credentials})
         except (aiohttp.ClientError, OSError):
@@ -310,6 +302,28 @@ class Caller:
                 headers={**BASE_HEADERS, **headers},
                 **self._access.options,
             )
+
+
+def _guarded(caller: Caller) -> type[aiohttp.ClientRequest]:
+    """Requests that ask at the last moment: for a name, a connection and its TLS they may have waited for long."""
+
+    class Guarded(aiohttp.ClientRequest):
+        async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+            if _changes(self) and not caller.may_change():
+                if conn.transport is not None:
+                    # Merely closed, it would wait for the other side's goodbye.
+                    conn.transport.abort()
+                raise Transient("not sent: another replica is the owner by now")
+            return await super().send(conn)
+
+    return Guarded
+
+
+def _changes(request: aiohttp.ClientRequest) -> bool:
+    """Whatever does not merely read: a review is posted, and a command begins as a `GET`."""
+    if request.method == "POST":
+        return not any(group in request.url.raw_path for group in REVIEWING)
+    return request.method != "GET" or "Upgrade" in request.headers
 
 
 @contextmanager

@@ -99,9 +99,7 @@ class KubeCluster:
         what = f"create {resource.kind} {namespace}/{(manifest.get('metadata') or {}).get('name', '')}"
         body = encode({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
         try:
-            answer = await self._caller.request(
-                "POST", path_of(resource, namespace), what=what, body=body, changes=True
-            )
+            answer = await self._caller.request("POST", path_of(resource, namespace), what=what, body=body)
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="POST") from failure
         return read_object(resource, answer)
@@ -116,7 +114,7 @@ class KubeCluster:
         path = path_of(resource, namespace, name, subresource)
         try:
             answer = await self._caller.request(
-                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH, changes=True
+                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH
             )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="PATCH") from failure
@@ -168,7 +166,7 @@ class KubeCluster:
         }
         try:
             path = path_of(resource, namespace, name)
-            await self._caller.request("DELETE", path, what=what, body=encode(options), changes=True)
+            await self._caller.request("DELETE", path, what=what, body=encode(options))
         except FailedRequest as failure:
             # 409 is the precondition: the name is another object's by now, and ours is gone.
             if not is_named_absence(failure.status) and failure.status.code != 409:

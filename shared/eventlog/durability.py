@@ -5,14 +5,15 @@ Nothing here keeps anybody from working; `must_fit` in `setup.py` says what does
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
 
 from shared.errors import Transient
-from shared.eventlog import api
+from shared.eventlog import inspection
+from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import differences
 from shared.eventlog.subjects import STREAM
@@ -21,52 +22,83 @@ _ANSWER_SECONDS = 3.0
 """How long a server's monitor may take; it answers in milliseconds or is not there."""
 
 
-def fsync_trouble(varz: Mapping[str, Any]) -> str:
-    """What is wrong with a server that says this of itself at `/varz`; empty when a power cut costs nothing."""
-    name = varz.get("server_name", "the server")
-    known = (varz.get("jetstream") or {}).get("config")
+class _Disk(msgspec.Struct, frozen=True):
+    sync_always: bool = False
+    sync_interval: int = 0
+    """Nanoseconds."""
+    max_storage: int = 0
+
+
+class _Used(msgspec.Struct, frozen=True):
+    storage: int = 0
+
+
+class _JetStream(msgspec.Struct, frozen=True):
+    config: _Disk | None = None
+    stats: _Used = _Used()
+
+
+class Varz(msgspec.Struct, frozen=True):
+    """What a server says of itself at `/varz`."""
+
+    server_name: str
+    jetstream: _JetStream = _JetStream()
+
+    @property
+    def used(self) -> int:
+        """Bytes on its disk."""
+        return self.jetstream.stats.storage
+
+    @property
+    def room(self) -> int:
+        """How many they may be; 0 when it has no JetStream."""
+        return self.jetstream.config.max_storage if self.jetstream.config else 0
+
+
+def fsync_trouble(varz: Varz) -> str:
+    """What is wrong with a server that says this of itself; empty when a power cut costs nothing."""
+    name, known = varz.server_name, varz.jetstream.config
     if not known:
         return f"NATS {name} has no JetStream; enable it in the server's configuration (`jetstream {{}}`)"
-    if known.get("sync_always"):
+    if known.sync_always:
         return ""
-    seconds = known.get("sync_interval", 0) / 1_000_000_000
+    seconds = known.sync_interval / 1_000_000_000
     return (
         f"NATS {name} acknowledges events up to {seconds:g} s before they are on the disk: a power cut loses them, "
         "or the whole log; set `jetstream { sync_interval: always }`"
     )
 
 
-class Peer(msgspec.Struct, frozen=True):
-    """Another server with a copy of a stream."""
+class CopiesTrouble(NamedTuple):
+    """What is wrong with where a stream is kept."""
 
-    name: str = ""
-    current: bool = False
-    offline: bool = False
-
-
-class Copies(msgspec.Struct, frozen=True):
-    """Where a stream is kept."""
-
-    name: str = ""
-    """Of the cluster of servers; empty for a server on its own."""
-    replicas: tuple[Peer, ...] = ()
+    words: str
+    remedy: str
+    grave: bool
+    """Whether nothing can be appended, or a copy is gone."""
 
 
-class _Info(msgspec.Struct, frozen=True):
-    config: dict[str, Any]
-    cluster: Copies = Copies()
-
-
-def copies_trouble(stream: str, wanted: int, copies: Copies) -> str:
-    """What is wrong with where a stream is kept, of which `wanted` copies were asked for; empty when nothing is."""
-    if copies.name and wanted < 2:
-        return (
-            f"{stream}: one copy in a cluster of servers: with its server the log stands still, and with its disk "
-            f"history is lost; `nats stream edit {stream} --replicas 3`"
-        )
-    if behind := [peer.name for peer in copies.replicas if peer.offline or not peer.current]:
-        return f"{stream}: {wanted - len(behind)} of {wanted} copies are current; look at {', '.join(sorted(behind))}"
-    return ""
+def copies_trouble(stream: Stream) -> CopiesTrouble | None:
+    """None when it has as many copies as were asked for, and all are up to date."""
+    name, wanted = stream.name, stream.config.get("num_replicas") or 1
+    if wanted < 2:
+        if not stream.cluster:
+            return None
+        words = f"{name}: one copy in a cluster of servers: with its server the log stands still, and with its disk "
+        return CopiesTrouble(f"{words}history is lost", f"`nats stream edit {name} --replicas 3`", grave=False)
+    if not stream.leader:
+        words = f"{name}: no copy leads: nothing can be appended"
+        return CopiesTrouble(words, "bring back the NATS servers that are down", grave=True)
+    missing = wanted - 1 - len(stream.replicas)
+    behind = [replica for replica in stream.replicas if replica.offline or not replica.current]
+    if not (missing or behind):
+        return None
+    look = f"look at {', '.join(sorted(replica.name for replica in behind))}"
+    return CopiesTrouble(
+        f"{name}: {wanted - missing - len(behind)} of {wanted} copies are current",
+        look if behind else "bring back the NATS servers that are missing",
+        grave=missing > 0 or any(replica.offline for replica in behind),
+    )
 
 
 async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
@@ -75,24 +107,24 @@ async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
     return [trouble for trouble in said if trouble]
 
 
-async def varz(monitor: str) -> Mapping[str, Any]:
+async def varz(monitor: str) -> Varz:
     """What the server whose monitor this is says of itself.  Raises `Transient`."""
     url = f"{monitor.rstrip('/')}/varz"
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
     try:
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as answer:
-            said: Mapping[str, Any] = await answer.json()
-            return said
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            return msgspec.json.decode(await answer.read(), type=Varz)
+    except (aiohttp.ClientError, TimeoutError, ValueError, msgspec.MsgspecError) as error:
         why = str(error) or "no answer"
         raise Transient(f"cannot ask {url} whether NATS syncs its disk: {why}; correct NATS_MONITOR") from error
 
 
 async def risks(log: JetStreamEventLog, monitors: Iterable[str]) -> list[str]:
     """One sentence for each.  Raises `Trouble` when the log itself cannot be asked."""
-    info = await api.call(log.connection, f"STREAM.INFO.{STREAM}", None, _Info)
-    copies = copies_trouble(STREAM, info.config.get("num_replicas", 1), info.cluster)
-    return [*await fsync_troubles(monitors), *([copies] if copies else []), *await differences(log)]
+    stream = await inspection.stream(log, STREAM)
+    copies = copies_trouble(stream) if stream else None
+    told = [f"{copies.words}; {copies.remedy}"] if copies else []
+    return [*await fsync_troubles(monitors), *told, *await differences(log)]
 
 
 async def _fsync_trouble(monitor: str) -> str:

@@ -4,14 +4,13 @@ A history that meets something it cannot understand or confirm is *held*: the fo
 nobody may act on that job in this process.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from shared.eventlog import Stored
 from shared.job.chain import START, Head, basis, link
 from shared.job.events import AUTHORS, FACTS, AnyEvent
 from shared.job.evolve import evolve
-from shared.job.measures import Measures
 from shared.job.naming import JobKey, key_of
 from shared.job.state import At, Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
@@ -20,6 +19,8 @@ Held = Literal[
     "UnknownEvent", "MalformedEvent", "ForeignEvent", "NotConfirmed", "HistoryBroken", "BrokenInvariant", "TooLarge"
 ]
 """Why a history is held."""
+
+Measure = Callable[[Job, AnyEvent, Job, str], None]
 
 LONGEST_SEQUENCE = 20
 """Digits: a sequence is an unsigned 64-bit number."""
@@ -113,9 +114,9 @@ class History:
 class Histories:
     """Every history of the log by job key."""
 
-    def __init__(self, measures: Measures | None = None) -> None:
-        """`measures` is told of every event that counts."""
-        self._measures = measures
+    def __init__(self, measure: Measure | None = None) -> None:
+        """`measure` is told of every event that counts: the job before it, the event, the job after it, its time."""
+        self._measure = measure
         self._by_key: dict[JobKey, History] = {}
         self._by_prefix: dict[str, History] = {}
         self._lives: dict[tuple[str, str], list[History]] = {}
@@ -136,8 +137,8 @@ class Histories:
             history = self._by_prefix[prefix] = self[key]
         before = history.job
         event = history.fold(stored)
-        if self._measures is not None and event is not None:
-            self._measures.folded(before, event, history.job, stored.time)
+        if self._measure is not None and event is not None:
+            self._measure(before, event, history.job, stored.time)
         return history
 
     def __getitem__(self, key: JobKey) -> History:

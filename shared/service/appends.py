@@ -24,7 +24,7 @@ APPENDS_IN_FLIGHT = 256
 """Appends of one service at a time, each of another scope."""
 
 MOST_UNTOLD = 1_000
-"""Appends without an answer, remembered until they are read back; most of them never were stored."""
+"""Appends remembered until they are read back, the newest of them; without an answer most never were stored."""
 
 
 class _Scope:
@@ -66,7 +66,7 @@ class Appends:
         self._meters = meters
         self._scopes: defaultdict[JobKey, _Scope] = defaultdict(_Scope)
         self.untold: dict[str, tuple[AnyEvent, str]] = {}
-        """Decisions, by event id, that may be in the log although nobody answered, and what they were taken on."""
+        """Decisions, by event id, that may be in the log by now, and what they were taken on."""
         self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
 
     def record(self, history: History, event: AnyEvent) -> Coroutine[None, None, None] | None:
@@ -96,9 +96,7 @@ class Appends:
 
     def read_back(self, history: History, stored: Stored) -> None:
         """One of the untold, perhaps: it is in the log."""
-        found = self.untold.pop(stored.event_id, None)
-        if found is not None:
-            telling.decided(history.job, found[0], stored.sequence, found[1])
+        self._tell(history, stored.event_id, stored.sequence)
 
     async def insist(self, history: History, event: AnyEvent) -> int:
         """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""
@@ -138,21 +136,22 @@ class Appends:
         try:
             begun = loop.time()
             async with self._slots:
+                self._await_word(entry, event)
                 scope.awaited = await self._log.append(entry, expect=expect)
             self.seconds = loop.time() - begun
         except Conflict:
             self._meters.append("Conflict")
+            self.untold.pop(entry.event_id, None)
             # Something newer is on its way and wakes us; should it be lost, so does this.
             self.trouble = ""
             self._wake_later(key, 1.0)
         except Transient as trouble:
             self._meters.append("Retried")
-            if type(event) not in FACTS and len(self.untold) < MOST_UNTOLD:
-                self.untold[entry.event_id] = event, basis
             self.trouble = str(trouble)
             self._wake_later(key, trouble.retry_after or 1.0)
         except Refused as refusal:
             self._meters.append("Refused")
+            self.untold.pop(entry.event_id, None)
             telling.append_refused(history.job, event, refusal)
             if refusal.reason == "TooLarge":
                 # This job's story; it says nothing about the log.
@@ -162,7 +161,8 @@ class Appends:
                 self._wake_later(key, 5.0)
         else:
             self.trouble = ""
-            self._stored(history, event, scope.awaited, self.seconds, basis, since)
+            self._stored(history, event, scope.awaited, self.seconds, since)
+            self._tell(history, entry.event_id, scope.awaited)
         finally:
             scope.appending = False
         if self._expected(history, event) > expect:
@@ -186,15 +186,23 @@ class Appends:
             return history.facts.get(self._author, 0)
         return history.last_decision
 
-    def _stored(
-        self, history: History, event: AnyEvent, sequence: int, seconds: float, basis: str = "", since: str = ""
-    ) -> None:
-        """One line, and the figures; `since` is the time of the event that a decision's `basis` names."""
+    def _await_word(self, entry: Entry, event: AnyEvent) -> None:
+        """It may be stored whatever the answer, and read back before that: it is told at the first word of it."""
+        if type(event) not in FACTS:
+            if len(self.untold) >= MOST_UNTOLD:
+                del self.untold[next(iter(self.untold))]
+            self.untold[entry.event_id] = event, entry.basis
+
+    def _tell(self, history: History, event_id: str, sequence: int) -> None:
+        if (found := self.untold.pop(event_id, None)) is not None:
+            telling.decided(history.job, found[0], sequence, found[1])
+
+    def _stored(self, history: History, event: AnyEvent, sequence: int, seconds: float, since: str = "") -> None:
+        """The figures, and a fact's line; `since` is the time of the event that a decision's `basis` names."""
         self._meters.append("Stored", seconds)
         if type(event) in FACTS:
             telling.recorded(history.job, event, sequence)
         else:
-            telling.decided(history.job, event, sequence, basis)
             self._meters.decided(seconds_between(since, stamp(self._now())))
 
 

@@ -6,17 +6,20 @@ They are answered from the first moment of a process: one that waits for its log
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import get_args
 
+import msgspec
 from aiohttp import web
 
 from shared.errors import Refused
 from shared.figures import Count, Measure, Series
 from shared.job.events import Author
 from shared.job.fold import Held
+from shared.release import this_release
 from shared.service import metrics
 from shared.service.appends import stamp
 from shared.service.meters import Meters
+from shared.service.report import Report, Reports
 from shared.service.run import Machine
 
 READY = Measure("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
@@ -25,7 +28,10 @@ CONNECTED = Measure("muster_log_connected", "gauge", ("service",), "1 while ther
 POSITION = Measure("muster_log_position", "gauge", ("service",), "The last sequence of the log that was folded")
 PENDING = Measure("muster_log_pending_events", "gauge", ("service",), "Events of the log that were not folded yet")
 BEHIND = Measure(
-    "muster_log_lag_seconds", "gauge", ("service",), "How old the oldest of them is at the most; 0 when there is none"
+    "muster_log_lag_seconds",
+    "gauge",
+    ("service",),
+    "How old the oldest of them is at the most; 0 when there was none at the last read, so also without a connection",
 )
 HISTORIES = Measure("muster_histories", "gauge", ("service",), "Histories in memory")
 HELD = Measure(
@@ -53,20 +59,20 @@ class Health:
         """To the log."""
         self.meters = Meters(service)
 
-    def report(self) -> dict[str, Any]:
-        """`ready` is false while it waits for what it needs, folds up to the log's end, or cannot append."""
+    def report(self) -> Report:
         machine = self.machine
         trouble = self.trouble or self.failing() or ("" if self.connected() else "no connection")
-        return {
-            "service": self.service,
-            "ready": machine is not None and machine.current and not trouble,
-            "owner": self.owner(),
-            "position": machine.histories.position if machine else 0,
-            "jobs": len(machine.histories) if machine else 0,
-            "held": machine.held() if machine else {},
-            "trouble": trouble,
-            "warnings": list(self.warnings),
-        }
+        return Report(
+            service=self.service,
+            version=this_release(),
+            ready=machine is not None and machine.current and not trouble,
+            owner=self.owner(),
+            position=machine.histories.position if machine else 0,
+            jobs=len(machine.histories) if machine else 0,
+            held=machine.held() if machine else {},
+            trouble=trouble,
+            warnings=self.warnings,
+        )
 
     def figures(self) -> list[Series]:
         """Those of this process, and of the owner those of the log, once it has folded all of it.
@@ -78,7 +84,7 @@ class Health:
         position, histories = (machine.histories.position, len(machine.histories)) if machine else (0, 0)
         behind = meters.seconds_behind(stamp(datetime.now(UTC)))
         values = (
-            self.report()["ready"],
+            self.report().ready,
             self.owner(),
             machine is not None and self.connected(),
             position,
@@ -112,9 +118,10 @@ async def serve(services: Sequence[Health], host: str, port: int) -> AsyncIterat
         return
 
     def answer(status: int) -> web.Response:
-        known = [service.report() for service in services]
-        body = known[0] if len(known) == 1 else {"ready": all(each["ready"] for each in known), "services": known}
-        return web.json_response(body, status=200 if body["ready"] else status)
+        known = tuple(service.report() for service in services)
+        several = Reports(ready=all(each.ready for each in known), services=known)
+        body = msgspec.json.encode(known[0] if len(known) == 1 else several)
+        return web.Response(body=body, content_type="application/json", status=200 if several.ready else status)
 
     async def healthz(_: web.Request) -> web.Response:
         return answer(200)

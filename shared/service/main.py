@@ -32,7 +32,7 @@ from shared.service.parts import Parts
 from shared.service.permissions import definitions, necessary
 from shared.service.plugins import chosen, in_served_versions, kinds, tell
 from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
-from shared.service.risks import tell_risks
+from shared.service.risks import tell_risks, tell_unmonitored
 from shared.service.run import Machine, Service
 from shared.service.scope import Scope
 from shared.service.settings import Settings, complaint
@@ -67,6 +67,7 @@ def main(author: Author, build: Build) -> None:
 
 async def _alone(author: Author, build: Build, settings: Settings) -> None:
     health = Health(author)
+    tell_unmonitored(settings.nats_monitor)
     async with probes([health], settings.health_host, settings.health_port):
         await serve(author, build, settings, health)
 

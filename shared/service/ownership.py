@@ -6,7 +6,7 @@ The fence is the guard of every append, so a holder that was paused and wakes up
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 import structlog
 
@@ -47,30 +47,48 @@ class Lease:
         """The lease is ours, with time to spare."""
         return asyncio.get_running_loop().time() < self._until
 
-    async def keep(self, acquired: Callable[[], Awaitable[None]]) -> None:
-        """Acquire, renew and acquire again, for ever; `acquired` is awaited each time the lease becomes ours."""
-        while True:
-            mine = self.held()
-            await self._write()
-            if self.held() and not mine:
-                log.info("lease acquired", lease=self._key)
-                await acquired()
-            elif mine and not self.held():
-                log.warning("lease lost", lease=self._key)
-            await asyncio.sleep(self._pause())
+    async def keep(self, acquired: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Acquire, renew and acquire again, for ever; `acquired` is called each time the lease becomes ours.
+
+        What it returns runs beside the renewals, until it ends or the lease is acquired again.
+        """
+        owner, acquiring = False, None
+        try:
+            while True:
+                until = self._until
+                await self._write()
+                # One that ran out during its own renewal was lost too: whoever asked meanwhile was told no.
+                if owner and (not self.held() or asyncio.get_running_loop().time() >= until):
+                    owner = False
+                    log.warning("lease lost", lease=self._key)
+                if self.held() and not owner:
+                    owner = True
+                    log.info("lease acquired", lease=self._key)
+                    if acquiring is not None:
+                        acquiring.cancel()
+                    acquiring = asyncio.create_task(acquired())
+                await asyncio.sleep(self._pause())
+                if acquiring is not None and acquiring.done():
+                    acquiring.result()
+        finally:
+            if acquiring is not None:
+                acquiring.cancel()
 
     async def release(self) -> None:
         """Give it up at once, so that the next owner need not wait for the expiry."""
-        revision, self._until = self._revision, 0.0
-        if revision:
-            self._revision = 0
-            try:
-                await self._bucket.delete(self._key, expect=revision)
-            except Trouble as trouble:
-                log.info("lease left to expire", lease=self._key, why=str(trouble))
+        self._until = 0.0
+        try:
+            # A renewal that was broken off by the stop may be stored all the same.
+            async with asyncio.timeout(self._ttl):
+                known = await self._bucket.get(self._key)
+                if known is not None and known.value == self._holder.encode():
+                    await self._bucket.delete(self._key, expect=known.revision)
+        except (Trouble, TimeoutError) as trouble:
+            log.info("lease left to expire", lease=self._key, why=str(trouble))
 
     def _pause(self) -> float:
-        if not self.held() and asyncio.get_running_loop().time() - self._others_since > self._ttl / 2:
+        waited = asyncio.get_running_loop().time() - self._others_since > self._ttl / 2
+        if waited and not self.held() and not self.trouble:
             # Nobody renewed it for longer than anybody waits to: it is about to expire, or free.
             return LOOK_SECONDS
         # A third of the lease leaves two more tries; the jitter keeps waiting replicas apart.

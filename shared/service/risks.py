@@ -1,8 +1,7 @@
 """Telling what could go wrong with the log while all is well: once each start, and whenever it changes."""
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -14,17 +13,33 @@ EVERY_SECONDS = 60.0
 log = structlog.get_logger()
 
 
+def tell_unmonitored(monitors: Sequence[str]) -> None:
+    """Of somebody else's server, at the start."""
+    if not monitors:
+        why = "nobody here can ask whether NATS has on its disk what it acknowledges; set NATS_MONITOR"
+        log.warning("log not monitored", why=why)
+
+
 async def tell_risks(health: Health, look: Callable[[], Awaitable[list[str]]]) -> None:
-    """`look` for ever; what it finds is a warning and no reason not to be ready."""
+    """`look` for ever; what it finds is a warning and no reason not to be ready, and neither is what it fails at."""
     while True:
-        # Whoever looks after readiness tells of a log that cannot be asked.
-        with contextlib.suppress(Trouble):
+        try:
             found = await look()
-            for why in found:
-                if why not in health.warnings:
-                    log.warning("log at risk", why=why)
-            for why in health.warnings:
-                if why not in found:
-                    log.info("log no longer at risk", why=why)
-            health.warnings = tuple(found)
+        except Trouble:
+            # Whoever looks after readiness tells of a log that cannot be asked.
+            pass
+        except Exception:
+            log.exception("risks not known")
+        else:
+            _tell(health, found)
         await asyncio.sleep(EVERY_SECONDS)
+
+
+def _tell(health: Health, found: list[str]) -> None:
+    for why in found:
+        if why not in health.warnings:
+            log.warning("log at risk", why=why)
+    for why in health.warnings:
+        if why not in found:
+            log.info("log no longer at risk", why=why)
+    health.warnings = tuple(found)

@@ -107,7 +107,7 @@ class Machine:
         `meters` counts what this process does, `measures` what the log tells of jobs.
         """
         self.service = service
-        self.histories = Histories(measures)
+        self.histories = Histories(self._measure if measures else None)
         self.meters = meters or Meters(service.author)
         self.measures = measures
         self.current = False
@@ -136,6 +136,7 @@ class Machine:
         self._effect_slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told_held: set[JobKey] = set()
+        self._told_unmeasured = False
         self._stopping = False
 
     @property
@@ -165,10 +166,16 @@ class Machine:
         for task in self._tasks:
             task.cancel()
 
-    async def owned(self) -> None:
-        """This replica owns its service from now on: act once everything that the log holds now is folded."""
+    def owned(self) -> Coroutine[None, None, None]:
+        """This replica owns its service from now on: act once everything that the log holds now is folded.
+
+        Nothing is done from the call itself on; what it returns asks where the log ends.
+        """
         # Until the end is known nothing is: meanwhile this fold may be older than what another owner did.
         self.current, self._act_from = False, sys.maxsize
+        return self._act_from_the_end()
+
+    async def _act_from_the_end(self) -> None:
         self._act_from = await self._end()
         self._catch_up()
 
@@ -256,6 +263,16 @@ class Machine:
         for history in changed.values():
             self._turn(history)
 
+    def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        assert self.measures is not None, "only who measures is told"
+        try:
+            self.measures.folded(before, event, after, time)
+        except Exception as error:
+            # A figure is wrong, and no job is: said once, not for every event.
+            if not self._told_unmeasured:
+                self._told_unmeasured = True
+                log.error("not measured", type=type(event).__name__, job=str(after.key), exc_info=error)
+
     def _strange(self, stored: Stored, error: Exception) -> None:
         """An event that cannot be folded: not ours, or one job's story; every restart would meet it again."""
         try:
@@ -329,10 +346,7 @@ class Machine:
                     fact = await self.service.act(wish.effect, standing)
                 else:
                     async with self._lanes[key].slots, self._effect_slots:
-                        if not self._owns():
-                            # It waited for its turn longer than this replica was the owner: it is another one's by now.
-                            failed(wish, self._time(), self._chance(), None)
-                            return None
+                        self._must_own()
                         fact = await self.service.act(wish.effect, standing)
             if fact is not None:
                 await self.appends.insist(history, fact)
@@ -358,6 +372,11 @@ class Machine:
         if isfinite(wish.effect.settle):
             self.wake_later(key, wish.effect.settle + 0.001)
         return None
+
+    def _must_own(self) -> None:
+        """What waited for its turn may have waited longer than this replica was the owner."""
+        if not self._owns():
+            raise Transient("not sent: another replica is the owner by now")
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -4,7 +4,8 @@ import asyncio
 import os
 import socket
 import ssl
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import aiohttp
@@ -117,3 +118,39 @@ async def test_who_may_not_change_anything_asks_and_sends_nothing_else(tmp_path:
         assert await cluster.may(Right("get", "", "pods"), "team-a")
         assert len(asked) == 3
         await cluster.close()
+
+
+async def test_who_may_not_change_anything_when_the_connection_is_there_at_last_sends_nothing(tmp_path: Path) -> None:
+    allowed, held_up, config = True, 0.2, tmp_path / "kubeconfig"
+    trust, loop = server_context(tmp_path), asyncio.get_running_loop()
+    received: list[bytes] = []
+
+    def lose() -> None:
+        nonlocal allowed
+        allowed = False
+
+    def serve(listening: socket.socket) -> None:
+        """Stand still before the TLS handshake, and lose the lease meanwhile."""
+        connection, _ = listening.accept()
+        connection.settimeout(PATIENCE)
+        loop.call_soon_threadsafe(lose)
+        time.sleep(held_up)
+        with suppress(OSError), trust.wrap_socket(connection, server_side=True) as tls:
+            received.append(tls.recv(4096))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        write_kubeconfig(config, address, {"token": "t"}, **{"certificate-authority": str(tmp_path / "ca.crt")})
+        cluster = await KubeCluster.connect(config)
+        cluster.change_only_while(lambda: allowed)
+        for change in (
+            lambda: cluster.create(PODS, "team-a", {"metadata": {"name": "p"}}),
+            lambda: cluster.execute("team-a", "p", "main", ["true"], timeout=5),
+        ):
+            allowed = True
+            serving = asyncio.create_task(asyncio.to_thread(serve, listening))
+            with pytest.raises(Transient, match="another replica is the owner"):
+                await change()
+            await asyncio.wait_for(serving, PATIENCE)
+        await cluster.close()
+    assert b"".join(received) == b""

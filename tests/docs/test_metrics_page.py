@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from shared.eventlog.subjects import AUTHORS
 from shared.figures import Measure
 from shared.job.measures import Measures
 from shared.service.health import Health
@@ -15,6 +16,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 OF_JOBS = {series.measure.name: series.measure for series in Measures().series}
 OF_PROCESSES = {series.measure.name: series.measure for series in Health("status").figures()} | {BUILD.name: BUILD}
 ALL = OF_JOBS | OF_PROCESSES
+
+ALERTS = re.findall(r"^\|[^|]+\| `([^`]+)`(?: for [^|]+)? \|", PAGE.partition("## Alerts")[2], re.MULTILINE)
 
 TRAINING_OPERATOR = {
     f"training_operator_jobs_{what}_total" for what in ("created", "deleted", "successful", "failed", "restarted")
@@ -51,6 +54,17 @@ def test_names_are_as_prometheus_wants_them(measure: Measure):
 @pytest.mark.parametrize("name", sorted({*re.findall(r"muster_[a-z_]+", PAGE)}))
 def test_every_name_on_the_page_is_told(name: str):
     assert name in ALL or name.removesuffix("_bucket") in ALL or name in ("muster_", "muster_jobs_")
+
+
+@pytest.mark.parametrize("expression", ALERTS)
+def test_an_alert_tells_installations_apart(expression: str):
+    assert "scalar(" not in expression
+    assert all("namespace" in labels.split(", ") for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression))
+
+
+def test_a_service_that_is_gone_altogether_is_seen():
+    (nobody,) = (expression for expression in ALERTS if "(muster_owner) < 1" in expression)
+    assert all(f'absent(muster_owner{{namespace="muster", service="{author}"}})' in nobody for author in AUTHORS)
 
 
 def test_with_the_rules_on_the_page_training_operators_dashboards_go_on():

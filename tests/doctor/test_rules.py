@@ -3,14 +3,19 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.doctor import clocks, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
-from muster.doctor.services import Pod, Report
+from muster.doctor.services import Pod
 from shared.cluster.examination import Right
+from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding, Replica, Stream
 from shared.frameworks.training_job import TRAININGJOB
+from shared.release import this_release
+from shared.service.health import Health
+from shared.service.report import Report, read
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -123,7 +128,8 @@ def test_copies(stream: Stream, statuses: list[str]):
     ],
 )
 def test_a_servers_disk(config: dict[str, Any], used: int, statuses: list[str]):
-    found = streams.disk({"server_name": "n0", "jetstream": {"config": config, "stats": {"storage": used}}})
+    said = {"server_name": "n0", "jetstream": {"config": config, "stats": {"storage": used}}}
+    found = streams.disk(msgspec.convert(said, Varz))
     assert [each.status for each in found] == statuses
 
 
@@ -180,6 +186,21 @@ def test_a_release_whose_reports_say_less_is_read_all_the_same():
     assert found.status == "ok"
 
 
+def test_what_a_service_says_of_itself_is_what_the_doctor_reads():
+    health = Health("status")
+    health.warnings = ("one copy",)
+    said = read(msgspec.json.encode(health.report()))
+    assert said == (health.report(),)
+    labelled = Pod(name="p", version="0.0.1", reports=said)
+    assert services.version(labelled) == this_release(), "its own word goes before the label, which is the chart's"
+
+
+def test_what_services_warn_of_is_told_once():
+    warns = (Report(service="status", ready=True, warnings=("one copy",)),)
+    (found,) = services.warnings([Pod(name="p", reports=warns), Pod(name="q", reports=warns), Pod(name="r")])
+    assert (found.status, found.message) == ("warn", "status in p, status in q: one copy")
+
+
 def an_account(component: str, name: str = "m", **environment: str) -> list[rights.Account]:
     env = [{"name": key, "value": value} for key, value in environment.items()]
     metadata = {"name": name, "labels": {rights.COMPONENT: component}}
@@ -194,6 +215,14 @@ def test_whose_the_accounts_are():
     listed = [{"metadata": {"name": "default"}}, {"metadata": {"name": "scaler"}}]
     (other,) = rights.accounts(listed, [], home="muster", scope="team-b", taking_over=False)
     assert (other.user, other.services, other.scope) == ("system:serviceaccount:muster:scaler", ("scaler",), "team-b")
+
+
+def test_a_scope_that_is_the_pods_own_namespace_is_no_whole_cluster():
+    own = {"name": "MUSTER_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    secret = {"name": "NATS_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    pod = {"metadata": {"namespace": "team-a"}, "spec": {"containers": [{"env": [own, secret]}]}}
+    assert services.pod(pod).scope == "team-a"
+    assert rights.environment(pod) == {"MUSTER_NAMESPACE": "team-a"}
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,11 @@ async def no_monitor(it: Installation) -> dict[str, Any]:
     return {"nats_monitor": f"http://127.0.0.1:{free_port()}"}
 
 
+async def another_monitor(it: Installation) -> dict[str, Any]:
+    it.front.say("/varz", 200, [])
+    return {"nats_monitor": (it.front.url,)}
+
+
 async def no_api_server(it: Installation) -> dict[str, Any]:
     it.front.say(".*", 503)
     return {}
@@ -126,6 +131,7 @@ async def a_pod_that_is_not_ready(it: Installation) -> dict[str, Any]:
         pytest.param(no_api_server, "versions.kubernetes", "503", "", id="no API server"),
         pytest.param(no_kubeconfig, "versions.kubernetes", "there is no kubeconfig", "", id="no kubeconfig"),
         pytest.param(no_monitor, "log.fsync", "correct NATS_MONITOR", "", id="no monitor"),
+        pytest.param(another_monitor, "log.fsync", "correct NATS_MONITOR", "", id="something else at its address"),
         pytest.param(a_pod_that_is_not_ready, "services.ready", "run `muster setup`", "runbook", id="not ready"),
     ],
 )

@@ -1,6 +1,7 @@
 """`python -m tests.ha [--kills N] [--quick]`: the table on standard output, progress on standard error.
 
-Exit code 1 when anything was lost, doubled, out of order or stale, with a line for each.
+Exit code 1 when anything was lost, doubled, out of order or stale, with a line for each.  A goal of the table
+that was missed is a line too, and no fault: how long it takes is the machine's as well.
 """
 
 import argparse
@@ -43,8 +44,12 @@ def main() -> None:
         outcomes = _runs(kills, given.seed, quick=given.quick)
     except MissingProgram as missing:
         sys.exit(str(missing))
-    text = f"{table(figures(outcomes))}\n\n{summary(outcomes)}\n\n{conditions()}"
+    lines = figures(outcomes)
+    text = f"{table(lines)}\n\n{summary(outcomes)}\n\n{conditions()}"
     print(text)
+    for missed in filter(None, (line.missed for line in lines)):
+        # A busy machine misses it; only what is wrong is a fault.
+        print(missed)
     if given.into:
         before, _, rest = given.into.read_text().partition(BEGIN)
         _, _, after = rest.partition(END)

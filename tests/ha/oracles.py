@@ -16,6 +16,8 @@ from tests.ha.witness import Print, print_of
 from tests.kit.loop import PATHS
 
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
+SCRIPTS = ("exec",)
+"""They change what they like, and over a WebSocket the verb is `get`."""
 TYPES = {str(known.__struct_config__.tag) for known in AUTHORS}
 """What an append is called in the log of a service; its other lines name sequences as well."""
 QUESTIONS = ("selfsubjectaccessreviews",)
@@ -65,7 +67,8 @@ def writes(audit: Iterable[Mapping[str, Any]]) -> list[Write]:
     for line in audit:
         tokens = line["user"].get("extra", {}).get("authentication.kubernetes.io/credential-id")
         about = line.get("objectRef", {})
-        if tokens and line["verb"] in WRITES and about.get("resource") not in QUESTIONS:
+        writes = line["verb"] in WRITES or about.get("subresource") in SCRIPTS
+        if tokens and writes and about.get("resource") not in QUESTIONS:
             what = "/".join(about[key] for key in ("resource", "subresource", "name") if key in about)
             at = seconds(line["requestReceivedTimestamp"])
             found.append(Write(tokens[0], at, line["verb"], what, line["responseStatus"]["code"]))

@@ -9,10 +9,12 @@ from typing import Literal
 import msgspec
 
 from muster.stack import SERVICES
+from shared.eventlog.subjects import LEASES, STREAM, stream_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
 
 How = Literal["kill", "pause", "stop"]
-Role = Literal["owner", "standby", "leader", "follower"]
+Role = Literal["owner", "standby", "leader", "keeper", "follower"]
+"""Of the log's servers one leads the log, one keeps the leases, and they may be the same."""
 
 NATS = "nats"
 PAUSE_SECONDS = 10.0
@@ -47,7 +49,7 @@ class Struck(msgspec.Struct, frozen=True):
 
 EVERYBODY: tuple[Strike, ...] = (
     *(Strike("kill", service, role) for service in SERVICES for role in ("owner", "standby")),
-    *(Strike("kill", NATS, role) for role in ("leader", "follower")),
+    *(Strike("kill", NATS, role) for role in ("leader", "keeper", "follower")),
 )
 
 
@@ -116,5 +118,5 @@ async def _victim(world: Pairs, strike: Strike) -> str:
     if strike.service != NATS:
         find = world.owner if strike.role == "owner" else world.standby
         return (await find(strike.service)).name
-    leader = await world.leader()
-    return leader if strike.role == "leader" else next(name for name in world.nats.servers if name != leader)
+    leader = await world.leader(stream_of(LEASES) if strike.role == "keeper" else STREAM)
+    return leader if strike.role != "follower" else next(name for name in world.nats.servers if name != leader)

@@ -16,8 +16,8 @@ from tests.kit.controlplane import require_control_plane
 pytestmark = [pytest.mark.real, pytest.mark.e2e]
 
 SEED = int(os.environ.get("SEED", "0"))
-KILLS, PAUSES = 10, 2
-"""Everybody is killed once: owner and standby of four services, leader and follower of the log."""
+KILLS, PAUSES = 11, 2
+"""Everybody is killed once: two replicas of four services, two servers of the log and who keeps the leases."""
 
 
 async def test_whoever_is_killed_or_stands_still_nothing_is_lost_or_doubled(tmp_path: Path):

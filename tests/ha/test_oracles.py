@@ -9,6 +9,7 @@ from shared.eventlog import Stored
 from shared.job.chain import basis
 from shared.job.fold import History
 from tests.ha import oracles
+from tests.ha.figures import Figure
 from tests.ha.oracles import Acknowledged, Place
 from tests.ha.witness import print_of
 from tests.kit.builders import a_running_job
@@ -143,6 +144,30 @@ def test_what_a_process_wrote_between_two_moments_is_found_by_its_token():
     assert not oracles.late(made, "JTI=1", at + 1, at + 2)
     assert oracles.stale(made)
     assert not oracles.stale([made[0]._replace(code=409)])
+
+
+def test_a_script_of_a_process_that_was_not_the_owner_is_seen():
+    # Over a WebSocket it is asked for with GET, and answered with 101.
+    line = {
+        "verb": "get",
+        "user": {"extra": {"authentication.kubernetes.io/credential-id": ["JTI=1"]}},
+        "objectRef": {"resource": "pods", "subresource": "exec", "name": "a-launcher"},
+        "requestReceivedTimestamp": "2030-01-01T00:00:10.000000Z",
+        "responseStatus": {"code": 101},
+    }
+    log = line | {"objectRef": {"resource": "pods", "subresource": "log", "name": "a-launcher"}}
+    made = oracles.writes([line, log])
+    assert [write.what for write in made] == ["pods/exec/a-launcher"]
+    assert oracles.stale(made)
+    assert not oracles.stale([made[0]._replace(code=403)])
+
+
+def test_a_goal_that_was_missed_is_said():
+    assert "p99 2.88 s, and the goal is ≤ 2.5 s" in Figure("killed", [2.88], 2.5).missed
+    assert not Figure("killed", [2.5], 2.5).missed
+    assert not Figure("killed", [9.0]).missed
+    assert not Figure("killed", [], 2.5).missed
+    assert Figure("killed", [2.88], 2.5).row().endswith("| p99 ≤ 2.5 s |")
 
 
 def test_only_appends_count_as_acknowledged():

@@ -150,9 +150,9 @@ class Pairs(Stack):
         except Trouble:
             return False
 
-    async def leader(self) -> str:
-        """The server that leads the log."""
-        name: str = (await self._stream(STREAM))["cluster"]["leader"]
+    async def leader(self, stream: str) -> str:
+        """The server that leads it."""
+        name: str = (await self._stream(stream))["cluster"]["leader"]
         return name
 
     async def _stream(self, name: str) -> dict[str, Any]:

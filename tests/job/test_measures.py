@@ -48,7 +48,7 @@ PLACE = (KEY.namespace, KIND)
 def measured(*events: AnyEvent, twice: bool = False) -> dict[str, dict[tuple[str, ...], float]]:
     """Every figure by name and labels, of a histogram the number of values."""
     measures, history = Measures(), History(KEY)
-    histories = Histories(measures)
+    histories = Histories(measures.folded)
     for event in events:
         line = stored(history, event)
         history.fold(line)
@@ -136,7 +136,7 @@ def test_a_job_whose_spec_is_corrected_starts_with_the_correction():
         problems=(Problem(reason="InvalidSpec", message="no"),),
     )
     measures, history = Measures(), History(KEY)
-    histories = Histories(measures)
+    histories = Histories(measures.folded)
     for event in (wrong, *a_running_job()):
         line = stored(history, event)
         history.fold(line)
@@ -190,7 +190,7 @@ def test_refusals_are_counted_by_effect_and_reason():
 
 def test_what_is_remembered_of_jobs_on_their_way_is_forgotten_with_them():
     measures, history = Measures(), History(KEY)
-    histories = Histories(measures)
+    histories = Histories(measures.folded)
     for event in (*a_running_job(), *scaling_out(2), JobGone(version=9)):
         line = stored(history, event)
         history.fold(line)
@@ -201,7 +201,7 @@ def test_what_is_remembered_of_jobs_on_their_way_is_forgotten_with_them():
 
 def test_requests_for_a_job_that_is_not_there_are_no_job():
     measures, waiting = Measures(), History(JobKey(KEY.namespace, KEY.name, Uid("none")))
-    Histories(measures).fold(stored(waiting, scale_out(2)))
+    Histories(measures.folded).fold(stored(waiting, scale_out(2)))
     assert values(measures)["muster_jobs"] == {}
 
 
@@ -212,7 +212,7 @@ def test_two_who_fold_the_same_log_have_the_same_figures():
 
 def test_a_time_that_is_none_is_left_out():
     history, measures = History(KEY), Measures()
-    histories = Histories(measures)
+    histories = Histories(measures.folded)
     for event in a_running_job():
         line = msgspec.structs.replace(stored(history, event), time="yesterday")
         history.fold(line)

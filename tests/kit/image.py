@@ -10,7 +10,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from devcluster.realnode import images
+from devcluster.realnode import images, places
+from shared.eventlog.server import _program
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -55,18 +56,32 @@ class Builder:
         options += ["--volume", f"{packages(self._python)}:/packages:ro", "--file", str(ROOT / "Containerfile")]
         return self._buildah("build", "--quiet", *options, "--tag", f"localhost/{IMAGE}", str(ROOT))
 
-    def archive(self) -> Path:
+    def archive(self, image: str = IMAGE) -> Path:
         """What `docker save` would write, under the name by which a pod asks for it."""
-        made = self._folder / "muster.tar"
+        made = self._folder / f"{image.partition(':')[0]}.tar"
         made.unlink(missing_ok=True)
-        self._buildah("push", "--quiet", f"localhost/{IMAGE}", f"docker-archive:{made}:{images.DOCKER_HUB}/{IMAGE}")
+        self._buildah("push", "--quiet", f"localhost/{image}", f"docker-archive:{made}:{images.DOCKER_HUB}/{image}")
         return made
+
+    def nats(self, image: str) -> Path:
+        """An archive with the server of our wheel and nothing else, under the name that the chart has for it."""
+        container = self._buildah("from", "scratch")
+        self._buildah("add", "--quiet", container, _program(), "/usr/local/bin/nats-server")
+        self._buildah("config", "--env", "PATH=/usr/local/bin", container)
+        self._buildah("commit", "--quiet", "--rm", container, f"localhost/{image}")
+        return self.archive(image)
 
     def _buildah(self, command: str, *words: str) -> str:
         whole = ["buildah", *self._store, command, *words]
         done = subprocess.run(whole, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(whole)} ended with {done.returncode}:\n{done.stderr[-3000:]}"
         return done.stdout.strip()
+
+
+def have(archive: Path) -> None:
+    """The node has what is in it, as if pulled."""
+    ctr = ["ctr", "--address", str(places.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
+    subprocess.run([*ctr, "images", "import", str(archive)], check=True, capture_output=True)
 
 
 def packages(python: str) -> Path:

@@ -1,6 +1,7 @@
 """What a platform engineer has before Muster comes: a cluster with storage and images, kubectl, helm and our commands.
 
-The control plane is real.  The images `muster` and `nats` are this working tree: its commands, its NATS server.
+The control plane is real.  On our own node the images `muster` and `nats` are this working tree: its commands, its NATS
+server.  A real node has images of its own.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import pytest
 from devcluster.binaries import MissingProgram, find
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
+from devcluster.realnode import NAME, RealCluster
 from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
 
@@ -75,20 +77,25 @@ class Platform:
 
 
 @asynccontextmanager
-async def a_platform(folder: Path, *, disks: int) -> AsyncIterator[Platform]:
-    """With as many volumes as `disks`, of the default class."""
+async def a_platform(folder: Path, *, disks: int, kubelet: bool = False) -> AsyncIterator[Platform]:
+    """With as many volumes as `disks`, of the default class; with `kubelet` on a real node, one at a time."""
     require_control_plane()
     try:
         find("helm")
     except MissingProgram as missing:
         pytest.skip(str(missing))
-    async with ControlPlane(folder / "cluster", images=IMAGES, accounts=True) as cluster:
+    if kubelet:
+        cluster: ControlPlane = RealCluster(folder / "cluster", accounts=True)
+    else:
+        cluster = ControlPlane(folder / "cluster", images=IMAGES, accounts=True)
+    async with cluster:
         platform = Platform(cluster, folder)
-        await platform.do("kubectl apply -f -", given=json.dumps(_storage(folder, disks)))
+        node = NAME if kubelet else cluster.node.name
+        await platform.do("kubectl apply -f -", given=json.dumps(_storage(folder, disks, node)))
         yield platform
 
 
-def _storage(folder: Path, disks: int) -> dict[str, Any]:
+def _storage(folder: Path, disks: int, node: str) -> dict[str, Any]:
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     storage_class = {
         "apiVersion": "storage.k8s.io/v1",
@@ -97,13 +104,14 @@ def _storage(folder: Path, disks: int) -> dict[str, Any]:
         "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
-    return {"apiVersion": "v1", "kind": "List", "items": [storage_class, *(_disk(folder, n) for n in range(disks))]}
+    volumes = [_disk(folder, number, node) for number in range(disks)]
+    return {"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]}
 
 
-def _disk(folder: Path, number: int) -> dict[str, Any]:
+def _disk(folder: Path, number: int, node: str) -> dict[str, Any]:
     path = folder / f"disk-{number}"
     path.mkdir()
-    node = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}
+    there = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -113,6 +121,6 @@ def _disk(folder: Path, number: int) -> dict[str, Any]:
             "capacity": {"storage": "10Gi"},
             "accessModes": ["ReadWriteOnce"],
             "local": {"path": str(path)},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [node]}]}},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [there]}]}},
         },
     }

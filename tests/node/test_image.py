@@ -1,18 +1,16 @@
 """The image as a real kubelet runs it: under the profile `restricted`, without a way to write but to /tmp."""
 
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from devcluster.realnode import places
 from muster.permissions import HOME
 from muster.stack import Stack
 from tests.kit.hosts import MakeHost
-from tests.kit.image import IMAGE, Builder, obstacle
+from tests.kit.image import IMAGE, have
 from tests.kit.operator import Operator
 
 pytestmark = [pytest.mark.node, pytest.mark.asyncio(loop_scope="module")]
@@ -42,16 +40,6 @@ print(shutil.which("pip"), [name for name in ("pip", "devcluster", "tests", "num
 """
 
 
-@pytest.fixture(scope="module")
-def archive(host: MakeHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The image, built twice; `host` first, as without a node nobody needs it."""
-    if reason := obstacle():
-        pytest.skip(reason)
-    with Builder(tmp_path_factory.mktemp("image")) as builder:
-        assert builder.build() == builder.build(), "the same sources make the same image"
-        yield builder.archive()
-
-
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(host: MakeHost, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Without the services, which have no part in this."""
@@ -62,10 +50,8 @@ async def operator(host: MakeHost, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def imported(archive: Path, operator: Operator) -> None:
-    """The node has it, as if pulled."""
-    ctr = ["ctr", "--address", str(places.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
-    subprocess.run([*ctr, "images", "import", str(archive)], check=True, capture_output=True)
+def imported(built: tuple[Path, Path], operator: Operator) -> None:
+    have(built[0])
 
 
 def _pod(name: str, *, environment: dict[str, str] | None = None, **container: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from shared.job.events import Author
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
 from shared.ports import free_port
+from shared.release import this_release
 from shared.service import health
 from shared.service.run import Machine, Standing
 from tests.kit.virtual_time import until
@@ -61,7 +62,7 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
         await until(lambda: machine.current, "the fold", seconds=5)
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (200, True, 1)
-        assert known["service"] == "status"
+        assert (known["service"], known["version"]) == ("status", this_release())
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running

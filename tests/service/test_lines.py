@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import structlog
 
-from shared.errors import Refused, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
+from shared.service.appends import MOST_UNTOLD
 from shared.service.run import Machine, Standing
 from tests.kit.killing import killed_at_any_moment
 from tests.kit.virtual_time import in_virtual_time, until
@@ -89,29 +90,61 @@ async def test_a_life_with_kills_tells_no_decision_twice_and_leaves_out_those_th
 
 
 class Mute(MemoryEventLog):
-    """A log that stores once and does not answer."""
+    """A log that stores once and does not answer, which comes out so many seconds later."""
 
-    def __init__(self, journal: MemoryJournal, *, user: str) -> None:
+    def __init__(self, journal: MemoryJournal, *, user: str, after: float) -> None:
         super().__init__(journal, user=user)
         self.mute = True
+        self._after = after
 
     async def append(self, entry: Entry, *, expect: int) -> int:
         sequence = await super().append(entry, expect=expect)
+        await asyncio.sleep(self._after)
         if self.mute:
             self.mute = False
             raise Transient("append: no answer")
         return sequence
 
 
+@pytest.mark.parametrize("after", [pytest.param(0.0, id="at once"), pytest.param(1.0, id="after it was read back")])
+def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[Line], after: float):
+    @in_virtual_time
+    async def story() -> None:
+        stage = Stage(Small(restarting(2)))
+        stage.machine = Machine(stage.service, Mute(stage.journal, user="scheduler", after=after))
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.history().job.attempt == 2, "two restarts")
+            await asyncio.sleep(5)
+        assert [(line["seq"], line["basis"]) for line in decisions_told(lines)] == [(3, 2), (4, 3)]
+        assert not stage.machine.appends.untold
+
+    story()
+
+
 @in_virtual_time
-async def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[Line]):
-    stage = Stage(Small(restarting(2)))
-    stage.machine = Machine(stage.service, Mute(stage.journal, user="scheduler"))
+async def test_decisions_that_never_were_stored_leave_room_for_those_that_were(lines: list[Line]):
+    stage = Stage(Small(restarting(MOST_UNTOLD + 100)))
+    stage.line.trouble = [Transient("never stored", retry_after=0.1) for _ in range(MOST_UNTOLD + 10)]
+    mute = Mute(stage.journal, user="scheduler", after=1.0)
     async with stage.running():
         stage.see()
+        await until(lambda: not stage.line.trouble, "a full memory", seconds=MOST_UNTOLD)
+        stage.line.append = mute.append  # type: ignore[method-assign]
         await until(lambda: stage.history().job.attempt == 2, "two restarts")
+        assert len(stage.machine.appends.untold) <= MOST_UNTOLD
+    assert [line["seq"] for line in decisions_told(lines)][:2] == [3, 4]
+
+
+@in_virtual_time
+async def test_what_lost_to_another_or_was_refused_is_not_remembered():
+    stage = Stage(Small(restarting(1)))
+    stage.line.trouble = [Conflict("another one"), Refused("no permission", reason="Forbidden")]
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.history().job.attempt == 1, "the restart")
         await asyncio.sleep(1)
-    assert [(line["seq"], line["basis"]) for line in decisions_told(lines)] == [(3, 2), (4, 3)]
+        assert not stage.machine.appends.untold
 
 
 @in_virtual_time

@@ -538,6 +538,25 @@ class TestOwnership:
             await until(lambda: len(stage.service.acted) >= EFFECTS_PER_JOB + 5, "the rest")
 
     @in_virtual_time
+    async def test_what_was_not_sent_in_a_gap_of_the_lease_is_no_success_and_is_tried_again(self):
+        owner, go_on = True, asyncio.Event()
+
+        async def act(effect: Effect, standing: Standing) -> None:
+            await go_on.wait()
+
+        stage = Stage(Small(wanting(*range(EFFECTS_PER_JOB + 1)), act), owns=lambda: owner)
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == EFFECTS_PER_JOB, "a full lane")
+            owner = False
+            go_on.set()
+            await asyncio.sleep(0.05)
+            owner = True
+            await until(lambda: len(stage.service.acted) > EFFECTS_PER_JOB, "the last one")
+            outcomes = {key[2]: count for key, count in stage.machine.meters.series[0].values.items()}
+            assert outcomes == {"Succeeded": EFFECTS_PER_JOB + 1, "Retried": 1}
+
+    @in_virtual_time
     async def test_of_two_that_both_believe_to_own_one_decision_stands(self):
         journal = MemoryJournal()
         stages = [Stage(Small(restarting(3))) for _ in range(2)]

@@ -3,10 +3,14 @@
 import asyncio
 
 import msgspec
+import structlog
+from structlog.testing import capture_logs
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
 from shared.job.events import AnyEvent, SlotsAssigned
+from shared.job.measures import Measures
+from shared.job.state import Job
 from shared.job.steps import Effect
 from shared.service.run import Machine, Standing
 from tests.kit.builders import a_spec, exited, observed, pods, worker, workers
@@ -166,3 +170,20 @@ async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_clus
         stage.see()
         await until(lambda: len(stage.service.acted) == 2, "the second try")
         assert not stage.machine.alarm.is_set()
+
+
+@in_virtual_time
+async def test_a_figure_that_cannot_be_counted_holds_no_job_and_is_told_once():
+    class Wrong(Measures):
+        def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+            raise AssertionError("our bug")
+
+    stage = Stage(Small(restarting(2)))
+    stage.machine = Machine(stage.service, stage.line, measures=Wrong())
+    with capture_logs() as said:
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.history().job.attempt == 2, "two restarts")
+            assert stage.machine.held() == {}
+    structlog.reset_defaults()
+    assert [line["log_level"] for line in said if line["event"] == "not measured"] == ["error"]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from shared.errors import Conflict, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket, Revised
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
@@ -33,6 +33,9 @@ class Weather:
         self.down = False
         self.hangs = False
         self.forgets_answers = False
+        self.answers_after = 0.0
+        """Seconds from a write to its answer."""
+        self.refuses = False
         self.writes: list[float] = []
 
     async def get(self, key: str) -> Revised | None:
@@ -42,7 +45,10 @@ class Weather:
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
         self.writes.append(now())
         await self._pass()
+        if self.refuses:
+            raise Refused("no permission", reason="Forbidden")
         revision = await self._bucket.put(key, value, expect=expect, ttl=ttl)
+        await asyncio.sleep(self.answers_after)
         if self.forgets_answers:
             raise Transient("put: no answer came")
         return revision
@@ -68,9 +74,15 @@ class Replica:
     def __init__(self, bucket: Bucket, holder: str) -> None:
         self.lease = Lease(bucket, KEY, holder)
         self.times = 0
+        self.takes_seconds = 0.0
+        """How long it asks where the log ends."""
+        self.ready = 0
+        """How often it knew."""
 
     async def acquired(self) -> None:
         self.times += 1
+        await asyncio.sleep(self.takes_seconds)
+        self.ready += 1
 
     @asynccontextmanager
     async def alive(self) -> AsyncIterator["Replica"]:
@@ -193,6 +205,75 @@ async def test_a_holder_whose_call_hangs_stops_in_time_and_comes_back():
 
 
 @in_virtual_time
+async def test_a_lease_that_ran_out_during_its_renewal_is_a_new_one():
+    line = Weather(await a_bucket())
+    async with Replica(line, "a").alive() as a:
+        await until(a.lease.held, "the lease")
+        line.answers_after = 1.2
+        await until(lambda: not a.lease.held(), "the end of holding", seconds=3)
+        await until(a.lease.held, "the same lease, in time for the server")
+        assert len(line.writes) == 2
+        assert a.times == 2, "what was not done in between is not lost"
+
+
+@in_virtual_time
+async def test_slow_renewals_that_come_in_time_are_one_lease():
+    line = Weather(await a_bucket())
+    line.answers_after = 0.3
+    async with Replica(line, "a").alive() as a:
+        await asyncio.sleep(20 * TTL_SECONDS)
+        assert a.times == 1
+
+
+@in_virtual_time
+async def test_a_new_owner_keeps_its_lease_while_it_asks_where_the_log_ends():
+    a = Replica(await a_bucket(), "a")
+    a.takes_seconds = 3 * TTL_SECONDS
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+        for _ in range(int(a.takes_seconds / 0.1) + 1):
+            await asyncio.sleep(0.1)
+            assert a.lease.held()
+        assert (a.times, a.ready) == (1, 1)
+
+
+@in_virtual_time
+async def test_who_is_owner_again_asks_once_where_the_log_ends():
+    line = Weather(await a_bucket())
+    a = Replica(line, "a")
+    a.takes_seconds = 3 * TTL_SECONDS
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+        line.down = True
+        await until(lambda: not a.lease.held(), "the end of holding", seconds=TTL_SECONDS)
+        line.down = False
+        await asyncio.sleep(5 * TTL_SECONDS)
+        assert (a.times, a.ready) == (2, 1)
+
+
+@in_virtual_time
+async def test_what_becoming_the_owner_meets_ends_the_keeping():
+    class Broken(Replica):
+        async def acquired(self) -> None:
+            await asyncio.sleep(1)
+            raise Refused("another log stands in its place", reason="LogTruncated")
+
+    a = Broken(await a_bucket(), "a")
+    with pytest.raises(Refused):
+        await asyncio.wait_for(a.lease.keep(a.acquired), 10)
+
+
+@in_virtual_time
+async def test_who_may_not_write_does_not_knock_for_ever():
+    line = Weather(await a_bucket())
+    line.refuses = True
+    async with Replica(line, "a").alive() as a:
+        await asyncio.sleep(20 * TTL_SECONDS)
+        assert a.lease.trouble == "no permission"
+    assert len(line.writes) <= 20 * 3 * 1.3
+
+
+@in_virtual_time
 async def test_a_process_that_stood_still_does_not_hold_what_expired_meanwhile():
     bucket = await a_bucket()
     a, b = Lease(bucket, KEY, "a"), Replica(bucket, "b")
@@ -228,6 +309,24 @@ async def test_a_released_lease_is_free_at_once():
     assert await bucket.get(KEY) is None
     async with Replica(bucket, "b").alive() as b:
         await until(b.lease.held, "the lease", seconds=0.1)
+
+
+@pytest.mark.parametrize("renewal", [False, True], ids=["the first write", "a renewal"])
+def test_a_write_that_was_broken_off_is_released_too(renewal: bool):
+    @in_virtual_time
+    async def stop() -> None:
+        line = Weather(await a_bucket())
+        line.answers_after = 0.0 if renewal else 5.0
+        a = Replica(line, "a")
+        async with a.alive():
+            await until(lambda: len(line.writes) == 1, "a write")
+            line.answers_after = 5.0
+            await until(lambda: len(line.writes) == 1 + renewal, "the write that is broken off")
+            await asyncio.sleep(0.1)
+        await a.lease.release()
+        assert await line.get(KEY) is None
+
+    stop()
 
 
 @in_virtual_time

@@ -1,0 +1,41 @@
+"""A lease that runs out and comes back within one renewal: what was not done in the gap is done afterwards."""
+
+import asyncio
+
+import pytest
+
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.subjects import LEASES
+from shared.service.ownership import Lease
+from shared.service.run import Machine
+from tests.kit.virtual_time import in_virtual_time, until
+from tests.service.test_machine import Small, Stage, restarting
+from tests.service.test_ownership import KEY, Weather, now
+
+HOUR_SECONDS = 3_600.0
+
+
+@pytest.mark.parametrize("seconds", [pytest.param(0.75, id="two slow writes"), pytest.param(1.2, id="one slow write")])
+def test_an_event_that_came_while_the_lease_was_lapsed_is_acted_on(seconds: float):
+    @in_virtual_time
+    async def story() -> None:
+        line = Weather(await MemoryEventLog(MemoryJournal(clock=now), user=KEY).bucket(LEASES))
+        lease = Lease(line, KEY, "a")
+        stage = Stage(Small(restarting(1)))
+        stage.machine = Machine(stage.service, stage.line, owns=lease.held, chance=lambda: 0.5)
+        async with stage.running():
+            keeping = asyncio.create_task(lease.keep(stage.machine.owned))
+            await until(lambda: lease.held() and stage.machine.current, "the lease")
+            line.answers_after = seconds
+            await until(lambda: not lease.held(), "the gap", seconds=5)
+            stage.see()
+            await until(lambda: stage.history().job.generation == 1, "the fold")
+            assert not lease.held()
+            line.answers_after = 0.0
+            await asyncio.sleep(HOUR_SECONDS)
+            assert lease.held()
+            assert stage.history().job.attempt == 1
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    story()

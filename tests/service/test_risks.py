@@ -1,0 +1,47 @@
+"""Telling of risks: a warning each, once; and whatever goes wrong with the looking ends nothing."""
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from shared.errors import Transient
+from shared.service.health import Health
+from shared.service.risks import EVERY_SECONDS, tell_risks, tell_unmonitored
+from tests.kit.virtual_time import in_virtual_time
+
+
+@in_virtual_time
+async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothing():
+    answers: list[list[str] | Exception] = [
+        AttributeError("a bug of ours"),
+        ["one copy"],
+        Transient("the log cannot be asked"),
+        ["one copy"],
+        [],
+    ]
+
+    async def look() -> list[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    health = Health("status")
+    with capture_logs() as said:
+        telling = asyncio.create_task(tell_risks(health, look))
+        await asyncio.sleep(3.5 * EVERY_SECONDS)
+        assert health.warnings == ("one copy",)
+        await asyncio.sleep(EVERY_SECONDS)
+        assert health.warnings == ()
+        assert not telling.done()
+        telling.cancel()
+    assert [line["event"] for line in said] == ["risks not known", "log at risk", "log no longer at risk"]
+
+
+def test_without_a_monitor_nobody_knows_of_the_disk_and_that_is_told():
+    with capture_logs() as said:
+        tell_unmonitored(())
+        tell_unmonitored(("http://127.0.0.1:8222",))
+    (line,) = said
+    assert line["log_level"] == "warning"
+    assert "NATS_MONITOR" in line["why"]
