@@ -135,7 +135,15 @@ class _Work:
         except Refused as error:
             if error.reason != "NotSetUp":
                 raise
-            await self._change("CREATE", config | asked)
+            made = await self._change("CREATE", config | asked)
+            # A rival's set-up may have written its genesis already.
+            if name == STREAM and made is not None and made.state.last_seq > 1:
+                raise Refused(
+                    f"make the stream {name}: {made.state.last_seq} events were in the server's folder already, of a "
+                    "stream that this server did not offer, perhaps one of a cluster that it is no longer in; start no "
+                    "service, and see that the server has the configuration and the folder that belong together",
+                    reason="OldStore",
+                ) from error
             self.created.append(name)
             return
         grows = growth(found, asked)
@@ -147,10 +155,11 @@ class _Work:
         self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
         self.differences += _compare(found, config)
 
-    async def _change(self, verb: str, config: dict[str, Any]) -> None:
-        if not self._check:
-            request = f"STREAM.{verb}.{config['name']}"
-            await api.call(self._connection, request, config, api.StreamInfo, timeout=_CREATE)
+    async def _change(self, verb: str, config: dict[str, Any]) -> api.StreamInfo | None:
+        if self._check:
+            return None
+        request = f"STREAM.{verb}.{config['name']}"
+        return await api.call(self._connection, request, config, api.StreamInfo, timeout=_CREATE)
 
 
 def log_config(*, replicas: int, max_bytes: int) -> dict[str, Any]:

@@ -150,3 +150,19 @@ async def test_a_full_log_refuses_and_keeps_what_it_has(tmp_path: Path):
                 await log.append(a_decision(job="job-2", body=body), expect=0)
             events = await read_to_end(log, "jobs.>")
     assert len(events) == 2
+
+
+async def test_a_new_stream_over_an_old_store_is_refused(tmp_path: Path):
+    cluster = NatsCluster(tmp_path)
+    await cluster.start()
+    try:
+        await set_up(cluster.url, password=cluster.users["admin"], replicas=3)
+        async with connected(cluster) as log:
+            await log.append(a_decision(), expect=0)
+    finally:
+        cluster.stop()
+    folder = next(iter(cluster.servers.values())).directory
+    async with NatsServer(folder, users=cluster.users) as alone:
+        with pytest.raises(Refused, match=r"\d events were in the server's folder already") as refusal:
+            await set_up(alone.url, password=cluster.users["admin"])
+        assert refusal.value.reason == "OldStore"
