@@ -17,6 +17,8 @@ _DUPLICATE_IN_FLIGHT = 10158
 _TOO_LARGE = (10054, 10097)
 _NO_MESSAGE = 10037
 _NO_STREAM = 10059
+_NO_PEERS = 10005
+"""Fewer servers than copies: those of a cluster that comes up meet one after the other."""
 _NO_ROOM = (10023, 10047, 10077)
 """Of the server's disk, of what it may use of it, or of the stream."""
 _NOTHING_THERE = 404
@@ -132,6 +134,8 @@ def trouble(fault: Fault, what: str) -> Refused | Transient:
     words = f"{what}: {fault.description} ({fault.err_code})"
     if fault.err_code == _NO_STREAM:
         return Refused(f"{words}; run `muster setup`", reason="NotSetUp")
+    if fault.err_code == _NO_PEERS:
+        return Transient(words)
     if fault.err_code in _TOO_LARGE:
         return Refused(words, reason="TooLarge")
     if fault.code in (400, _NOTHING_THERE):

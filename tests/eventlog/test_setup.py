@@ -166,3 +166,19 @@ async def test_a_new_stream_over_an_old_store_is_refused(tmp_path: Path):
         with pytest.raises(Refused, match=r"\d events were in the server's folder already") as refusal:
             await set_up(alone.url, password=cluster.users["admin"])
         assert refusal.value.reason == "OldStore"
+
+
+async def test_the_last_server_of_a_cluster_is_waited_for(tmp_path: Path):
+    cluster = NatsCluster(tmp_path)
+    *first, last = cluster.servers.values()
+    try:
+        for server in first:
+            await server.start()
+        setting_up = asyncio.create_task(set_up(first[0].url, password=cluster.users["admin"], replicas=3))
+        # An election takes some seconds; only then are there two servers that could say that a third is missing.
+        done, _ = await asyncio.wait([setting_up], timeout=8)
+        assert not done, setting_up.result()
+        await last.start()
+        assert (await setting_up).created == ("JOBS", "KV_LEASES", "KV_HEADS")
+    finally:
+        cluster.stop()
