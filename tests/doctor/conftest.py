@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from shared.eventlog.subjects import AUTHORS, LEASES
 from shared.service.settings import Settings
 from tests.kit.apiserver import write_kubeconfig
 from tests.kit.clusters import NAMESPACES, real_server
-from tests.kit.nats import connected
+from tests.kit.nats import connected, started
 
 __all__ = ["real_server"]
 
@@ -129,6 +129,12 @@ def a_pod(component: str, *, version: str = "0.1.0") -> dict[str, Any]:
 
 
 MakeInstallation = Callable[..., AbstractAsyncContextManager[Installation]]
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """One of their own: in the one that all tests share there is much that a doctor would tell of."""
+    yield from started(NatsServer(tmp_path_factory.mktemp("nats")), replicas=1)
 
 
 @pytest.fixture(scope="session")

@@ -68,14 +68,14 @@ def _one_set_of_users(directory: Path) -> dict[str, str]:
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """One server for all tests that leave it whole."""
     server = NatsServer(tmp_path_factory.mktemp("nats"))
-    yield from _started(server, replicas=1)
+    yield from started(server, replicas=1)
 
 
 @pytest.fixture(scope="session")
 def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
     """Three servers for all tests that leave them whole."""
     cluster = NatsCluster(tmp_path_factory.mktemp("cluster"))
-    yield from _started(cluster, replicas=3)
+    yield from started(cluster, replicas=3)
 
 
 @asynccontextmanager
@@ -134,7 +134,7 @@ async def until(
             await asyncio.sleep(0.01)
 
 
-def _started(server: _S, *, replicas: int) -> Iterator[_S]:
+def started(server: _S, *, replicas: int) -> Iterator[_S]:
     async def start() -> None:
         await server.start()
         await set_up(server.url, password=server.users["admin"], replicas=replicas)
