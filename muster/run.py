@@ -37,13 +37,13 @@ async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> N
     """
     configure("muster", style=settings.log_format, level=settings.log_level)
     tell()
-    if embedded is None:
-        tell_unmonitored(settings.nats_monitor)
     async with contextlib.AsyncExitStack() as stack:
         settings_of = await stack.enter_async_context(_users(settings, embedded))
         for author in () if wait else SERVICES:
             async with opened(author, settings_of[author]):
                 pass
+        if embedded is None:
+            tell_unmonitored(settings.nats_monitor)
         health = {author: Health(author) for author in SERVICES}
         await stack.enter_async_context(probes([*health.values()], settings.health_host, settings.health_port))
         services = [
