@@ -80,7 +80,8 @@ class TFJob(KubeflowJob):
     def reserved_for(self, spec: Fields) -> frozenset[str]:
         """Of a job of one task, which gets no cluster, the user's own may say anything."""
         specs = spec.part(self.replica_specs)
-        sizes = [specs.part(name).raw("replicas") for name in specs.names()]
+        known = {kind.role for kind in self.replica_types}
+        sizes = [specs.part(name).raw("replicas") for name in specs.names() if name.lower() in known]
         return frozenset() if sizes in ([1], [None]) else frozenset({CONFIG})
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:

@@ -92,6 +92,10 @@ class TestReplicas:
     def test_an_unknown_type_is_refused(self):
         assert reasons(tf_job(Worker=1, Scheduler=1)) == ["UnknownReplicaType"]
 
+    def test_what_an_unknown_type_is_called_is_not_repeated(self):
+        job = changed(tf_job(), "spec.tfReplicaSpecs", {"t0ken": False})
+        assert "t0ken" not in str(TFJOB.parse(custom(job)))
+
     def test_no_type_at_all_is_refused(self):
         assert "NoReplicas" in reasons(changed(tf_job(), "spec.tfReplicaSpecs", {}))
         assert "NoReplicas" in reasons(changed(tf_job(), "spec.tfReplicaSpecs", None))

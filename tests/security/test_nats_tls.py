@@ -162,18 +162,6 @@ async def test_a_rotated_password_is_read_again(tmp_path: Path):
         await log.close()
 
 
-async def test_a_password_file_that_comes_late_is_waited_for(tmp_path: Path):
-    secret = tmp_path / "password"
-    async with NatsServer(tmp_path / "nats") as server:
-        await set_up(server.url, password=server.users["admin"])
-        connecting = asyncio.create_task(connect(server, password_file=secret))
-        await asyncio.wait((connecting,), timeout=0.3)
-        assert not connecting.done()
-        secret.write_text(server.users["status"])
-        log = await asyncio.wait_for(connecting, READY)
-        await log.close()
-
-
 async def test_a_service_says_what_is_wrong_in_one_line_and_recovers(tmp_path: Path, authority: Authority):
     trusted = tmp_path / "ca.crt"
     shutil.copy(Authority(tmp_path / "other").path, trusted)
