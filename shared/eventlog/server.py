@@ -28,8 +28,8 @@ from shared.private import write_private
 
 _HOST = "127.0.0.1"
 _MAX_PAYLOAD = 2 * 1024 * 1024
-_START = 15.0
-"""Seconds until a server must answer; recovering a large store takes a few."""
+_START = 30.0
+"""Seconds until a server must answer; recovering a large store after a kill takes many on a busy disk."""
 _STOP = 5.0
 
 _PR_SET_PDEATHSIG = 1
