@@ -134,28 +134,11 @@ class Caller:
         body: bytes | None = None,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
-    ) -> bytes:
-        """The body of a successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none.
+    ) -> Answered:
+        """A successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none.
 
         One that changes something is `Transient` too when it may not, and was not sent.
         """
-        answer = await self.ask(
-            method, path, what=what, query=query, body=body, content_type=content_type, headers=headers
-        )
-        return answer.body
-
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        what: str,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        headers: Mapping[str, str] | None = None,
-    ) -> Answered:
-        """The same, with what stands beside the body."""
         timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (

@@ -93,7 +93,7 @@ class KubeCluster:
             if is_named_absence(failure.status):
                 return None
             raise trouble(failure.status, what) from failure
-        return read_object(resource, answer)
+        return read_object(resource, answer.body)
 
     async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
         what = f"create {resource.kind} {namespace}/{(manifest.get('metadata') or {}).get('name', '')}"
@@ -102,7 +102,7 @@ class KubeCluster:
             answer = await self._caller.request("POST", path_of(resource, namespace), what=what, body=body)
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="POST") from failure
-        return read_object(resource, answer)
+        return read_object(resource, answer.body)
 
     async def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
@@ -118,7 +118,7 @@ class KubeCluster:
             )
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="PATCH") from failure
-        return read_object(resource, answer)
+        return read_object(resource, answer.body)
 
     async def _patch_life(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, subresource: str
@@ -230,7 +230,7 @@ class KubeCluster:
         """
         method, body = ("GET", None) if review is None else ("POST", encode(review))
         try:
-            return await self._caller.ask(method, path, what=what, query=query, body=body, headers=headers)
+            return await self._caller.request(method, path, what=what, query=query, body=body, headers=headers)
         except FailedRequest as failure:
             raise trouble(failure.status, what, method=method) from failure
 
@@ -240,7 +240,7 @@ class KubeCluster:
     async def _asked(self, method: str, path: str, what: str, body: bytes | None = None) -> bytes | Status:
         """The answer, or the Status when it says that this cannot be asked."""
         try:
-            return await self._caller.request(method, path, what=what, body=body)
+            return (await self._caller.request(method, path, what=what, body=body)).body
         except FailedRequest as failure:
             if failure.status.code in (403, 404):
                 return failure.status

@@ -152,7 +152,8 @@ class Reflector(Generic[T]):
             query["continue"] = page.metadata.continuation
 
     async def _ask(self, query: Mapping[str, str]) -> bytes:
-        return await self._caller.request("GET", self._path, what=self._what, query=query, headers=self._list_headers)
+        headers = self._list_headers
+        return (await self._caller.request("GET", self._path, what=self._what, query=query, headers=headers)).body
 
     async def _watch(self) -> AsyncGenerator[Seen[T], None]:
         """Follow one stream to its end; an end that the server did not plan is an error."""

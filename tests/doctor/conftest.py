@@ -137,22 +137,15 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
     yield from started(NatsServer(tmp_path_factory.mktemp("nats")), replicas=1)
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("authority")
-    server_context(folder)
-    return folder
-
-
 @pytest.fixture
-def an_installation(authority: Path, tmp_path: Path, nats_server: NatsServer) -> MakeInstallation:
+def an_installation(certificates: Path, tmp_path: Path, nats_server: NatsServer) -> MakeInstallation:
     """Makes one; without `owned` nobody holds a lease, without `installed` no definition is there."""
 
     @asynccontextmanager
     async def make(*, owned: bool = True, installed: bool = True) -> AsyncIterator[Installation]:
         server = ApiServer(new_objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
-        trust = ssl.create_default_context(cafile=str(authority / "ca.crt"))
-        async with server.serving(0, server_context(authority)) as port:
+        trust = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
+        async with server.serving(0, server_context(certificates)) as port:
             front = Front(f"https://127.0.0.1:{port}", trust)
             async with front.serving():
                 kubeconfig = write_kubeconfig(tmp_path / "admin", front.url, {"token": TOKEN})

@@ -13,10 +13,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import pytest
 import yaml
 from aiohttp import web
 
+from devcluster.apiserver.tls import server_context
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an API server's certificate, and of the `ca.crt` that issued it."""
+    folder = tmp_path_factory.mktemp("certificates")
+    server_context(folder)
+    return folder
 
 
 class Asked(NamedTuple):

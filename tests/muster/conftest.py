@@ -101,27 +101,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the server's certificates."""
-    folder = tmp_path_factory.mktemp("authority")
-    server_context(folder)
-    return folder
-
-
 @pytest.fixture
-def a_site(authority: Path, tmp_path: Path) -> MakeSite:
+def a_site(certificates: Path, tmp_path: Path) -> MakeSite:
     """Makes a site from the definitions that its cluster has."""
 
     @asynccontextmanager
     async def make(definitions: list[dict[str, Any]]) -> AsyncIterator[Site]:
         server = ApiServer(new_objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
-        async with server.serving(0, server_context(authority)) as port:
+        async with server.serving(0, server_context(certificates)) as port:
             kubeconfig = tmp_path / "kubeconfig"
             write_kubeconfig(
                 kubeconfig,
                 server=f"https://127.0.0.1:{port}",
-                authority=(authority / "ca.crt").read_bytes(),
+                authority=(certificates / "ca.crt").read_bytes(),
                 user="tester",
                 token=TOKEN,
             )

@@ -17,13 +17,6 @@ from tests.devcluster.apiserver.client import Client
 TOKEN = "the-token"
 
 
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("certificates")
-    server_context(folder)
-    return folder
-
-
 @pytest.fixture
 async def api(certificates: Path) -> AsyncIterator[Client]:
     """A client of a fresh, empty server that keeps the last 50 changes of each kind."""
