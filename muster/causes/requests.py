@@ -3,7 +3,7 @@
 from muster.causes.ledger import Ledger
 from muster.causes.link import Link, newest
 from muster.causes.words import listing, names_of
-from shared.job.events import (
+from shared.job.events.scaler import (
     HostsPublished,
     ScaleAccepted,
     ScaleCancelled,

@@ -6,7 +6,7 @@ from muster.causes.ledger import Ledger
 from muster.causes.link import Link
 from muster.causes.words import timer_line
 from shared.job import replacement
-from shared.job.events import TimePassed
+from shared.job.events.watcher import TimePassed
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.state import Job, Request, hosts_seen

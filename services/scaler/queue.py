@@ -7,7 +7,7 @@ How an accepted request is carried on is decided in `scale_out.py` and `scale_in
 from services.scaler import scale_in, scale_out
 from services.scaler.effects import OwnRequest
 from services.scaler.policy import Policy
-from shared.job.events import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.spec import OWNED_BY_ANOTHER, ScaleSpec
 from shared.job.state import Job, Request

@@ -8,7 +8,7 @@ from itertools import filterfalse, islice
 
 from services.scaler import membership, script
 from shared.job import replacement
-from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded
+from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.state import Job, Request

@@ -28,7 +28,9 @@ from shared.eventlog import Bucket, EventLog
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS, TRAININGJOBS
-from shared.job.events import Author, Fact, PodsGone, PodsObserved, TimePassed
+from shared.job.events.catalog import Fact
+from shared.job.events.event import Author
+from shared.job.events.watcher import PodsGone, PodsObserved, TimePassed
 from shared.job.fold import History
 from shared.job.naming import JOB_UID, JobKey, Uid
 from shared.job.spec import ScaleKind

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shared.job.events import JobAdopted, PodsObserved
+from shared.job.events.watcher import JobAdopted, PodsObserved
 from shared.job.evolve_pods import pods_observed
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import At, Condition, Job, Tally, Vacancy, ended

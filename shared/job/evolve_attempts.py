@@ -5,15 +5,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from shared.job.conditions import MILESTONES, no_longer
-from shared.job.events import (
-    JobCreated,
-    JobRestarted,
-    JobRestarting,
-    JobSuspended,
-    SlotsAssigned,
-    SlotsReleased,
-    WorkersReleased,
-)
+from shared.job.events.scaler import WorkersReleased
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobRestarting, JobSuspended
 from shared.job.evolve_pods import losses_before
 from shared.job.evolve_requests import next_index, released, with_edit, with_request
 from shared.job.naming import Slot

@@ -4,7 +4,7 @@ called by `evolve`.
 
 import msgspec
 
-from shared.job.events import HostsPublished
+from shared.job.events.scaler import HostsPublished
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.state import At, Departure, Job, hosts_seen

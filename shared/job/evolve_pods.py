@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from shared.job.conditions import with_milestones
-from shared.job.events import DisruptionNoticed, PodsObserved
+from shared.job.events.watcher import DisruptionNoticed, PodsObserved
 from shared.job.evolve_requests import seen
 from shared.job.naming import Slot, Uid
 from shared.job.replacement import STEADY_SECONDS

@@ -5,15 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from shared.job.conditions import holds, with_condition
-from shared.job.events import (
-    DrainChecked,
-    HostsPublished,
-    ScaleAccepted,
-    ScaleRequested,
-    ScaleRequestGone,
-    ScriptFinished,
-    ScriptStarted,
-)
+from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, ScriptStarted
+from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.evolve_disruption import departures_seen
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER, JobSpec

@@ -9,7 +9,7 @@ from typing import Literal
 
 from shared.eventlog import Stored
 from shared.job.chain import START, Head, basis, link
-from shared.job.events import AUTHORS, FACTS, AnyEvent
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.evolve import evolve
 from shared.job.naming import JobKey, key_of
 from shared.job.state import At, Job

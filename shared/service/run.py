@@ -21,7 +21,9 @@ import structlog
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Batch, EventLog, Stored
 from shared.job.chain import Head
-from shared.job.events import AnyEvent, Author, EffectRefused
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Author
+from shared.job.events.refused import EffectRefused
 from shared.job.fold import Held, Histories, History
 from shared.job.measures import Measures
 from shared.job.naming import JobKey, Slot, key_of, namespace_subjects

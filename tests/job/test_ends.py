@@ -2,7 +2,10 @@
 
 import pytest
 
-from shared.job.events import EffectRefused, JobRunning, LauncherLost, PodsGone, SlotsAssigned, TimePassed
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobRunning
+from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
 from shared.job.spec import LAUNCHER
 from shared.job.state import ended
 from shared.job.timing import next_due

@@ -3,27 +3,23 @@
 import msgspec
 import pytest
 
-from shared.job.events import (
-    AnyEvent,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobFailed
+from shared.job.events.watcher import (
     ChildGone,
     ChildrenObserved,
-    EffectRefused,
     HistoryAccepted,
     HistoryBroken,
-    HostsPublished,
     JobDeleting,
-    JobFailed,
     JobGone,
     JobObserved,
-    JobRestarted,
     LauncherLost,
     PodsGone,
     PodsObserved,
-    ScaleFailed,
     ScaleRequestGone,
-    ScaleSucceeded,
-    SlotsAssigned,
-    SlotsReleased,
     TimePassed,
 )
 from shared.job.evolve import evolve

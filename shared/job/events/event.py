@@ -1,0 +1,14 @@
+"""What every event is, and who there is to write one."""
+
+from typing import Literal
+
+import msgspec
+
+Author = Literal["setup", "watcher", "scheduler", "scaler", "status"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
+    """One line of a job's history.  The envelope (id, sequence, time, subject, basis) is kept apart.
+
+    Events, and the values in them and in a job, hold no cycles: the garbage collector need not look at them.
+    """
