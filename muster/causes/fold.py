@@ -51,7 +51,8 @@ from shared.job.events.watcher import (
 )
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, config_name
-from shared.job.state import Job, Request
+from shared.job.request import Request
+from shared.job.state import Job
 from shared.job.timing import TIME_TO_LIVE
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import each

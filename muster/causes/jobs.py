@@ -17,10 +17,10 @@ from shared.job.events.status import (
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, alive
+from shared.job.state import Job
 from shared.job.timing import ACTIVE_DEADLINE, RESTART, SCHEDULING
 from shared.job.verdict import verdict
-from shared.job.views import each
+from shared.job.views import alive, each
 
 
 def observed(ledger: Ledger, event: JobObserved, before: Job, after: Job, here: Link) -> None:

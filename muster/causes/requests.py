@@ -13,8 +13,9 @@ from shared.job.events.scaler import (
     WorkersReleased,
 )
 from shared.job.naming import Slot
+from shared.job.request import Request
 from shared.job.spec import WORKER
-from shared.job.state import Job, Request
+from shared.job.state import Job
 from shared.job.views import each
 
 

@@ -11,9 +11,9 @@ from shared.job import replacement
 from shared.job.events.scaler import HostsPublished
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job, alive
+from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.views import PodView, ranges
+from shared.job.views import PodView, alive, ranges
 
 
 def owed(job: Job, policy: Policy) -> list[Step]:

@@ -9,8 +9,9 @@ from services.scaler.effects import OwnRequest
 from services.scaler.policy import Policy
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
+from shared.job.request import Request
 from shared.job.spec import OWNED_BY_ANOTHER, ScaleSpec
-from shared.job.state import Job, Request
+from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.views import Member, spans

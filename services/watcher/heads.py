@@ -10,8 +10,8 @@ from shared.job.chain import Head
 from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job, alive, ended
-from shared.job.views import PodView, spans
+from shared.job.state import Job
+from shared.job.views import PodView, alive, ended, spans
 
 
 def judge(

@@ -8,6 +8,7 @@ import msgspec
 
 from shared.job.conditions import holds, no_longer, with_condition
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import (
     DrainChecked,
@@ -80,13 +81,7 @@ from shared.job.evolve_requests import (
     with_request,
 )
 from shared.job.spec import LAUNCHER
-from shared.job.state import (
-    At,
-    Job,
-    Phase,
-    Refusal,
-    without,
-)
+from shared.job.state import Job, Phase, Refusal, without
 from shared.job.views import each
 
 replace = msgspec.structs.replace

@@ -1,4 +1,4 @@
-"""What every event is, and who there is to write one."""
+"""What every event is, who there is to write one, and where one stands."""
 
 from typing import Literal
 
@@ -12,3 +12,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=Fals
 
     Events, and the values in them and in a job, hold no cycles: the garbage collector need not look at them.
     """
+
+
+class At(msgspec.Struct, frozen=True, gc=False):
+    """Where and when an event stands: what `evolve` needs of the envelope."""
+
+    sequence: int
+    time: str
