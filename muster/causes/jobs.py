@@ -18,7 +18,7 @@ from shared.job.events.watcher import JobObserved
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
-from shared.job.timing import ACTIVE_DEADLINE, RESTART, SCHEDULING
+from shared.job.timing import ACTIVE_DEADLINE, BELOW_MINIMUM, RESTART, SCHEDULING
 from shared.job.verdict import verdict
 from shared.job.views import alive, each
 
@@ -97,7 +97,7 @@ def entered(ledger: Ledger, event: PhaseEntered, before: Job, here: Link) -> Non
 def _why_ended(ledger: Ledger, job: Job, reason: str) -> Link | None:
     """What ended an attempt, in the order in which the verdict judges."""
     if reason == "BelowMinimum":
-        return ledger.timers.get((job.below_minimum, "BelowMinimum")) or ledger.below
+        return ledger.timers.get((job.below_minimum, BELOW_MINIMUM)) or ledger.below
     if reason == "DeadlineExceeded" and job.active is not None:
         timer = ledger.timers.get((job.active.sequence, ACTIVE_DEADLINE))
         if timer is not None:

@@ -9,7 +9,6 @@ from shared.job import replacement
 from shared.job.events.watcher import TimePassed
 from shared.job.naming import Slot
 from shared.job.request import Request
-from shared.job.spec import WORKER
 from shared.job.state import Job, hosts_seen
 from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
 
@@ -88,4 +87,4 @@ def _awaited_by(ledger: Ledger, job: Job, request: Request) -> Link | None:
         return ledger.refusals.get("WriteHosts") if "WriteHosts" in job.refusals else ledger.hosts
     if request.kind == "ScaleOut":
         return _awaited(ledger, job, request.added)
-    return ledger.pods.newest_end(Slot(job.attempt, WORKER, member.index) for member in request.leaving)
+    return ledger.pods.newest_end(job.worker_slot(member.index) for member in request.leaving)

@@ -8,6 +8,7 @@ from shared.job.events.watcher import ScaleRequested
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
+from shared.job.timing import BACK_OFF
 from shared.job.views import PodView, ranges
 
 PLAIN = {
@@ -139,8 +140,8 @@ def of_at_most(limit: int) -> str:
 def timer_line(name: str, seconds: int | None) -> str:
     """That a timer ran out, and how long it was."""
     length = f" ({seconds} s)" if seconds is not None else ""
-    if name.startswith("BackOff:"):
-        return f"the wait before {name.removeprefix('BackOff:')} is tried again is over{length}"
+    if name.startswith(BACK_OFF):
+        return f"the wait before {name.removeprefix(BACK_OFF)} is tried again is over{length}"
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
 
 

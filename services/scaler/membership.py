@@ -10,7 +10,7 @@ from services.scaler.policy import Policy
 from shared.job import replacement
 from shared.job.events.scaler import HostsPublished
 from shared.job.naming import Slot, Uid
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.views import PodView, alive, ranges
@@ -48,7 +48,7 @@ def members(job: Job) -> frozenset[int] | None:
     request = job.open_request
     arriving = request.added if request is not None else frozenset()
     staying = job.slots - doomed
-    kept = {index for index in job.members if (slot := _slot(job, index)) in staying and alive(pods.get(slot))}
+    kept = {index for index in job.members if (slot := job.worker_slot(index)) in staying and alive(pods.get(slot))}
     come = {
         slot.index
         for slot in job.workers - doomed
@@ -103,10 +103,6 @@ def _unwritten(job: Job) -> bool:
 def _overtaken(job: Job) -> bool:
     """The files in the cluster are of a history that was lost: newer than ours, whatever is in them."""
     return job.hosts is not None and job.hosts.hosts > job.hosts_version
-
-
-def _slot(job: Job, index: int) -> Slot:
-    return Slot(job.attempt, WORKER, index)
 
 
 def ready(pod: PodView | None) -> bool:

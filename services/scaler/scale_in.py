@@ -10,7 +10,6 @@ from services.scaler import drain, membership, scale_out, script
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.request import Request
-from shared.job.spec import WORKER
 from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
 from shared.job.timing import SCALING_DEADLINE, passed
@@ -53,7 +52,7 @@ def owed(job: Job, request: Request) -> list[Step]:
         if isinstance(answer, str):
             return [Record(_release(job, request, answer))]
         return [answer] if answer is not None else []
-    going = {_slot(job, leaver) for leaver in request.leaving}
+    going = {job.worker_slot(leaver.index) for leaver in request.leaving}
     if not any(pod.slot in going for pod in job.pods.values()):
         if job.phase != "Scaling":
             return []
@@ -91,9 +90,5 @@ def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
 
 
 def _release(job: Job, request: Request, reason: str) -> WorkersReleased:
-    slots = spans(_slot(job, leaver) for leaver in request.leaving)
+    slots = spans(job.worker_slot(leaver.index) for leaver in request.leaving)
     return WorkersReleased(request=request.uid, slots=slots, reason=reason)
-
-
-def _slot(job: Job, leaver: Member) -> Slot:
-    return Slot(job.attempt, WORKER, leaver.index)

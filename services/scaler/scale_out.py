@@ -35,7 +35,7 @@ def places(job: Job, count: int) -> tuple[Slots, ...]:
     there = job.slots | job.spent | {pod.slot for pod in job.pods.values()}
     taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt, WORKER)}
     free = islice(filterfalse(taken.__contains__, numbers()), count)
-    return spans(Slot(job.attempt, WORKER, index) for index in free)
+    return spans(job.worker_slot(index) for index in free)
 
 
 def owed(job: Job, request: Request) -> list[Step]:

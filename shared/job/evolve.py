@@ -82,6 +82,7 @@ from shared.job.evolve_requests import (
 )
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Phase, Refusal, without
+from shared.job.timing import BACK_OFF
 from shared.job.views import each
 
 replace = msgspec.structs.replace
@@ -292,11 +293,11 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
 def _time_passed(job: Job, event: TimePassed) -> Job:
     refusals = {
         effect: replace(refusal, due=True)
-        if refusal.at.sequence == event.anchor and event.timer == f"BackOff:{effect}"
+        if refusal.at.sequence == event.anchor and event.timer == BACK_OFF + effect
         else refusal
         for effect, refusal in job.refusals.items()
     }
-    if event.timer.startswith("BackOff:"):
+    if event.timer.startswith(BACK_OFF):
         # The refusal itself remembers; what is refused for weeks would fill the set.
         return replace(job, refusals=refusals)
     return replace(job, passed=job.passed | {(event.anchor, event.timer)})

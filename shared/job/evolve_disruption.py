@@ -6,8 +6,6 @@ import msgspec
 
 from shared.job.events.event import At
 from shared.job.events.scaler import HostsPublished
-from shared.job.naming import Slot
-from shared.job.spec import WORKER
 from shared.job.state import Departure, Job, hosts_seen
 from shared.job.views import indices
 
@@ -20,7 +18,7 @@ def departed(job: Job, event: HostsPublished) -> Job:
     if not left and not job.departures:
         return job
     kept = {slot: departure for slot, departure in job.departures.items() if slot in job.slots}
-    slots = {Slot(job.attempt, WORKER, index) for index in left} & job.slots
+    slots = {job.worker_slot(index) for index in left} & job.slots
     return replace(job, departures={**kept, **dict.fromkeys(slots, Departure(event.version, event.drain))})
 
 

@@ -13,6 +13,7 @@ from shared.job.naming import Slot, Uid
 from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, hosts_seen, without
+from shared.job.timing import DRAIN_CHECK
 from shared.job.views import Slots, each, indices
 
 replace = msgspec.structs.replace
@@ -172,7 +173,7 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
         if at.sequence <= before.at:
             return job
         # The look that waited for it was taken: one timer of a long drain is enough to remember.
-        job = replace(job, passed=job.passed - {(before.at, "DrainCheck")})
+        job = replace(job, passed=job.passed - {(before.at, DRAIN_CHECK)})
     count = before.count + 1 if before is not None else 1
     look = DrainLook(at=at.sequence, count=count, in_use=event.in_use, unknown=event.reason)
     return with_request(job, event.request, look=look)

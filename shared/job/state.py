@@ -240,12 +240,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         request = self.open_request
         if request is None or request.published:
             return frozenset()
-        return frozenset(Slot(self.attempt, WORKER, member.index) for member in request.leaving)
+        return frozenset(self.worker_slot(member.index) for member in request.leaving)
 
     @property
     def outgoing(self) -> frozenset[Slot]:
         """The workers that shall go: those that the open request takes, and those that left the hosts files."""
-        return self.departing | {Slot(self.attempt, WORKER, index) for index in self.leaving}
+        return self.departing | {self.worker_slot(index) for index in self.leaving}
 
     def may_try(self, effect: str) -> bool:
         """It was not refused, or long enough ago."""
@@ -266,8 +266,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         stem = next((role.stem for role in self.spec.roles if role.name == slot.role), "") if self.spec else ""
         return WorkerName(f"{stem}{slot.index}") if stem else pod_name(self.key.name, slot)
 
+    def worker_slot(self, index: int) -> Slot:
+        """The place of a worker of this attempt."""
+        return Slot(self.attempt, WORKER, index)
+
     def worker_name(self, index: int) -> WorkerName:
-        return self.pod_name(Slot(self.attempt, WORKER, index))
+        return self.pod_name(self.worker_slot(index))
 
 
 def exit_of(job: Job, pod: PodView) -> Exit | None:

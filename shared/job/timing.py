@@ -42,6 +42,9 @@ RESTART = "Restart"
 UNSEEN = "Unseen"
 TIME_TO_LIVE = "TimeToLive"
 DISRUPTION_DRAIN = "DisruptionDrain"
+BELOW_MINIMUM = "BelowMinimum"
+BACK_OFF = "BackOff:"
+"""Followed by the effect that was refused."""
 
 
 class Timer(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
         return ()
     # What was refused for good may be mended: before the job is under way it ends it, later it is tried again.
     timers = [
-        Timer(refusal.at.sequence, f"BackOff:{effect}", back_off(refusal.count), since=refusal.at.time)
+        Timer(refusal.at.sequence, BACK_OFF + effect, back_off(refusal.count), since=refusal.at.time)
         for effect, refusal in job.refusals.items()
         if not refusal.due and (not refusal.permanent or (job.under_way and not job.over))
     ]
@@ -69,7 +72,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
         timers += _of_scaling(request)
     if job.below_minimum and not job.over and job.spec is not None:
         limit = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
-        timers.append(Timer(job.below_minimum, "BelowMinimum", limit))
+        timers.append(Timer(job.below_minimum, BELOW_MINIMUM, limit))
     timers += {
         Timer(departure.seen, DISRUPTION_DRAIN, departure.drain)
         for slot, departure in job.departures.items()

@@ -12,7 +12,7 @@ from shared.job.milestones import trouble
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, exit_of, running_workers
-from shared.job.timing import ACTIVE_DEADLINE, SCHEDULING, passed
+from shared.job.timing import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, passed
 from shared.job.views import PodView, ended
 
 
@@ -168,7 +168,7 @@ def _failure_reason(job: Job, pod_reason: str) -> str:
 
 def _of_size(job: Job) -> Verdict | None:
     minimum = job.spec.worker.min_replicas if job.spec else 0
-    short = job.below_minimum and passed(job, job.below_minimum, "BelowMinimum")
+    short = job.below_minimum and passed(job, job.below_minimum, BELOW_MINIMUM)
     if short and running_workers(job) < minimum:
         return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {minimum} are needed")
     return None
