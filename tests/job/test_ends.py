@@ -40,6 +40,13 @@ def test_a_launcher_that_ended_and_is_removed_before_anybody_judged_it_ended_all
     assert found.success is success
 
 
+def test_an_end_that_was_seen_stands_whoever_deletes_the_launcher_afterwards():
+    story = [*a_running_job(), pods(launcher(version=30, phase="Succeeded", exits=exited(0)))]
+    deleted = pods(launcher(version=31, phase="Succeeded", exits=exited(0), deleting=True))
+    for then in ([deleted], [deleted, PodsGone(uids=(UID,))]):
+        assert verdict(given(*story, *then).job) == verdict(given(*story).job)
+
+
 def test_the_end_of_its_training_container_counts_though_a_sidecar_still_ran_when_it_vanished():
     end = launcher(version=30, exits=exited(0))
     assert not ended(end)

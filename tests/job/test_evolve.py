@@ -6,7 +6,7 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded
+from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import (
@@ -310,6 +310,8 @@ def test_pods_that_came_after_a_refusal_let_the_next_round_be_larger_and_the_las
     due = [*story, TimePassed(anchor=len(story), timer="BackOff:CreatePod")]
     assert given(*due).job.refusals["CreatePod"].probe == 1
     assert given(*due, pods(worker(0))).job.refusals["CreatePod"].probe == 2
+    assert given(*due, pods(worker(0)), pods(worker(0, version=11))).job.refusals["CreatePod"].probe == 2, "no news"
+    assert given(*story, pods(worker(0))).job.refusals["CreatePod"].probe == 1, "it was made before the refusal"
     assert "CreatePod" not in given(*due, *(pods(worker(index)) for index in range(4))).job.refusals
 
 
@@ -359,3 +361,14 @@ def test_what_was_nudged_and_what_is_ready_come_from_the_newest_view():
     job = given(*a_running_job(), pods(launcher(version=99, hosts=7))).job
     assert job.launcher is not None
     assert job.launcher.hosts == 7
+
+
+def test_a_place_that_was_given_up_is_not_vacant_when_its_disruption_is_told_late():
+    left = WorkersReleased(request=R1, slots=(workers(2),), reason="Drained")
+    late = WorkersReleased(request=Uid(""), slots=(workers(2),), reason="Disrupted")
+    assert not given(*a_running_job(workers=3), *scaling_in(2), left, late).job.vacancies
+
+
+def test_a_new_attempt_waits_for_no_refusal_of_the_one_before():
+    refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded")
+    assert not given(*a_created_job(), refused, JobRestarted(attempt=1)).job.refusals

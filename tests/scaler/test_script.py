@@ -240,3 +240,8 @@ def test_a_script_of_a_request_that_waits_is_not_run():
 )
 def test_environment_arrives_byte_for_byte(environment: list[tuple[str, str]], arguments: list[str]):
     assert script.command("/opt/grow.sh", environment, "a:1,b:1") == arguments
+
+
+def test_an_end_that_is_told_after_its_request_ended_changes_nothing():
+    over = [*IN, STARTED, ScaleFailed(request=R1, reason=UNKNOWN)]
+    assert given(*over, WELL).job.requests == given(*over).job.requests
