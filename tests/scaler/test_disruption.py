@@ -6,7 +6,7 @@ from services.scaler.effects import WriteHosts
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.status import JobRestarting
+from shared.job.events.status import JobRestarting, JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
@@ -198,3 +198,8 @@ def test_a_scale_out_of_others_goes_on():
 
 def test_between_attempts_nobody_is_released_or_listed():
     given(*drained(a_job_that_drains(2, 1)), JobRestarting(reason="TrainingJobFailed")).then_nothing(scaler)
+
+
+def test_nobody_waits_for_the_drain_of_a_job_that_is_over():
+    over = [*a_job_that_drains(3, 2), JobSucceeded(reason="TrainingJobSucceeded")]
+    assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(given(*over).job))
