@@ -119,7 +119,7 @@ async def running(nats: Nats) -> AsyncIterator[Nats]:
         for node in nats.nodes:
             node.child.start()
         for node in nats.nodes:
-            await until(node.is_ready, within=40)
+            await until(node.is_ready)
         yield nats
     finally:
         for node in nats.nodes:
