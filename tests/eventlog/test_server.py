@@ -124,7 +124,7 @@ async def test_a_server_that_comes_later_is_waited_for(tmp_path: Path):
 def _runs(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     # A dead child of a dead parent may wait a moment for its new parent to notice.
     return state != "Z"
