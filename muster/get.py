@@ -1,37 +1,47 @@
 """`muster get`: the jobs that the log knows, as a table."""
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.table import Table
 
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_log
 from shared.frameworks.kinds import Kinds
-from shared.job.fold import Histories
+from shared.job.fold import History
 from shared.job.naming import NO_UID
 from shared.job.state import Job, alive
 from shared.service.settings import Settings
+
+WIDE = 10_000
+"""Characters of a line; none of it is cut where nobody looks at a terminal of some width."""
 
 
 async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
     """Every job of a namespace (all of them when empty), also those that are gone when asked for."""
     async with open_log(settings) as log:
         histories, _ = await everything(log)
-    table = table_of(histories, namespace, known_kinds(), gone=gone)
-    console = Console()
+    show(histories, namespace, known_kinds(), gone=gone)
+
+
+def show(histories: Iterable[History], namespace: str, kinds: Kinds, *, gone: bool) -> None:
+    """Print jobs by namespace, name and kind; wide lines are left to the terminal, as kubectl does."""
+    table = _table(histories, namespace, kinds, gone=gone)
     if table.row_count:
-        console.print(table)
+        Console(width=WIDE).print(table)
     else:
-        console.print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
+        print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
 
 
 def _note(job: Job) -> str:
     if job.broken:
         return f"history broken: {job.broken}"
-    return "gone" if job.gone else "of another operator" if job.another else ""
+    if job.gone or job.another:
+        return "gone" if job.gone else "of another operator"
+    return f"{'edit refused' if job.phase else 'refused'}: {job.problems[0].reason}" if job.problems else ""
 
 
-def table_of(histories: Histories, namespace: str, kinds: Kinds, *, gone: bool) -> Table:
-    """Jobs by namespace, name and kind."""
+def _table(histories: Iterable[History], namespace: str, kinds: Kinds, *, gone: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="")
     for column in ("NAMESPACE", "KIND", "NAME", "PHASE", "PODS", "REQUESTS", "EVENTS AT", "NOTE"):
         table.add_column(column, no_wrap=True)

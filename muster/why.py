@@ -101,7 +101,7 @@ def as_lines(chains: list[Chain]) -> list[str]:
 
 def _heading(causes: Causes, target: Target) -> list[str]:
     job = causes.job
-    state = "gone; it was " * job.gone + (job.phase or "not taken on yet")
+    state = "gone; it was " * job.gone + (job.phase or ("refused" if job.problems else "not taken on yet"))
     works = (job.size or job.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job)}" if works else ""
     attempt = f", attempt {job.attempt + 1}" if job.attempt else ""

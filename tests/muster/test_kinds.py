@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from muster.crds import manifests
-from muster.get import table_of
+from muster.get import show
 from muster.replay import compared
 from muster.restart import restart
 from muster.scale import to
@@ -250,9 +250,9 @@ async def test_the_status_of_every_kind_is_replayed(resource: Resource[Custom]):
     assert answer.startswith("DIFFERS")
 
 
-def test_jobs_are_listed_with_their_kinds():
+def test_jobs_are_listed_with_their_kinds(capsys):
     histories, _ = a_log_of(CHOIRS, "1")
-    table = table_of(histories, "default", KINDS, gone=False)
-    shown = {str(column.header): [*column.cells] for column in table.columns}
-    assert (shown["KIND"], shown["NAME"], shown["PHASE"], shown["PODS"]) == (["choir"], [NAME], ["Created"], ["0/0"])
-    assert table_of(histories, "default", BUILT_IN, gone=False).columns[1]._cells == ["choir.choirs.test.muster.dev"]
+    show(histories, "default", KINDS, gone=False)
+    assert capsys.readouterr().out.split()[9:14] == ["default", "choir", NAME, "Created", "0/0"]
+    show(histories, "default", BUILT_IN, gone=False)
+    assert "choir.choirs.test.muster.dev" in capsys.readouterr().out
