@@ -35,8 +35,9 @@ from shared.job.spec import ScaleKind
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.job.timing import next_due
+from shared.service.acts import Standing
 from shared.service.parts import Parts
-from shared.service.run import Machine, Standing
+from shared.service.run import Machine
 
 T = TypeVar("T", bound=Object)
 At = tuple[str, str]
