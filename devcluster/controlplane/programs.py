@@ -11,7 +11,7 @@ import aiohttp
 from devcluster import binaries
 from devcluster.cluster import ApiServer, ServerProcess
 from devcluster.controlplane.credentials import Credentials
-from shared.cluster.calls import AbruptResponse
+from shared.cluster.connections import AbruptResponse
 from shared.ports import HOST, free_port
 
 READY_TIMEOUT = 60.0

@@ -14,7 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from devcluster.apiserver.tls import server_context
-from shared.cluster.calls import AbruptResponse, Timeouts
+from shared.cluster.calls import Timeouts
+from shared.cluster.connections import AbruptResponse
 from shared.cluster.examination import Right
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster

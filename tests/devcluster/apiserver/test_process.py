@@ -15,7 +15,7 @@ import yaml
 
 from devcluster.child import ChildError
 from devcluster.start import Devcluster
-from shared.cluster.calls import AbruptResponse
+from shared.cluster.connections import AbruptResponse
 from tests.devcluster.apiserver.client import BOUND, Client
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
