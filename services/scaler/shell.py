@@ -21,9 +21,10 @@ from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
+from shared.service.acts import Standing
 from shared.service.claims import ours, settle
 from shared.service.parts import Parts
-from shared.service.run import Machine, Standing
+from shared.service.run import Machine
 
 
 class Scaler:

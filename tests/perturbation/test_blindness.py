@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from devcluster.controlplane import ControlPlane
-from services.watcher.shell import STALL_SECONDS
+from services.watcher.deadlines import STALL_SECONDS
 from services.watcher.vanished import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry

@@ -17,7 +17,8 @@ from shared.job.steps import Effect, Step
 from shared.ports import free_port
 from shared.release import this_release
 from shared.service import health
-from shared.service.run import Machine, Standing
+from shared.service.acts import Standing
+from shared.service.run import Machine
 from tests.kit.virtual_time import until
 
 
