@@ -14,7 +14,8 @@ from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
-from shared.job.events import AnyEvent, Author
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER

@@ -24,7 +24,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import Place
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
 from shared.job.state import Job

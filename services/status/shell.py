@@ -14,7 +14,7 @@ from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
 from shared.eventlog import Bucket
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.steps import Effect, Step

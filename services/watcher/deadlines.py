@@ -15,7 +15,7 @@ from services.watcher.world import World
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import Kinds
-from shared.job.events import TimePassed
+from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
 from shared.job.naming import JobKey
 from shared.job.timing import next_due

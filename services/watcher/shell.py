@@ -21,7 +21,9 @@ from services.watcher.world import World
 from shared.cluster import Cluster
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.events import Author, Fact, PodsGone, PodsObserved
+from shared.job.events.catalog import Fact
+from shared.job.events.event import Author
+from shared.job.events.watcher import PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job

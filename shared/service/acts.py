@@ -12,7 +12,8 @@ import msgspec
 
 from shared.errors import Conflict, Refused, Transient
 from shared.job.chain import Head
-from shared.job.events import AnyEvent, EffectRefused
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot
 from shared.job.state import Job

@@ -19,7 +19,8 @@ import structlog
 
 from shared.errors import Transient
 from shared.eventlog import Batch, EventLog, Stored
-from shared.job.events import AnyEvent, Author
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
 from shared.job.measures import Measures
 from shared.job.naming import JobKey, key_of, namespace_subjects

@@ -15,7 +15,10 @@ import pytest
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
-from shared.job.events import AnyEvent, Author, JobCreated, JobExpired, JobRestarted, SlotsAssigned
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Author
+from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned
+from shared.job.events.status import JobCreated
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot, Uid, fact_subject
 from shared.job.spec import WORKER

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
-from shared.job.events import AnyEvent, SlotsAssigned
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import SlotsAssigned
 from shared.job.measures import Measures
 from shared.job.state import Job
 from shared.job.steps import Effect

@@ -7,7 +7,9 @@ from typing import ClassVar
 import pytest
 
 from shared.errors import Conflict, Transient
-from shared.job.events import AnyEvent, EffectRefused, JobRestarted
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import JobRestarted
 from shared.job.fold import History
 from shared.job.naming import Slot
 from shared.job.spec import WORKER

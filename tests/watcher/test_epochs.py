@@ -25,7 +25,7 @@ from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.events import JobObserved
+from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, fact_subject
 from shared.job.state import Job
