@@ -86,15 +86,12 @@ class Scheduler:
         assert job.spec is not None
         place = self._place(job, effect.slot, effect.scaleout)
         manifest, name = self._kinds.of(job).pod(resource, job.spec, place), place.name
-        try:
-            await self._cluster.create(PODS, job.key.namespace, manifest)
-        except Refused as refusal:
-            if refusal.reason != "AlreadyExists":
-                raise
-            pod = await self._cluster.get(PODS, job.key.namespace, name)
-            meta = pod.metadata if pod is not None else None
-            attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
-            settle(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
+        if await self._made(PODS, job, manifest):
+            return
+        pod = await self._cluster.get(PODS, job.key.namespace, name)
+        meta = pod.metadata if pod is not None else None
+        attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
+        settle(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
 
     async def _claim_pod(self, job: Job, effect: ClaimPod) -> None:
         pod = await self._cluster.get(PODS, job.key.namespace, effect.name)
@@ -118,14 +115,15 @@ class Scheduler:
         except Conflict as conflict:
             raise Transient(f"{resource.kind} {meta.name} changed meanwhile", retry_after=QUICK_SECONDS) from conflict
 
-    async def _settle(self, resource: Resource[Any], job: Job, found: Object | None, what: str) -> None:
-        """Make sense of *already exists*; of what another operator made for this job take possession."""
+    async def _settle(self, resource: Resource[Any], job: Job, name: str) -> None:
+        """Make sense of what is there already; of what another operator made for this job take possession."""
+        found: Object | None = await self._cluster.get(resource, job.key.namespace, name)
         meta = found.metadata if found is not None else None
         unlabelled = meta is not None and JOB_UID not in (meta.labels or {}) and meta.deletion_timestamp is None
         if job.adopted and meta is not None and unlabelled and ours(meta, job.key):
             await self._claim(resource, job, meta, self._kinds.of(job).labels(job.key))
             return
-        settle(meta, job, what)
+        settle(meta, job, f"{resource.kind.lower()} {name}")
 
     def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
         sizes = Counter(known.role for known in job.slots | job.spent)
@@ -137,30 +135,33 @@ class Scheduler:
         assert job.spec is not None
         place = self._place(job, slot) if slot is not None else None
         manifest = self._kinds.of(job).service(resource, job.spec, job.key, place)
-        name = manifest["metadata"]["name"]
-        try:
-            await self._cluster.create(SERVICES, job.key.namespace, manifest)
-        except Refused as refusal:
-            if refusal.reason != "AlreadyExists":
-                raise
-            service = await self._cluster.get(SERVICES, job.key.namespace, name)
-            await self._settle(SERVICES, job, service, f"service {name}")
+        if not await self._made(SERVICES, job, manifest):
+            await self._settle(SERVICES, job, manifest["metadata"]["name"])
 
     async def _create_secret(self, job: Job) -> None:
         key = job.key
         pair, name = make_key_pair(str(key)), secret_name(key.name)
         try:
             manifest = ssh_secret(self._kinds.of(job), key, private=pair.private, public=pair.public)
-            await self._cluster.create(SECRETS, key.namespace, manifest)
+            made = await self._made(SECRETS, job, manifest)
         except (Transient, Conflict) as trouble:
             raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
         except Refused as refusal:
             # Whoever refuses an object may repeat it, and of this one nothing shall stand in a log.
+            what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
+            raise Refused(what, reason=refusal.reason, field=refusal.field) from None
+        if not made:
+            await self._settle(SECRETS, job, name)
+
+    async def _made(self, resource: Resource[Any], job: Job, manifest: dict[str, Any]) -> bool:
+        """Create it; False when something of that name is there already."""
+        try:
+            await self._cluster.create(resource, job.key.namespace, manifest)
+        except Refused as refusal:
             if refusal.reason != "AlreadyExists":
-                what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
-                raise Refused(what, reason=refusal.reason, field=refusal.field) from None
-            secret = await self._cluster.get(SECRETS, key.namespace, name)
-            await self._settle(SECRETS, job, secret, f"secret {name}")
+                raise
+            return False
+        return True
 
     async def _resource(self, job: Job) -> Custom:
         """The resource with its pod templates, read once per generation.

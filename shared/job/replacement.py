@@ -3,6 +3,7 @@
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
 """
 
+from shared.job.doubling import doubled
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, JobSpec
@@ -29,7 +30,7 @@ TIMER = "Replacement"
 
 def back_off(count: int) -> int:
     """Seconds before the next beginning after `count` of them failed: none before the first, then 10, 20, ... 300."""
-    return min(FIRST_BACK_OFF_SECONDS << min(count - 1, 16), LONGEST_BACK_OFF_SECONDS) if count else 0
+    return doubled(FIRST_BACK_OFF_SECONDS, count, LONGEST_BACK_OFF_SECONDS)
 
 
 def retryable(code: int | None) -> bool:

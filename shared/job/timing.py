@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from shared.job import replacement
+from shared.job.doubling import doubled
 from shared.job.events.event import At
 from shared.job.request import Request
 from shared.job.state import Job
@@ -90,7 +91,7 @@ def _of_scaling(request: Request) -> Iterator[Timer]:
     if request.kind == "ScaleIn" and request.seen and not request.released:
         yield Timer(request.seen, DRAIN, request.drain)
         if request.look is not None and request.look.again:
-            yield Timer(request.look.at, DRAIN_CHECK, min(1 << (request.look.count - 1), LONGEST_DRAIN_CHECK_SECONDS))
+            yield Timer(request.look.at, DRAIN_CHECK, doubled(1, request.look.count, LONGEST_DRAIN_CHECK_SECONDS))
 
 
 def _of_limits(job: Job) -> Iterator[Timer]:
@@ -125,7 +126,7 @@ def promise(anchor: At, name: str, seconds: int) -> Timer:
 
 def back_off(count: int) -> int:
     """Seconds before the next try after `count` refusals in a row: 1, 2, 4, ... up to five minutes."""
-    return min(1 << min(count - 1, 16), BACK_OFF_CAP_SECONDS)
+    return doubled(1, count, BACK_OFF_CAP_SECONDS)
 
 
 def passed(job: Job, anchor: int, name: str) -> bool:
