@@ -164,6 +164,9 @@ async def test_a_refused_installation_has_no_log_that_its_services_could_use(
         with pytest.raises(typer.Exit):
             await set_up(settings(site, two), a_wish(cluster=False, check=True))
         assert "stream JOBS would be created" in said.out
+        # Its own scope changed in place is told apart from somebody else's.
+        with pytest.raises(Refused, match=r"this log's own, of another scope: .*--release"):
+            await set_up(settings(site, one, namespace="team-a"), a_wish())
 
 
 async def test_a_scope_can_be_given_up_when_its_log_is_gone(a_site: MakeSite, tmp_path: Path, said: Said):
