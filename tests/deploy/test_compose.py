@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -21,7 +23,7 @@ from muster.k3s import K3S
 from muster.stack import SERVICES
 from shared.eventlog.durability import fsync_troubles
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import _program
+from shared.eventlog.server import Peer, _program, configuration
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import USERS
 from shared.ports import free_port
@@ -37,8 +39,9 @@ FOLDER = ROOT / "deploy" / "compose"
 def test_docker_compose_itself_takes_the_file():
     if shutil.which("docker-compose") is None:
         pytest.skip("not installed: docker-compose, which reads the file without an engine")
-    found = os.popen(f"docker-compose -f {FILE} config --quiet 2>&1; echo $?").read()  # noqa: S605
-    assert found == "0\n"
+    command = ["docker-compose", "-f", str(FILE), "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -57,10 +60,12 @@ def test_a_service_understands_its_environment(name: str, monkeypatch: pytest.Mo
     assert _service(name)["entrypoint"] == [f"muster-{name}"]
 
 
-def test_no_two_of_them_answer_probes_at_one_port():
-    # They share the network of K3s, which is at 127.0.0.1:6443 for them as for the user.
-    assert {_service(name)["network_mode"] for name in SERVICES} == {"service:k3s"}
-    assert len({_service(name)["environment"]["MUSTER_HEALTH_PORT"] for name in SERVICES}) == len(SERVICES)
+def test_nobody_who_stays_lives_in_the_network_of_another():
+    """A container whose network goes with the restart of another never gets it back by itself."""
+    assert [name for name in ("nats", "k3s", *SERVICES) if "network_mode" in _service(name)] == []
+    server = _service("kubeconfigs")["entrypoint"][-1]
+    assert server == "https://k3s:6443"
+    assert "--tls-san=k3s" in _service("k3s")["command"]
 
 
 def test_its_log_is_the_server_that_the_chart_brings_along():
@@ -83,6 +88,17 @@ def test_nothing_is_published_beyond_the_loopback():
     ports = [port for service in _compose()["services"].values() for port in service.get("ports", ())]
     assert ports
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_every_server_that_we_bring_along_keeps_what_it_acknowledged_and_takes_as_much():
+    """Written in three places, for three kinds of readers; the users come from one table in all of them."""
+    chart = (ROOT / "deploy" / "helm" / "muster" / "templates" / "nats-config.yaml").read_text()
+    own = configuration(Path("store"), me=Peer("muster", 0), port=4222, users={})
+    assert own["jetstream"]["sync_interval"] == "always"
+    for text in ((FOLDER / "nats.conf").read_text(), chart):
+        said = dict(re.findall(r"^\s*(max_payload|sync_interval): *(\S+)", text, re.MULTILINE))
+        assert said == {"max_payload": f"{own['max_payload'] // 1024**2}MB", "sync_interval": "always"}
+        assert "nats-users.conf" in text or "include users.conf" in text
 
 
 @pytest.mark.nats
@@ -127,7 +143,8 @@ async def test_each_service_gets_a_kubeconfig_with_its_own_rights_only(tmp_path:
     async with ControlPlane(tmp_path / "plane", nodes=0) as plane:
         shutil.copy(plane.kubeconfig(CLUSTER_ADMIN), kube / "kubeconfig.yaml")
         path = {"PATH": f"{tools}:{os.environ['PATH']}"}
-        words = [str(kube), str(ROOT / "deploy" / "rbac" / "cluster")]
+        server = f"https://localhost:{urlsplit(plane.url).port}"
+        words = [str(kube), str(ROOT / "deploy" / "rbac" / "cluster"), server]
         for _ in range(2):
             # Once more with what the first time left, as `docker compose up` does.
             done = await run("/bin/sh", str(FOLDER / "kubeconfigs.sh"), *words, environment=path)
@@ -135,6 +152,7 @@ async def test_each_service_gets_a_kubeconfig_with_its_own_rights_only(tmp_path:
         for name in SERVICES:
             file = kube / f"{name}.yaml"
             assert stat.S_IMODE(file.stat().st_mode) == 0o644
+            assert yaml.safe_load(file.read_text())["clusters"][0]["cluster"]["server"] == server
             said = await run(str(tools / "kubectl"), "--kubeconfig", str(file), "auth", "whoami", "-o", "yaml")
             assert yaml.safe_load(said.out)["status"]["userInfo"]["username"] == f"system:serviceaccount:muster:{name}"
 
