@@ -5,7 +5,7 @@ import socket
 
 HOST = "127.0.0.1"
 
-_FIRST, _LAST = 10000, 30000
+FIRST, LAST = 10000, 30000
 """Below every port that a kernel gives to clients: such a port may be taken, even by a client that calls itself,
 in the moment in which a server that was killed comes back.
 """
@@ -15,7 +15,7 @@ def free_port() -> int:
     """A port of this machine that nobody listened on a moment ago, outside the range of clients' ports."""
     while True:
         # Two processes that ask at the same time should not get the same answer; it guards no secret.
-        port = random.randint(_FIRST, _LAST)  # noqa: S311
+        port = random.randint(FIRST, LAST)  # noqa: S311
         with socket.socket() as probe:
             try:
                 probe.bind((HOST, port))
