@@ -16,7 +16,7 @@ import aiohttp
 
 from devcluster.child import Child
 from devcluster.kubeconfig import write_kubeconfig
-from shared.cluster.calls import AbruptResponse
+from shared.cluster.connections import AbruptResponse
 from shared.private import write_private
 
 ADMIN = "admin"

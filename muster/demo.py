@@ -28,7 +28,7 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Transient, Trouble
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.job.state import alive
+from shared.job.views import alive
 from shared.service.settings import Settings
 
 NAMESPACE = "default"

@@ -10,7 +10,8 @@ from muster.reading import everything, open_log
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
 from shared.job.naming import NO_UID
-from shared.job.state import Job, alive
+from shared.job.state import Job
+from shared.job.views import alive
 from shared.service.settings import Settings
 
 WIDE = 10_000

@@ -16,7 +16,7 @@ from shared.eventlog.subjects import AUTHORS, READER, asks, listens, publishes
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import GROUP
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.service.permissions import PERMISSIONS, SETUP, Jobs, Need, Permission, needs
 
 HOME = "muster"

@@ -16,7 +16,7 @@ from services.watcher.shell import build as watcher
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.service.health import Health
 from shared.service.health import serve as probes
 from shared.service.main import Build, opened, serve

@@ -17,8 +17,8 @@ from muster.words import range_words
 from shared.eventlog import EventLog, Stored
 from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job, alive
-from shared.job.views import ranges
+from shared.job.state import Job
+from shared.job.views import alive, ranges
 from shared.service.settings import Settings
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from shared.eventlog import Stored
-from shared.job.events import AnyEvent
+from shared.job.events.catalog import AnyEvent
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import Slots
 

@@ -37,11 +37,14 @@ class ControlPlane(DevelopmentCluster):
         `services` is the network of the Services' addresses; its first one is the API server's own.
 
         With `accounts` pods get the token of their service account, as everywhere else; no pod can then be made in a
-        new namespace until its default account exists, and most tests are about something else.
+        new namespace until its default account exists, and most tests are about something else.  The API server then
+        also reaches the pods of one node of ours, as for `pods/proxy`.
 
         Entering raises `MissingProgram` where a program is neither found nor built.
         """
         self._credentials = Credentials(data.absolute())
+        # Through it the pods of one agent are reached, whose network is its own; those of a real kubelet need none.
+        self.tunnel = data.absolute() / "tunnel" if accounts and nodes == 1 else None
         super().__init__(data, [*users, SCHEDULER_USER], images or {}, nodes)
         given = more or {}
         log = audit.absolute() if audit else None
@@ -49,7 +52,15 @@ class ControlPlane(DevelopmentCluster):
         """What pods are told of the API server; somebody has to bring them from there to it."""
         self.etcd = Etcd(self.data, given)
         self.apiserver: KubeApiServer = KubeApiServer(
-            self.data, self.etcd, self._credentials, self.tokens, log, given, accounts=accounts, services=services
+            self.data,
+            self.etcd,
+            self._credentials,
+            self.tokens,
+            log,
+            given,
+            accounts=accounts,
+            services=services,
+            tunnel=self.tunnel,
         )
         # The administrator's: its controllers have an account each in a cluster that keeps them apart.
         self.controllers = controller_manager(
@@ -75,4 +86,5 @@ class ControlPlane(DevelopmentCluster):
         await self.etcd.stop()
 
     def _node_options(self) -> tuple[Sequence[str], Mapping[str, str]]:
-        return ["--client-ca", str(self._credentials.kubelet_client)], {}
+        tunnel = ["--tunnel", str(self.tunnel)] if self.tunnel else []
+        return ["--client-ca", str(self._credentials.kubelet_client), *tunnel], {}

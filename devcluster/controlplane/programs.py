@@ -1,17 +1,19 @@
 """The programs of a control plane as child processes: what each is started with, and when it serves."""
 
 import asyncio
+import json
 import signal
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from devcluster import binaries
 from devcluster.cluster import ApiServer, ServerProcess
 from devcluster.controlplane.credentials import Credentials
-from shared.cluster.calls import AbruptResponse
+from shared.cluster.connections import AbruptResponse
 from shared.ports import HOST, free_port
 
 READY_TIMEOUT = 60.0
@@ -78,7 +80,9 @@ class KubeApiServer(Program, ApiServer):
         *,
         accounts: bool,
         services: str,
+        tunnel: Path | None,
     ) -> None:
+        """`tunnel` is the socket through which kubelets and pods are reached, where there is no straight way."""
         self.data = data / "apiserver"
         port = free_port()
         self.url = f"https://{HOST}:{port}"
@@ -102,6 +106,10 @@ class KubeApiServer(Program, ApiServer):
         if audit:
             policy = Path(__file__).with_name("audit-policy.yaml")
             arguments += [f"--audit-log-path={audit}", f"--audit-policy-file={policy}", "--audit-log-maxsize=1000"]
+        self._egress: dict[str, Any] = {}
+        if tunnel:
+            self._egress = _egress(tunnel)
+            arguments.append(f"--egress-selector-config-file={self.data}/egress.json")
         self._tokens = tokens
         self.followers: tuple[Program, ...] = ()
         """Programs that begin anew with it, as those do that lose their lease with their API server.
@@ -116,6 +124,8 @@ class KubeApiServer(Program, ApiServer):
         await asyncio.gather(*(follower.restart() for follower in self.followers))
 
     async def run(self) -> None:
+        if self._egress:
+            (self.data / "egress.json").write_text(json.dumps(self._egress))
         await super().run()
         token = self._tokens.read_text().partition(",")[0]
         trust = ssl.create_default_context(cafile=str(self.data / "ca.crt"))
@@ -125,6 +135,15 @@ class KubeApiServer(Program, ApiServer):
             response_class=AbruptResponse,
         ) as session:
             await self._until(lambda: _says_ok(session, f"{self.url}/readyz"))
+
+
+def _egress(tunnel: Path) -> dict[str, Any]:
+    connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(tunnel)}}}
+    return {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{"name": "cluster", "connection": connection}],
+    }
 
 
 async def _says_ok(session: aiohttp.ClientSession, url: str) -> bool:

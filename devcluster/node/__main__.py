@@ -41,6 +41,7 @@ def arguments() -> Options:
         help="lets in callers of logs and exec; better given as DEVCLUSTER_NODE_TOKEN, which other users cannot see",
     )
     parser.add_argument("--client-ca", type=Path, help="lets in callers with a certificate of this authority")
+    parser.add_argument("--tunnel", type=Path, help="a socket to make, for an API server that asks pods: HTTP CONNECT")
     parser.add_argument("--address", default="127.0.0.1", help="of the node, and of its logs and exec (%(default)s)")
     parser.add_argument("--port", type=int, default=0, help="of logs and exec; 0 for any free one")
     networks = "; ".join(f"{name}: {meaning}" for name, meaning in NETWORKS.items())
@@ -65,6 +66,7 @@ def arguments() -> Options:
         address=given.address,
         port=given.port,
         client_authority=given.client_ca,
+        tunnel=given.tunnel,
         max_pods=given.max_pods,
         sync_period=given.sync_period,
         restart_delay=given.restart_delay,

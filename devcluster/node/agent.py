@@ -25,8 +25,9 @@ from devcluster.node.pods import Pod
 from devcluster.node.recorder import Recorder
 from devcluster.node.reflector import Reflector
 from devcluster.node.registration import Registration
-from devcluster.node.relay import APISERVER, PORT, Relay
+from devcluster.node.relay import APISERVER, PORT, Relay, out_to
 from devcluster.node.runtime import Runtime, RuntimeProblem
+from devcluster.node.tunnel import into
 from shared.errors import Trouble
 
 DNS_PORT = 53
@@ -54,6 +55,8 @@ class Options:
     address: str
     port: int
     client_authority: Path | None
+    tunnel: Path | None
+    """A socket through which the API server reaches pods; without it nobody does."""
     max_pods: int
     sync_period: float
     """Seconds at most until a changed ConfigMap or Secret is in the files of its pods."""
@@ -129,6 +132,7 @@ class Agent:
         names = Names(self._pods.values, {f"{APISERVER}.{DOMAIN}": machine.resolver})
         await self._serve_names(machine.runtime, machine.resolver, names, stack)
         await self._lead_to_the_apiserver(machine, stack)
+        await self._lead_to_the_pods(machine.runtime, stack)
         kubelet = KubeletApi(self._pods.values, machine.runtime, options.node_token)
         port = await stack.enter_async_context(kubelet.serving(options.address, options.port, tls))
         registration = Registration(
@@ -175,8 +179,18 @@ class Agent:
         except RuntimeProblem as problem:
             log.warning("pods cannot reach the API server", problem=str(problem))
             return
-        relay = Relay(machine.api.url)
+        relay = Relay(out_to(machine.api.url))
         server = await asyncio.start_server(relay, sock=made)
+        stack.push_async_callback(relay.close)
+        stack.callback(server.close)
+
+    async def _lead_to_the_pods(self, runtime: Runtime, stack: contextlib.AsyncExitStack) -> None:
+        if self._options.tunnel is None:
+            return
+        relay = Relay(into(runtime, self._options.pod_network))
+        # One that a killed agent left is replaced.
+        self._options.tunnel.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(relay, self._options.tunnel)
         stack.push_async_callback(relay.close)
         stack.callback(server.close)
 

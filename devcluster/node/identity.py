@@ -25,7 +25,7 @@ class Identity:
     read_only_root: bool = False
 
 
-ROOT = Identity()
+ROOT: Identity = Identity()
 
 
 def identity(pod: Json, container: Json) -> Identity:

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from shared.cluster.calls import AbruptResponse
+from shared.cluster.connections import AbruptResponse
 from shared.errors import Conflict, Refused, Transient
 
 Json = dict[str, Any]

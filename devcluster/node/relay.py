@@ -1,10 +1,12 @@
 """The way from the pods' network, which has no route out, to the API server: bytes passed on, and nothing else.
 
 A pod finds it as in any cluster, by `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`; TLS is between the two.
+The way in is `tunnel.py`.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 APISERVER = "kubernetes.default.svc"
@@ -17,13 +19,25 @@ APISERVER_VARIABLES = {"KUBERNETES_SERVICE_HOST": APISERVER, "KUBERNETES_SERVICE
 """What every container is told."""
 
 
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Dial = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Ends]]
+"""Given who came, where they are to be led.  Raises `OSError` where that cannot be."""
+
+
+def out_to(url: str) -> Dial:
+    parts = urlsplit(url)
+
+    async def dial(*_: object) -> Ends:
+        return await asyncio.open_connection(parts.hostname, parts.port or 443)
+
+    return dial
+
+
 class Relay:
     """To be given to `asyncio.start_server`."""
 
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._host = parts.hostname or ""
-        self._port = parts.port or 443
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
         self._busy: set[asyncio.Task[None]] = set()
 
     def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,13 +55,14 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with contextlib.suppress(OSError):
-                there = await asyncio.open_connection(self._host, self._port)
+                there = await self._dial(reader, writer)
                 try:
                     await self._both(reader, writer, *there)
                 finally:
-                    there[1].transport.abort()
+                    there[1].close()
         finally:
-            writer.transport.abort()
+            # What was written is still sent.
+            writer.close()
 
     async def _both(
         self,

@@ -9,8 +9,9 @@ from muster.causes.fold import Causes
 from muster.causes.link import Link
 from muster.causes.words import listing
 from shared.job.naming import Slot
+from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Request, alive
+from shared.job.views import alive
 
 
 class Chain(msgspec.Struct, frozen=True):

@@ -5,53 +5,54 @@ from muster.causes.ledger import Ledger
 from muster.causes.link import Link
 from muster.causes.words import names_of, plain, scale_wish, sentence
 from shared.eventlog import Stored
-from shared.job.events import (
-    AUTHORS,
-    AnyEvent,
-    ChildGone,
-    ChildrenObserved,
-    DisruptionNoticed,
+from shared.job.events.catalog import AUTHORS, AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import (
     DrainChecked,
-    EffectRefused,
-    HeadForged,
-    HistoryAccepted,
-    HistoryBroken,
     HostsPublished,
-    JobAdopted,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+    ScriptFinished,
+    ScriptStarted,
+    WorkersReleased,
+)
+from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.setup import LogCreated
+from shared.job.events.status import (
     JobCreated,
-    JobDeleting,
-    JobExpired,
     JobFailed,
-    JobGone,
-    JobObserved,
-    JobOfAnother,
-    JobRestarted,
     JobRestarting,
     JobRunning,
     JobScaling,
     JobSucceeded,
     JobSuspended,
+)
+from shared.job.events.watcher import (
+    ChildGone,
+    ChildrenObserved,
+    DisruptionNoticed,
+    HeadForged,
+    HistoryAccepted,
+    HistoryBroken,
+    JobAdopted,
+    JobDeleting,
+    JobGone,
+    JobObserved,
+    JobOfAnother,
     LauncherLost,
-    LogCreated,
     PodsGone,
     PodsObserved,
-    ScaleAccepted,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRejected,
     ScaleRequested,
     ScaleRequestGone,
-    ScaleSucceeded,
-    ScriptFinished,
-    ScriptStarted,
-    SlotsAssigned,
-    SlotsReleased,
     TimePassed,
-    WorkersReleased,
 )
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, config_name
-from shared.job.state import Job, Request
+from shared.job.request import Request
+from shared.job.state import Job
 from shared.job.timing import TIME_TO_LIVE
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import each

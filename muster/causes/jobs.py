@@ -4,24 +4,23 @@ from muster.causes.ledger import UNRECORDED, Ledger
 from muster.causes.link import Link
 from muster.causes.words import applied, changed, counted, names_of, of_at_most, problem_line
 from shared.job import replacement
-from shared.job.events import (
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import (
     JobCreated,
-    JobObserved,
-    JobRestarted,
     JobRestarting,
     JobRunning,
     JobScaling,
     JobSucceeded,
     JobSuspended,
     PhaseEntered,
-    SlotsAssigned,
 )
+from shared.job.events.watcher import JobObserved
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, alive
+from shared.job.state import Job
 from shared.job.timing import ACTIVE_DEADLINE, RESTART, SCHEDULING
 from shared.job.verdict import verdict
-from shared.job.views import each
+from shared.job.views import alive, each
 
 
 def observed(ledger: Ledger, event: JobObserved, before: Job, after: Job, here: Link) -> None:

@@ -3,7 +3,7 @@
 from muster.causes.link import Link
 from muster.causes.pods import PodCauses
 from muster.causes.words import because
-from shared.job.events import AnyEvent
+from shared.job.events.catalog import AnyEvent
 from shared.job.naming import Uid
 
 UNRECORDED = "what led to it is not in this log"

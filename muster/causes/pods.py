@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from muster.causes.link import Link, newest
 from muster.causes.words import exit_line, in_a_row, plain
 from shared.job.naming import Slot, Uid
-from shared.job.state import Job, ended
-from shared.job.views import PodView
+from shared.job.state import Job
+from shared.job.views import PodView, ended
 
 NOBODY_ASKED = "why it went: nobody in this log asked for it"
 OWN_END = "why it ended so; its own output may say"

@@ -3,7 +3,7 @@
 from muster.causes.ledger import Ledger
 from muster.causes.link import Link, newest
 from muster.causes.words import listing, names_of
-from shared.job.events import (
+from shared.job.events.scaler import (
     HostsPublished,
     ScaleAccepted,
     ScaleCancelled,
@@ -13,8 +13,9 @@ from shared.job.events import (
     WorkersReleased,
 )
 from shared.job.naming import Slot
+from shared.job.request import Request
 from shared.job.spec import WORKER
-from shared.job.state import Job, Request
+from shared.job.state import Job
 from shared.job.views import each
 
 

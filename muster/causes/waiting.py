@@ -6,10 +6,11 @@ from muster.causes.ledger import Ledger
 from muster.causes.link import Link
 from muster.causes.words import timer_line
 from shared.job import replacement
-from shared.job.events import TimePassed
+from shared.job.events.watcher import TimePassed
 from shared.job.naming import Slot
+from shared.job.request import Request
 from shared.job.spec import WORKER
-from shared.job.state import Job, Request, hosts_seen
+from shared.job.state import Job, hosts_seen
 from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
 
 _TIMERS_OF_REQUESTS = frozenset({SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN})

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterable
 
 from muster.words import range_words
-from shared.job.events import ScaleRequested
+from shared.job.events.watcher import ScaleRequested
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job

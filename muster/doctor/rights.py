@@ -8,7 +8,7 @@ import msgspec
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.cluster.examination import Right
 from shared.frameworks.framework import Framework
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.service.permissions import necessary, needs
 
 SERVICES: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")

@@ -5,7 +5,7 @@ scheduler fills them again.
 """
 
 from services.scaler import membership
-from shared.job.events import WorkersReleased
+from shared.job.events.scaler import WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.state import Job
 from shared.job.steps import Record, Step

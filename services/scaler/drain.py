@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from services.scaler.effects import CheckDrain
 from shared.job.evolve_requests import DRAIN_FORCED
 from shared.job.naming import EDL_FOLDER, HOSTFILE, MPI_FOLDER
+from shared.job.request import Request
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job, Request, alive
+from shared.job.state import Job
 from shared.job.timing import DRAIN, DRAIN_CHECK, passed
+from shared.job.views import alive
 
 LOOK = ("sh", "-c", f"cat /proc/[0-9]*/cmdline {EDL_FOLDER}/{HOSTFILE} {MPI_FOLDER}/{HOSTFILE}")
 """The arguments of all processes, each ended by a NUL, and the hosts: an image may lack `ps`.  Nothing is put into it.

@@ -8,12 +8,12 @@ wait for the scale queue.
 from services.scaler.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
 from services.scaler.policy import Policy
 from shared.job import replacement
-from shared.job.events import HostsPublished
+from shared.job.events.scaler import HostsPublished
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job, alive
+from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.views import PodView, ranges
+from shared.job.views import PodView, alive, ranges
 
 
 def owed(job: Job, policy: Policy) -> list[Step]:

@@ -7,10 +7,11 @@ How an accepted request is carried on is decided in `scale_out.py` and `scale_in
 from services.scaler import scale_in, scale_out
 from services.scaler.effects import OwnRequest
 from services.scaler.policy import Policy
-from shared.job.events import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
+from shared.job.request import Request
 from shared.job.spec import OWNED_BY_ANOTHER, ScaleSpec
-from shared.job.state import Job, Request
+from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.views import Member, spans

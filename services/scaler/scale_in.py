@@ -7,10 +7,11 @@ nothing; after it the leaving workers are released all the same.
 from collections.abc import Mapping
 
 from services.scaler import drain, membership, scale_out, script
-from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.naming import Slot, Uid
+from shared.job.request import Request
 from shared.job.spec import WORKER
-from shared.job.state import Job, Request, hosts_seen
+from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
 from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import Member, PodView, spans

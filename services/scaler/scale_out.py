@@ -8,10 +8,11 @@ from itertools import filterfalse, islice
 
 from services.scaler import membership, script
 from shared.job import replacement
-from shared.job.events import ScaleCancelled, ScaleFailed, ScaleSucceeded
+from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.naming import Slot
+from shared.job.request import Request
 from shared.job.spec import WORKER
-from shared.job.state import Job, Request
+from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import Slots, spans

@@ -7,12 +7,14 @@ Its text and its environment stay in the resource; what it writes is nobody's bu
 from collections.abc import Sequence
 
 from services.scaler.effects import RunScript
-from shared.job.events import ScaleFailed, ScriptStarted
+from shared.job.events.scaler import ScaleFailed, ScriptStarted
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
+from shared.job.request import Request
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job, Request, alive
+from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timing import SCRIPT_DEADLINE, passed
+from shared.job.views import alive
 
 QUIETLY = ("sh", "-c", 'exec "$@" > /dev/null 2>&1', "sh")
 """What a script writes stays where it is.

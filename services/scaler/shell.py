@@ -14,15 +14,17 @@ from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
-from shared.job.events import AnyEvent, Author
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
+from shared.service.acts import Standing
 from shared.service.claims import ours, settle
 from shared.service.parts import Parts
-from shared.service.run import Machine, Standing
+from shared.service.run import Machine
 
 
 class Scaler:

@@ -16,10 +16,10 @@ from shared.cluster import Cluster, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.training import REQUESTS, parse_scale
-from shared.job.events import DrainChecked, ScriptFinished
+from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey
-from shared.job.state import TIMED_OUT
+from shared.job.request import TIMED_OUT
 
 log = structlog.get_logger()
 

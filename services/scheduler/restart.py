@@ -3,7 +3,7 @@
 Whether there is another attempt is the verdict's, and status records it (`JobRestarting`, `JobSuspended`).
 """
 
-from shared.job.events import JobRestarted, SlotsReleased
+from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.state import Job
 from shared.job.steps import Record, Step

@@ -24,14 +24,15 @@ from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import Place
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
+from shared.service.acts import Standing
 from shared.service.claims import QUICK_SECONDS, ours, settle
 from shared.service.parts import Parts
-from shared.service.run import Machine, Standing
+from shared.service.run import Machine
 
 KEPT_RESOURCES = 256
 """Resources kept between the pods of one start; a job of a thousand workers reads its own once."""

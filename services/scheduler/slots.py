@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from services.scheduler import keys
 from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
 from shared.job import replacement
-from shared.job.events import SlotsAssigned
+from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot, service_name
+from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, Request
+from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timing import UNSEEN, passed
 from shared.job.views import Slots

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from services.status.effects import Announce
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
-from shared.job.conditions import MILESTONES
+from shared.job.conditions import Condition
+from shared.job.events.event import At
+from shared.job.losses import Failure
+from shared.job.milestones import MILESTONES
 from shared.job.naming import Uid
-from shared.job.state import At, Condition, Failure, Job, Refusal, Request
+from shared.job.request import Request
+from shared.job.state import Job, Refusal
 from shared.job.steps import Step
 
 _OF_JOB = (

@@ -4,7 +4,7 @@ between attempts and Suspended for a pause.  Pure.
 Whether an attempt is over, and whether another one may follow, is `shared.job.verdict`'s to say.
 """
 
-from shared.job.events import (
+from shared.job.events.status import (
     JobCreated,
     JobFailed,
     JobRestarting,

@@ -14,12 +14,13 @@ from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
 from shared.eventlog import Bucket
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.steps import Effect, Step
+from shared.service.acts import Standing
 from shared.service.parts import Parts
-from shared.service.run import Machine, Standing
+from shared.service.run import Machine
 
 EVENTS_LIVE = timedelta(hours=1)
 """Kubernetes forgets its Events after an hour; an older one is not written again after a restart."""

@@ -19,7 +19,7 @@ from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job.chain import Head
-from shared.job.events import HeadForged, HistoryBroken
+from shared.job.events.watcher import HeadForged, HistoryBroken
 from shared.job.fold import History
 from shared.job.naming import JobKey, history_subjects
 from shared.job.state import Job

@@ -7,11 +7,11 @@ only when the checkpoint, which status writes first, shows it too; else somebody
 from collections.abc import Mapping
 
 from shared.job.chain import Head
-from shared.job.events import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted
+from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job, alive, ended
-from shared.job.views import PodView, spans
+from shared.job.state import Job
+from shared.job.views import PodView, alive, ended, spans
 
 
 def judge(

@@ -10,11 +10,11 @@ import msgspec
 from services.watcher.sights import RequestSight
 from services.watcher.takeover import adopted
 from services.watcher.world import World
-from shared.job.events import (
+from shared.job.events.catalog import Fact
+from shared.job.events.watcher import (
     ChildGone,
     ChildrenObserved,
     DisruptionNoticed,
-    Fact,
     JobDeleting,
     JobGone,
     JobObserved,

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from services.watcher.sights import JobSight
 from services.watcher.world import World
 from shared.frameworks.inheriting import Inherited
-from shared.job.events import JobAdopted, JobOfAnother
+from shared.job.events.watcher import JobAdopted, JobOfAnother
 from shared.job.evolve_adoption import ANOTHER_OPERATOR
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, alive, ended
-from shared.job.views import ranges, spans
+from shared.job.state import Job
+from shared.job.views import alive, ended, ranges, spans
 
 
 def begun_by_another(job: Job, sight: JobSight | None) -> JobOfAnother | None:

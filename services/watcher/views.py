@@ -10,7 +10,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS, parse_scale
 from shared.job.chain import Head
-from shared.job.events import JobObserved
+from shared.job.events.watcher import JobObserved
 from shared.job.naming import (
     ACCEPT_HISTORY,
     ATTEMPT,

@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 import yaml
 
-from shared.cluster.calls import AbruptResponse, Access, must_have_upgraded
+from shared.cluster.calls import Access
+from shared.cluster.connections import AbruptResponse, must_have_upgraded
 from shared.errors import Refused, Transient
 
 HOME_KUBECONFIG = "~/.kube/config"

@@ -43,6 +43,14 @@ class Status(msgspec.Struct, frozen=True):
         return (self.details.causes if self.details else None) or ()
 
 
+class FailedRequest(Exception):  # noqa: N818  always turned into a Trouble by whoever knows what the status means
+    """The API server answered with something else than success."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
 _read = msgspec.json.Decoder(Status).decode
 
 

@@ -4,8 +4,8 @@ Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
@@ -15,7 +15,8 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from shared.cluster import Resource
-from shared.cluster.answers import Status, may_be_starting, read_status
+from shared.cluster.answers import FailedRequest, may_be_starting
+from shared.cluster.connections import as_trouble, read_refusal, taken_numbers
 from shared.cluster.limiter import Limiter
 from shared.errors import Refused, Transient
 
@@ -65,34 +66,6 @@ class Access(Protocol):
 
     async def renew(self) -> None:
         """They were not accepted: read them again."""
-
-
-class FailedRequest(Exception):  # noqa: N818  always turned into a Trouble by whoever knows what the status means
-    """The API server answered with something else than success."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__(status.message)
-        self.status = status
-
-
-class AbruptResponse(aiohttp.ClientResponse):
-    """An answer whose connection is dropped when it is not read to its end, or given up before it began.
-
-    A TLS connection that is merely closed waits for the other side's goodbye, half a minute or longer than the loop.
-    """
-
-    def close(self) -> None:
-        self._drop()
-        super().close()
-
-    def release(self) -> Any:
-        self._drop()
-        return super().release()
-
-    def _drop(self) -> None:
-        # One that was read to its end has given its connection back already.
-        if self.connection is not None and self.connection.transport is not None:
-            self.connection.transport.abort()
 
 
 class Answered(NamedTuple):
@@ -178,7 +151,7 @@ class Caller:
         """
         self._must_be_open(what)
         url = URL(f"{self._access.url}{path}?{urlencode(query)}", encoded=True)
-        try:
+        with as_trouble(what):
             async with asyncio.timeout(self._timeouts.total):
                 try:
                     return await self._upgrade(url, protocols)
@@ -187,10 +160,6 @@ class Caller:
                         raise
                     await self._access.renew()
                     return await self._upgrade(url, protocols)
-        except TimeoutError as error:
-            raise Transient(f"{what}: timed out") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Transient(f"{what}: {_why(error)}") from error
 
     async def close(self) -> None:
         self.closed = True
@@ -210,7 +179,7 @@ class Caller:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         self._must_be_open(what)
         url = URL(f"{self._access.url}{path}{f'?{urlencode(query)}' if query else ''}", encoded=True)
-        try:
+        with as_trouble(what):
             response = await self._send(method, url, timeout, body, headers or {})
             if response.status == 401:
                 # Read to its end, so that the connection can be used again.
@@ -226,10 +195,6 @@ class Caller:
                 yield response
             finally:
                 response.release()
-        except TimeoutError as error:
-            raise Transient(f"{what}: timed out") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Transient(f"{what}: {_why(error)}") from error
 
     def _must_be_open(self, what: str) -> None:
         if self.closed:
@@ -237,7 +202,7 @@ class Caller:
 
     async def _upgrade(self, url: URL, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse:
         credentials = await self._access.headers()
-        with _taken_numbers():
+        with taken_numbers():
             socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
                 url,
                 protocols=protocols,
@@ -275,7 +240,7 @@ class Caller:
     async def _request(
         self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
-        with _taken_numbers():
+        with taken_numbers():
             return await self._session.request(
                 method,
                 url,
@@ -309,58 +274,9 @@ def _changes(request: aiohttp.ClientRequest) -> bool:
     return request.method != "GET" or "Upgrade" in request.headers
 
 
-@contextmanager
-def _taken_numbers() -> Iterator[None]:
-    """A loop may hold the number of a socket that is closed already, and refuse a new one that has it.
-
-    uvloop does, for a moment, after a connection that ended while it was made (its issue 653).
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if "is used by transport" not in str(error):
-            raise
-        raise aiohttp.ClientConnectionError(str(error)) from error
-
-
-def _why(error: Exception) -> str:
-    """What went wrong on the way, and what to look at, in fewer words than the library's."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
-        return (
-            f"the certificate of {error.host}:{error.port} is not trusted ({why}); "
-            "give the authority that signed it in the kubeconfig"
-        )
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return (
-            f"cannot connect to {error.host}:{error.port} ({error.os_error}); "
-            "is the API server up, and is its address in the kubeconfig right?"
-        )
-    if isinstance(error, aiohttp.ClientResponseError):
-        # Its own words have the whole URL, and so the command that was to be executed.
-        return f"answered {error.status}: {error.message}"
-    return str(error) or type(error).__name__
-
-
 async def _must_have_succeeded(response: aiohttp.ClientResponse) -> None:
     if not 200 <= response.status < 300:
-        body = await response.read()
-        raise FailedRequest(read_status(body, response.status, response.headers.get("Retry-After", "")))
-
-
-async def must_have_upgraded(response: aiohttp.ClientResponse) -> None:
-    """Raises `FailedRequest` when a WebSocket was refused, of which the library would lose the answer's body.
-
-    Every answer of a session goes through here.
-    """
-    if response.status < 400 or "Upgrade" not in response.request_info.headers:
-        return
-    body = await response.read()
-    status = read_status(body, response.status, response.headers.get("Retry-After", ""))
-    if not status.message and response.content_type == "text/plain":
-        # The kubelet's words, which the API server hands on as they are.
-        status = msgspec.structs.replace(status, message=body.decode(errors="replace").strip())
-    raise FailedRequest(status)
+        raise FailedRequest(await read_refusal(response))
 
 
 def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource: str = "") -> str:

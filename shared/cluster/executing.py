@@ -10,8 +10,8 @@ import aiohttp
 import msgspec
 
 from shared.cluster import Execution
-from shared.cluster.answers import LONGEST_MESSAGE, Status, trouble
-from shared.cluster.calls import FAREWELL_SECONDS, Caller, FailedRequest, path_of
+from shared.cluster.answers import LONGEST_MESSAGE, FailedRequest, Status, trouble
+from shared.cluster.calls import FAREWELL_SECONDS, Caller, path_of
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 

@@ -12,8 +12,8 @@ import msgspec
 
 from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
-from shared.cluster.answers import Status, is_named_absence, trouble
-from shared.cluster.calls import METADATA, Access, Answered, Caller, FailedRequest, Timeouts, path_of
+from shared.cluster.answers import FailedRequest, Status, is_named_absence, trouble
+from shared.cluster.calls import METADATA, Access, Answered, Caller, Timeouts, path_of
 from shared.cluster.decoding import encode, read_object
 from shared.cluster.examination import Right
 from shared.cluster.executing import execute

@@ -15,9 +15,9 @@ import msgspec
 import structlog
 
 from shared.cluster import Alive, Applied, Blind, Deleted, Resource, Seen, Snapshot
-from shared.cluster.answers import AHEAD, EXPIRED, read_status, trouble
+from shared.cluster.answers import AHEAD, EXPIRED, FailedRequest, read_status, trouble
 from shared.cluster.backoff import Backoff
-from shared.cluster.calls import METADATA, METADATA_LIST, Caller, FailedRequest, path_of
+from shared.cluster.calls import METADATA, METADATA_LIST, Caller, path_of
 from shared.cluster.decoding import read_object
 from shared.cluster.objects import Metadata, Object
 from shared.cluster.wire import BOOKMARK, DELETED, Lines, read_event, read_page

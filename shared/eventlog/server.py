@@ -95,7 +95,9 @@ class NatsServer:
                 raise Refused(f"start the NATS server on port {self.port}: {self._last_words()}", reason="NatsServer")
             if asyncio.get_running_loop().time() > deadline:
                 self.stop()
-                raise Transient(f"start the NATS server on port {self.port}: no answer within {_START:.0f} s")
+                raise Transient(
+                    f"start the NATS server on port {self.port}: no answer within {_START:.0f} s: {self._last_words()}"
+                )
             await asyncio.sleep(0.01)
 
     def spawn(self) -> None:

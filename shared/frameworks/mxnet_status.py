@@ -7,7 +7,8 @@ from shared.frameworks.schemas import OPEN, TEXT
 from shared.job import replacement
 from shared.job.naming import Slot
 from shared.job.spec import RoleSpec
-from shared.job.state import Job, alive
+from shared.job.state import Job
+from shared.job.views import alive
 
 LONGEST_REASON = 1_024
 """Characters; the whole story is in the log."""

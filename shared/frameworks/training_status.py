@@ -6,9 +6,13 @@ A document here has neither `history` nor `lastReconcileTime`: those two alone a
 
 from typing import Any
 
+from shared.job.conditions import Condition
+from shared.job.losses import Tally
 from shared.job.naming import JOB_ROLE, JOB_UID, NO_UID
+from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Condition, Job, Request, Tally, alive
+from shared.job.state import Job
+from shared.job.views import alive
 
 Document = dict[str, Any]
 

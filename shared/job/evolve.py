@@ -7,49 +7,51 @@ Every type is named here; a new one fails the type check until someone has taken
 import msgspec
 
 from shared.job.conditions import holds, no_longer, with_condition
-from shared.job.events import (
-    AnyEvent,
-    ChildGone,
-    ChildrenObserved,
-    DisruptionNoticed,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import (
     DrainChecked,
-    EffectRefused,
-    HeadForged,
-    HistoryAccepted,
-    HistoryBroken,
     HostsPublished,
-    JobAdopted,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+    ScriptFinished,
+    ScriptStarted,
+    WorkersReleased,
+)
+from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.setup import LogCreated
+from shared.job.events.status import (
     JobCreated,
-    JobDeleting,
-    JobExpired,
     JobFailed,
-    JobGone,
-    JobObserved,
-    JobOfAnother,
-    JobRestarted,
     JobRestarting,
     JobRunning,
     JobScaling,
     JobSucceeded,
     JobSuspended,
-    LauncherLost,
-    LogCreated,
     PhaseEntered,
+)
+from shared.job.events.watcher import (
+    ChildGone,
+    ChildrenObserved,
+    DisruptionNoticed,
+    HeadForged,
+    HistoryAccepted,
+    HistoryBroken,
+    JobAdopted,
+    JobDeleting,
+    JobGone,
+    JobObserved,
+    JobOfAnother,
+    LauncherLost,
     PodsGone,
     PodsObserved,
-    ScaleAccepted,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRejected,
     ScaleRequested,
     ScaleRequestGone,
-    ScaleSucceeded,
-    ScriptFinished,
-    ScriptStarted,
-    SlotsAssigned,
-    SlotsReleased,
     TimePassed,
-    WorkersReleased,
 )
 from shared.job.evolve_adoption import adopted
 from shared.job.evolve_attempts import (
@@ -79,13 +81,7 @@ from shared.job.evolve_requests import (
     with_request,
 )
 from shared.job.spec import LAUNCHER
-from shared.job.state import (
-    At,
-    Job,
-    Phase,
-    Refusal,
-    without,
-)
+from shared.job.state import Job, Phase, Refusal, without
 from shared.job.views import each
 
 replace = msgspec.structs.replace

@@ -7,11 +7,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shared.job.events import JobAdopted, PodsObserved
+from shared.job.conditions import Condition
+from shared.job.events.event import At
+from shared.job.events.watcher import JobAdopted, PodsObserved
 from shared.job.evolve_pods import pods_observed
+from shared.job.losses import Tally, Vacancy
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import At, Condition, Job, Tally, Vacancy, ended
-from shared.job.views import Reached, each, indices
+from shared.job.state import Job
+from shared.job.views import Reached, each, ended, indices
 
 replace = msgspec.structs.replace
 

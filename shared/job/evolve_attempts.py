@@ -4,21 +4,18 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from shared.job.conditions import MILESTONES, no_longer
-from shared.job.events import (
-    JobCreated,
-    JobRestarted,
-    JobRestarting,
-    JobSuspended,
-    SlotsAssigned,
-    SlotsReleased,
-    WorkersReleased,
-)
+from shared.job.conditions import no_longer
+from shared.job.events.event import At
+from shared.job.events.scaler import WorkersReleased
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobRestarting, JobSuspended
 from shared.job.evolve_pods import losses_before
 from shared.job.evolve_requests import next_index, released, with_edit, with_request
+from shared.job.losses import Refill, Vacancy
+from shared.job.milestones import MILESTONES
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import At, Job, Refill, Vacancy
+from shared.job.state import Job
 from shared.job.views import each
 
 replace = msgspec.structs.replace

@@ -4,10 +4,11 @@ called by `evolve`.
 
 import msgspec
 
-from shared.job.events import HostsPublished
+from shared.job.events.event import At
+from shared.job.events.scaler import HostsPublished
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
-from shared.job.state import At, Departure, Job, hosts_seen
+from shared.job.state import Departure, Job, hosts_seen
 from shared.job.views import indices
 
 replace = msgspec.structs.replace

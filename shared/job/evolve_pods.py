@@ -5,26 +5,16 @@ from datetime import datetime
 
 import msgspec
 
-from shared.job.conditions import with_milestones
-from shared.job.events import DisruptionNoticed, PodsObserved
+from shared.job.events.event import At
+from shared.job.events.watcher import DisruptionNoticed, PodsObserved
 from shared.job.evolve_requests import seen
+from shared.job.losses import KEPT_FAILURES, Failure, Tally, Vacancy
+from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.replacement import STEADY_SECONDS
 from shared.job.spec import LAUNCHER
-from shared.job.state import (
-    KEPT_FAILURES,
-    At,
-    Failure,
-    Job,
-    Refusal,
-    Tally,
-    Vacancy,
-    ended,
-    exit_of,
-    running_workers,
-    without,
-)
-from shared.job.views import PodView
+from shared.job.state import Job, Refusal, exit_of, running_workers, without
+from shared.job.views import PodView, ended
 
 replace = msgspec.structs.replace
 

@@ -5,19 +5,14 @@ from collections.abc import Iterable
 import msgspec
 
 from shared.job.conditions import holds, with_condition
-from shared.job.events import (
-    DrainChecked,
-    HostsPublished,
-    ScaleAccepted,
-    ScaleRequested,
-    ScaleRequestGone,
-    ScriptFinished,
-    ScriptStarted,
-)
+from shared.job.events.event import At
+from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, ScriptStarted
+from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.evolve_disruption import departures_seen
 from shared.job.naming import Slot, Uid
+from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import TIMED_OUT, At, DrainLook, Job, Request, Script, hosts_seen, without
+from shared.job.state import Job, hosts_seen, without
 from shared.job.views import Slots, each, indices
 
 replace = msgspec.structs.replace

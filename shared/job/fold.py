@@ -9,10 +9,11 @@ from typing import Literal
 
 from shared.eventlog import Stored
 from shared.job.chain import START, Head, basis, link
-from shared.job.events import AUTHORS, FACTS, AnyEvent
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
+from shared.job.events.event import At
 from shared.job.evolve import evolve
 from shared.job.naming import JobKey, key_of
-from shared.job.state import At, Job
+from shared.job.state import Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 
 Held = Literal[

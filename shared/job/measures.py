@@ -7,30 +7,19 @@ from collections.abc import Callable
 from functools import cache
 
 from shared.figures import Count, Distribution, Measure, Series, Words, seconds_between
-from shared.job.events import (
-    AUTHORS,
-    FACTS,
-    AnyEvent,
-    EffectRefused,
-    JobAdopted,
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
+from shared.job.events.status import (
     JobCreated,
     JobFailed,
-    JobGone,
-    JobObserved,
     JobRestarting,
     JobRunning,
     JobScaling,
     JobSucceeded,
     JobSuspended,
-    LauncherLost,
-    PodsGone,
-    PodsObserved,
-    ScaleAccepted,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRejected,
-    ScaleSucceeded,
 )
+from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, LauncherLost, PodsGone, PodsObserved
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
 

@@ -3,9 +3,10 @@
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
 """
 
+from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import Job, Vacancy
+from shared.job.state import Job
 
 FIRST_BACK_OFF_SECONDS = 10
 LONGEST_BACK_OFF_SECONDS = 300

@@ -8,73 +8,18 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from shared.job.conditions import Condition
+from shared.job.events.event import At
+from shared.job.losses import Failure, Refill, Tally, Vacancy
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
-from shared.job.views import ChildView, Exit, Member, PodView
+from shared.job.request import Request
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
+from shared.job.views import ChildView, Exit, PodView, alive
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspended", "Succeeded", "Failed"]
-RequestPhase = Literal["Pending", "Scaling", "Succeeded", "Failed"]
-
-
-class At(msgspec.Struct, frozen=True, gc=False):
-    """Where and when an event stands: what `evolve` needs of the envelope."""
-
-    sequence: int
-    time: str
-
-
-class Condition(msgspec.Struct, frozen=True, gc=False):
-    """One Kubernetes condition, with the event that caused it."""
-
-    type: str
-    status: bool
-    reason: str
-    message: str
-    since: At
-    """When `status` became what it is."""
-    updated: At
-    """When anything of it changed last."""
-
-
-class Failure(msgspec.Struct, frozen=True, gc=False):
-    """A worker that ended or vanished although nobody released it."""
-
-    pod: str
-    reason: str
-    code: int | None
-    at: At
-
-
-class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A place that is empty because its pod, no launcher, ended or vanished by itself."""
-
-    at: At
-    reason: str
-    code: int | None = None
-    """The exit code of the training container; None where there was none."""
-    succeeded: bool = False
-    taken: bool = False
-    """The pod was deleted, or vanished, before it ended."""
-    disrupted: bool = False
-    """Its node went, or it was evicted to make room."""
-    losses: int = 0
-    """How many blameless losses of this place came before it, each soon after the place was filled."""
-
-    @property
-    def blameless(self) -> bool:
-        """It is no fault of the worker's own, and counts against no limit."""
-        return self.taken or self.disrupted
-
-
-class Refill(msgspec.Struct, frozen=True, gc=False):
-    """A worker that took the place of one that was lost."""
-
-    at: At
-    losses: int
-    """How many blameless losses led to it."""
 
 
 class Departure(msgspec.Struct, frozen=True, gc=False):
@@ -102,101 +47,6 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The back-off ran out."""
     probe: int = 1
     """How many pods the next try may make: one, then 2, 4, 8 while they succeed."""
-
-
-class Script(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The one run of a request's script."""
-
-    started: int
-    """The sequence of the decision to run it."""
-    timeout: int
-    """Seconds."""
-    ended: int = 0
-    """The sequence at which its end became known; 0 before."""
-    failure: str = ""
-    """Why it did not end well; empty when it did."""
-    exit_code: int | None = None
-
-
-TIMED_OUT = "TimedOut"
-"""The reason of a `ScriptFinished` or `DrainChecked` whose command did not answer in its time."""
-
-
-class DrainLook(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The newest look at whether the launcher still uses leaving workers."""
-
-    at: int
-    """Its sequence."""
-    count: int
-    """How many there were."""
-    in_use: tuple[int, ...] = ()
-    unknown: str = ""
-    """Why nobody can know; empty when somebody does."""
-
-    @property
-    def again(self) -> bool:
-        """Another look may bring another answer."""
-        return bool(self.in_use) or self.unknown == TIMED_OUT
-
-
-class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A ScaleIn or ScaleOut.  Kept after its object is gone: its outcome is history."""
-
-    uid: Uid
-    name: str
-    kind: ScaleKind
-    order: int
-    """The sequence at which this history first heard of it."""
-    version: int = 0
-    """Of the view that was recorded last."""
-    owner: Uid = Uid("")
-    spec: ScaleSpec | None = None
-    problems: tuple[Problem, ...] = ()
-    phase: RequestPhase = "Pending"
-    reason: str = ""
-    accepted: int = 0
-    """The sequence of its acceptance; 0 before."""
-    added: frozenset[Slot] = frozenset()
-    leaving: tuple[Member, ...] = ()
-    deadline: int = 0
-    drain: int = 0
-    published: int = 0
-    """The version of the hosts files that carries its change; 0 before the point of no return."""
-    seen: int = 0
-    """The sequence at which that version was seen in the cluster; 0 before."""
-    released: bool = False
-    forced: int = 0
-    """The sequence at which its workers were released although they were in use; 0 when they were not."""
-    gone: bool = False
-    replaced: int = 0
-    """How many of the workers that it brings were replaced before all were Ready."""
-    resize: int | None = None
-    """The size that an edit of the job itself asks for; no object stands behind such a request."""
-    script: Script | None = None
-    """None before its script ran, and when it has none."""
-    look: DrainLook | None = None
-    conditions: tuple[Condition, ...] = ()
-
-    @property
-    def waits_since(self) -> int:
-        """What its deadline counts from: its script has a time of its own, and so have pods after a forced drain."""
-        return max(self.accepted, self.script.ended if self.script is not None else 0, self.forced)
-
-    @property
-    def over(self) -> bool:
-        return self.phase in ("Succeeded", "Failed")
-
-    @property
-    def shown(self) -> bool:
-        """There is an object that people can be told by."""
-        return not self.gone and self.resize is None
-
-
-class Tally(msgspec.Struct, frozen=True, gc=False):
-    """How many pods of a role ended by themselves in this attempt; their pods may be long gone."""
-
-    succeeded: int = 0
-    failed: int = 0
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -420,25 +270,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.pod_name(Slot(self.attempt, WORKER, index))
 
 
-KEPT_FAILURES = 16
-"""Enough for the Kubernetes Events of a bad minute; the log has them all."""
-
-
-def ended(pod: PodView) -> bool:
-    """The pod reached a terminal phase."""
-    return pod.phase in ("Succeeded", "Failed")
-
-
 def exit_of(job: Job, pod: PodView) -> Exit | None:
     """How the training container of a pod ended; None while it runs, or when nobody saw its end."""
     roles = job.spec.roles if job.spec else ()
     container = next((role.container for role in roles if role.name == pod.role), "")
     return next((end for end in pod.exits if end.container == container), None)
-
-
-def alive(pod: PodView | None) -> bool:
-    """The pod runs or will, and nobody asked it to go."""
-    return pod is not None and not ended(pod) and not pod.deleting
 
 
 def running_workers(job: Job) -> int:

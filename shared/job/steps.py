@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from shared.job.events import AnyEvent
+from shared.job.events.catalog import AnyEvent
 
 
 class Record(msgspec.Struct, frozen=True):

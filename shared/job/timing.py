@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import msgspec
 
 from shared.job import replacement
-from shared.job.state import At, Job, Request
+from shared.job.events.event import At
+from shared.job.request import Request
+from shared.job.state import Job
 
 SCHEDULING_TIMEOUT_SECONDS = 600
 """How long a job may stay below its minimum when its spec does not say (docs: contract, TrainingJob.spec)."""

@@ -5,7 +5,7 @@ Old shapes become new ones here, at read time; so far there is only one version 
 
 import msgspec
 
-from shared.job.events import AnyEvent
+from shared.job.events.catalog import AnyEvent
 
 
 class UnknownEvent(Exception):  # noqa: N818  it names what was met, and the reader holds the job for it

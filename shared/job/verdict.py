@@ -7,12 +7,13 @@ Only pods of this attempt whose slot nobody released are judged.
 import msgspec
 
 from shared.job import replacement
-from shared.job.conditions import trouble
+from shared.job.losses import Vacancy
+from shared.job.milestones import trouble
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, Vacancy, ended, exit_of, running_workers
+from shared.job.state import Job, exit_of, running_workers
 from shared.job.timing import ACTIVE_DEADLINE, SCHEDULING, passed
-from shared.job.views import PodView
+from shared.job.views import PodView, ended
 
 
 class Verdict(msgspec.Struct, frozen=True):

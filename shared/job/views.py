@@ -55,6 +55,16 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return Slot(self.attempt, self.role, self.index)
 
 
+def ended(pod: PodView) -> bool:
+    """The pod reached a terminal phase."""
+    return pod.phase in ("Succeeded", "Failed")
+
+
+def alive(pod: PodView | None) -> bool:
+    """The pod runs or will, and nobody asked it to go."""
+    return pod is not None and not ended(pod) and not pod.deleting
+
+
 class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A Service, ConfigMap, Secret or RBAC object under one of the job's names."""
 

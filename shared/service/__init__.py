@@ -1,7 +1,7 @@
 """The machine that every service is: fold the log, decide, record, act.
 
-`run.py` is the machine, `appends.py` what it adds to the log, `effects.py` its memory of what is under way in the
-cluster, `ownership.py` who may act,
+`run.py` is the machine, `appends.py` what it adds to the log, `acts.py` what it does in the cluster and `effects.py`
+its memory of what is under way there, `ownership.py` who may act,
 `health.py` what probes and scrapers ask, `meters.py` what is counted of a process and `metrics.py` how it is told,
 `telling.py` the lines about jobs, `readiness.py` who looks after what is outside,
 `permissions.py` what each service may do,

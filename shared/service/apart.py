@@ -6,7 +6,7 @@ Leases do it at the moment of acting: no service holds its own while one of the 
 
 from shared.errors import Refused
 from shared.eventlog import Bucket, Revised
-from shared.job.events import Author
+from shared.job.events.event import Author
 
 
 def lease_key(author: Author, namespace: str) -> str:

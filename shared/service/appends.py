@@ -14,7 +14,8 @@ import msgspec
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog, Stored, scope_of
 from shared.figures import seconds_between
-from shared.job.events import FACTS, AnyEvent, Author
+from shared.job.events.catalog import FACTS, AnyEvent
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, decision_subject, fact_subject
 from shared.service import telling

@@ -66,9 +66,6 @@ class Wishes:
         self._by_target[effect.target] = wish
         return wish
 
-    def running(self) -> bool:
-        return any(wish.running for wish in self._by_target.values())
-
 
 def succeeded(wish: Wish, now: float) -> float:
     """It is done; the same wish is not repeated until its outcome had time to be seen.

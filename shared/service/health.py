@@ -13,7 +13,7 @@ from aiohttp import web
 
 from shared.errors import Refused
 from shared.figures import Count, Measure, Series
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.fold import Held
 from shared.release import this_release
 from shared.service import metrics

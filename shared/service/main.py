@@ -21,7 +21,7 @@ from shared.eventlog.durability import risks
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.measures import Measures
 from shared.service.apart import Apart, lease_key
 from shared.service.health import Health

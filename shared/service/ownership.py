@@ -20,7 +20,7 @@ MARGIN_SECONDS = 0.3
 """We stop acting this long before the lease can expire at the server."""
 
 LOOK_SECONDS = 0.1
-"""How often whoever waits asks for a lease that was not renewed when it should have been."""
+"""How often whoever waits looks for the next renewal, from when it is due."""
 
 log = structlog.get_logger()
 
@@ -87,22 +87,30 @@ class Lease:
             log.info("lease left to expire", lease=self._key, why=str(trouble))
 
     def _pause(self) -> float:
-        waited = asyncio.get_running_loop().time() - self._others_since > self._ttl / 2
-        if waited and not self.held() and not self.trouble:
-            # Nobody renewed it for longer than anybody waits to: it is about to expire, or free.
-            return LOOK_SECONDS
         # A third of the lease leaves two more tries; the jitter keeps waiting replicas apart.
-        return self._ttl / 3 * random.uniform(0.9, 1.1)  # noqa: S311
+        third = self._ttl / 3 * random.uniform(0.9, 1.1)  # noqa: S311
+        if self.held() or self.trouble:
+            return third
+        seen = asyncio.get_running_loop().time() - self._others_since
+        if self._others and seen < LOOK_SECONDS:
+            # Just renewed: the next renewal comes in a third at the earliest, and is to be seen when it does.
+            return third * 0.8
+        left = self._ttl - seen
+        return left if self._others and 0 < left < LOOK_SECONDS else LOOK_SECONDS
 
     async def _write(self) -> None:
+        if self._others and not self._overdue():
+            await self._look()
+            if self._others:
+                return
         started = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._ttl):
                 self._revision = await self._bucket.put(
-                    self._key, self._holder.encode(), expect=self._revision, ttl=self._ttl
+                    self._key, self._holder.encode(), expect=self._others or self._revision, ttl=self._ttl
                 )
             self._until = started + self._ttl - MARGIN_SECONDS
-            self.trouble = ""
+            self._others, self.trouble = 0, ""
         except Conflict:
             # Somebody else's, or our own of a write whose answer was lost: it expires, or it is ours to find.
             self._until, self.trouble = 0.0, ""
@@ -112,12 +120,22 @@ class Lease:
             self.trouble = str(trouble)
             log.debug("lease not renewed", lease=self._key, why=str(trouble))
 
+    def _overdue(self) -> bool:
+        """Whoever renewed somebody else's lease last stopped acting, for that was longer ago than a lease is good for.
+
+        Expiry alone would do, but the server looks for what expired four times a second at most.  That it was not
+        renewed after all is what the guard of our write finds out.
+        """
+        return asyncio.get_running_loop().time() >= self._others_since + self._ttl
+
     async def _look(self) -> None:
         try:
             async with asyncio.timeout(self._ttl):
                 known = await self._bucket.get(self._key)
-        except (Trouble, TimeoutError):
+        except (Trouble, TimeoutError) as trouble:
+            self.trouble = str(trouble)
             return
+        self.trouble = ""
         ours = known is not None and known.value == self._holder.encode()
         self._revision = known.revision if known is not None and ours else 0
         others = known.revision if known is not None and not ours else 0

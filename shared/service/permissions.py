@@ -14,7 +14,7 @@ from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NODES, PODS, S
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.job.events import Author
+from shared.job.events.event import Author
 
 REQUESTS = (SCALEINS, SCALEOUTS)
 

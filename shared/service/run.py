@@ -1,43 +1,35 @@
 """The machine that every service is: fold the log; decide what is owed; record first, act on what was read back.
 
 An event wakes a job, its folded state decides.  Per job one append is in flight at a time (`appends.py`) and one
-effect per target (`effects.py`); across jobs everything overlaps, within bounds.  The shell has no opinions: what to
+effect per target (`acts.py`); across jobs everything overlaps, within bounds.  The shell has no opinions: what to
 do is `decide`'s.
 """
 
 import asyncio
 import random
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
-from math import ceil, isfinite
+from math import ceil
 from typing import Protocol
 from uuid import uuid4
 
-import msgspec
 import structlog
 
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Transient
 from shared.eventlog import Batch, EventLog, Stored
-from shared.job.chain import Head
-from shared.job.events import AnyEvent, Author, EffectRefused
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
 from shared.job.measures import Measures
-from shared.job.naming import JobKey, Slot, key_of, namespace_subjects
+from shared.job.naming import JobKey, key_of, namespace_subjects
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
-from shared.job.views import spans
 from shared.service import telling
+from shared.service.acts import Acts, Standing
 from shared.service.appends import Appends
-from shared.service.effects import Wish, Wishes, failed, refused, succeeded
 from shared.service.meters import Meters
-
-EFFECTS_IN_FLIGHT = 128
-"""Calls of one service at a time: enough to keep an API server busy, few enough not to be turned away."""
-
-EFFECTS_PER_JOB = 64
-"""Calls for one job at a time: a job of a thousand workers leaves room for others."""
 
 STOP_SECONDS = 5.0
 """How long a stop waits for what is in hand; Kubernetes kills after 30."""
@@ -46,14 +38,6 @@ TICK_SECONDS = 0.05
 """Wake-ups of one job that are due this close to each other are one: deciding looks at all of a job's pods."""
 
 log = structlog.get_logger()
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """What an effect was decided on: the job, the head of its history, and the time of its last event."""
-
-    job: Job
-    head: Head
-    time: str
 
 
 class Service(Protocol):
@@ -75,14 +59,6 @@ class Service(Protocol):
 
     def known(self) -> Iterable[JobKey]:
         """Jobs that this service knows of and the log may not."""
-
-
-class _Lane:
-    """The effects that are under way for one job."""
-
-    def __init__(self) -> None:
-        self.wishes = Wishes()
-        self.slots = asyncio.Semaphore(EFFECTS_PER_JOB)
 
 
 class Machine:
@@ -128,12 +104,19 @@ class Machine:
         self._log = eventlog
         self._subjects = namespace_subjects(namespace)
         self._owns = owns
-        self._chance = chance
-        self._lanes: defaultdict[JobKey, _Lane] = defaultdict(_Lane)
+        self._acts = Acts(
+            service.act,
+            self.appends,
+            owns=owns,
+            wake=self.wake,
+            wake_later=self.wake_later,
+            alarm=self.alarm.set,
+            chance=chance,
+            meters=self.meters,
+        )
         self._alarms: set[tuple[JobKey, int]] = set()
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._effect_slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told_held: set[JobKey] = set()
         self._told_unmeasured = False
@@ -183,6 +166,11 @@ class Machine:
         """Something outside the log changed for this job: decide again."""
         if self.current:
             self._turn(self.histories[key])
+
+    def wake_all(self) -> None:
+        """Something changed that may concern every job."""
+        for key in {*(history.job.key for history in self.histories), *self.service.known()}:
+            self.wake(key)
 
     def wake_later(self, key: JobKey, seconds: float) -> None:
         """Decide again in a while, a little later so that a thousand effects that ended together are one wake-up.
@@ -287,14 +275,12 @@ class Machine:
         if self.histories.position >= self._act_from:
             self.current = True
             self.folded.set()
-            for key in {*(history.job.key for history in self.histories), *self.service.known()}:
-                self._turn(self.histories[key])
+            self.wake_all()
 
     def _turn(self, history: History) -> None:
         """Decide about one job, and start what follows."""
         if self._stopping or history.held or not self._owns():
             return
-        key = history.job.key
         try:
             steps = self.service.decide(history)
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
@@ -305,78 +291,8 @@ class Machine:
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is not None and (work := self.appends.record(history, record.event)) is not None:
             self._start(work)
-        effects = [step for step in steps if isinstance(step, Effect) and self._may_begin(key, step)]
-        due = self._lanes[key].wishes.due(effects, self._time(), history.sequence)
-        standing = Standing(history.job, history.head, history.time)
-        if together := [wish for wish in due if not wish.effect.apart]:
-            self._start(self._round(history, together, standing))
-        for wish in due:
-            if wish.effect.apart:
-                self._start(self._round(history, [wish], standing))
-
-    def _may_begin(self, key: JobKey, effect: Effect) -> bool:
-        """It is safe to repeat, or follows a decision of this very process for the first time."""
-        return not effect.once or self.appends.claim(key, effect.once)
-
-    async def _round(self, history: History, wishes: list[Wish], standing: Standing) -> None:
-        """Carry out what was wished for in one turn, then record what was refused, once per kind and reason."""
-        answers = await asyncio.gather(*(self._carry_out(history, wish, standing) for wish in wishes))
-        rejected: defaultdict[tuple[str, str, str, bool], list[Wish]] = defaultdict(list)
-        for wish, refusal in zip(wishes, answers, strict=True):
-            if refusal is not None:
-                kind = type(wish.effect).__name__
-                rejected[kind, refusal.reason, refusal.field, refusal.reason == "Invalid"].append(wish)
-        for (kind, reason, field, permanent), group in rejected.items():
-            slots = spans(slot for wish in group if isinstance(slot := getattr(wish.effect, "slot", None), Slot))
-            event = EffectRefused(effect=kind, reason=reason, slots=slots, field=field, permanent=permanent)
-            try:
-                sequence = await self.appends.insist(history, event)
-            except Refused as refusal:
-                telling.append_refused(history.job, event, refusal)
-                sequence = 0
-            for wish in group:
-                self.wake_later(history.job.key, refused(wish, self._time(), sequence) + 0.001)
-        self.wake(history.job.key)
-
-    async def _carry_out(self, history: History, wish: Wish, standing: Standing) -> Refused | None:
-        key = history.job.key
-        try:
-            with self.meters.effect(wish.effect):
-                if wish.effect.apart:
-                    fact = await self.service.act(wish.effect, standing)
-                else:
-                    async with self._lanes[key].slots, self._effect_slots:
-                        self._must_own()
-                        fact = await self.service.act(wish.effect, standing)
-            if fact is not None:
-                await self.appends.insist(history, fact)
-        except Refused as refusal:
-            telling.refused(wish.effect, standing.job, standing.head, refusal)
-            self.alarm.set()
-            return refusal
-        except (Transient, Conflict) as trouble:
-            after = None
-            if isinstance(trouble, Transient):
-                self.alarm.set()
-                after = trouble.retry_after
-            delay = failed(wish, self._time(), self._chance(), after)
-            telling.retried(wish.effect, standing.job, standing.head, trouble)
-            self.wake_later(key, delay + 0.001)
-            return None
-        except Exception as error:  # noqa: BLE001  logged there, with its traceback
-            history.hold("BrokenInvariant", f"{wish.effect.target}: {error!r}")
-            telling.held(history, history.sequence, error)
-            return None
-        if rest := succeeded(wish, self._time()):
-            self.wake_later(key, rest + 0.001)
-        if isfinite(wish.effect.settle):
-            self.wake_later(key, wish.effect.settle + 0.001)
-        return None
-
-    def _must_own(self) -> None:
-        """What waited for its turn may have waited longer than this replica was the owner."""
-        if not self._owns():
-            raise Transient("not sent: another replica is the owner by now")
+        for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
+            self._start(work)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -396,6 +312,3 @@ class Machine:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-
-    def _time(self) -> float:
-        return asyncio.get_running_loop().time()

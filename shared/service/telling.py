@@ -8,7 +8,7 @@ import structlog
 
 from shared.errors import Refused, Trouble
 from shared.job.chain import Head
-from shared.job.events import AnyEvent
+from shared.job.events.catalog import AnyEvent
 from shared.job.fold import History
 from shared.job.state import Job
 from shared.job.steps import Effect

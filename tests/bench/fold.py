@@ -6,13 +6,10 @@ python -m tests.bench.fold
 import time
 
 from shared.eventlog import Stored
-from shared.job.events import (
-    AnyEvent,
-    JobRunning,
-    ScaleSucceeded,
-    TimePassed,
-    WorkersReleased,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import ScaleSucceeded, WorkersReleased
+from shared.job.events.status import JobRunning
+from shared.job.events.watcher import TimePassed
 from shared.job.fold import Histories, History
 from shared.job.measures import Measures
 from shared.job.naming import JobKey, Uid

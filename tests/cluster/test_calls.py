@@ -14,7 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from devcluster.apiserver.tls import server_context
-from shared.cluster.calls import AbruptResponse, Timeouts
+from shared.cluster.calls import Timeouts
+from shared.cluster.connections import AbruptResponse
 from shared.cluster.examination import Right
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -47,7 +48,7 @@ async def test_a_request_that_timed_out_drops_its_connection(tmp_path: Path) -> 
         config = write_kubeconfig(
             tmp_path / "kubeconfig", address, user, **{"certificate-authority": str(tmp_path / "ca.crt")}
         )
-        cluster = await KubeCluster.connect(config, timeouts=Timeouts(total=0.2))
+        cluster = await KubeCluster.connect(config, timeouts=Timeouts(total=1.5))
         with pytest.raises(Transient, match="timed out"):
             await cluster.get(PODS, "team-a", "p")
         assert await asyncio.wait_for(serving, PATIENCE) == "dropped"

@@ -18,6 +18,7 @@ from devcluster.node.environment import expand
 from shared.eventlog.server import _program
 from shared.eventlog.tls import Tls
 from shared.ports import free_port
+from tests.kit.commands import run
 from tests.kit.nats import until
 
 NAME = "muster-nats"
@@ -55,7 +56,9 @@ class Nats:
         found = documents(render("--set", "nats.auth.existingSecret=mine", *options))
         self.objects = {(each["kind"], each["metadata"]["name"]): each for each in found}
         stateful: dict[str, Any] = self.objects["StatefulSet", NAME]["spec"]
-        (self.container,) = stateful["template"]["spec"]["containers"]
+        pod = stateful["template"]["spec"]
+        (self.container,) = pod["containers"]
+        self.first: list[dict[str, Any]] = pod.get("initContainers", [])
         self.nodes = [Node(number, folder) for number in range(stateful["replicas"])]
         for node in self.nodes:
             self._write(node)
@@ -83,7 +86,7 @@ class Nats:
         return known
 
     def _write(self, node: Node) -> None:
-        node.folder.mkdir(parents=True)
+        node.folder.mkdir(parents=True, exist_ok=True)
         text: str = self.objects["ConfigMap", NAME]["data"]["nats.conf"]
         places = {
             "0.0.0.0:4222": f"127.0.0.1:{node.client}",
@@ -105,6 +108,15 @@ class Nats:
         assert program == "nats-server"
         node.child = Child(node.name, [_program(), *words], node.folder / "log", self.environment(node))
 
+    async def refusal(self, node: Node) -> str:
+        """What keeps this pod's server from starting; nothing when it may."""
+        for container in self.first:
+            words = [word.replace("/data", str(node.folder / "data")) for word in container["command"]]
+            ended = await run(*words)
+            if ended.code:
+                return ended.complaint
+        return ""
+
     async def drain(self, node: Node) -> None:
         """End it as a kubelet does: what precedes the SIGTERM, then that."""
         _, *words = self.container["lifecycle"]["preStop"]["exec"]["command"]
@@ -117,9 +129,10 @@ class Nats:
 async def running(nats: Nats) -> AsyncIterator[Nats]:
     try:
         for node in nats.nodes:
+            assert not await nats.refusal(node)
             node.child.start()
         for node in nats.nodes:
-            await until(node.is_ready, within=40)
+            await until(node.is_ready)
         yield nats
     finally:
         for node in nats.nodes:

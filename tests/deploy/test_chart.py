@@ -87,7 +87,7 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
         # Only who speaks with the API server has a token.
         asks = owner["kind"] == "Deployment" or (owner["kind"] == "Job" and name != "one-namespace")
         assert pod["automountServiceAccountToken"] is asks
-        for container in pod["containers"]:
+        for container in [*pod.get("initContainers", ()), *pod["containers"]]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,

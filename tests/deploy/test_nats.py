@@ -24,7 +24,7 @@ from shared.eventlog.subjects import ADMIN, AUTHORS, LEASES, READER, USERS, perm
 from shared.eventlog.tls import Tls
 from tests.deploy.charts import require_helm
 from tests.deploy.nats import NAME, Nats, Node, running
-from tests.kit.nats import a_decision, read_to_end, until
+from tests.kit.nats import READY, a_decision, read_to_end, until
 from tests.security.authority import Authority
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def passwords() -> dict[str, str]:
     return {name: secrets.token_hex(16) for name in (*USERS, "route")}
 
 
-async def connect(nats: Nats, user: str, password: str = "", *, patience: float = 20.0) -> JetStreamEventLog:
+async def connect(nats: Nats, user: str, password: str = "", *, patience: float = READY) -> JetStreamEventLog:
     trusted = nats.tls and Tls(ca=nats.tls.ca)
     given = password or nats.users[user]
     return await JetStreamEventLog.connect(
@@ -163,10 +163,10 @@ async def test_three_servers_with_tls_lose_one_after_the_other(tmp_path: Path) -
                 node.child.kill()
             else:
                 await nats.drain(node)
-            await until(lambda node=node: _ended(node), within=40)  # type: ignore[misc]
+            await until(lambda node=node: _ended(node))  # type: ignore[misc]
             await _more(acknowledged, 20)
             node.child.start()
-            await until(node.is_ready, within=40)
+            await until(node.is_ready)
         going.cancel()
         await asyncio.gather(going, return_exceptions=True)
         kept = {event.event_id: event.sequence for event in await read_to_end(log, "jobs.>")}
@@ -179,7 +179,7 @@ async def test_three_servers_with_tls_lose_one_after_the_other(tmp_path: Path) -
                 return await risks(log, [node.monitoring for node in nats.nodes]) == []
             return False
 
-        await until(no_risk, within=60)
+        await until(no_risk)
         await log.close()
 
 
@@ -197,7 +197,7 @@ async def _more(acknowledged: Mapping[str, int], count: int) -> None:
     async def there() -> bool:
         return len(acknowledged) >= before + count
 
-    await until(there, within=40)
+    await until(there)
 
 
 async def _ended(node: Node) -> bool:
@@ -223,7 +223,7 @@ async def test_a_stranger_is_no_route(tmp_path: Path) -> None:
         async def turned_away() -> bool:
             return "Route Error 'Authorization Violation'" in third.child.log.read_text()
 
-        await until(turned_away, within=40)
+        await until(turned_away)
         assert not await third.is_ready()
     finally:
         for node in nats.nodes:

@@ -19,7 +19,7 @@ from shared.eventlog import Entry, api
 from shared.eventlog.inspection import stream
 from shared.eventlog.setup import STREAMS
 from shared.eventlog.subjects import ADMIN
-from shared.job.events import HistoryBroken
+from shared.job.events.watcher import HistoryBroken
 from shared.job.naming import JobKey, Uid, fact_subject
 from shared.ports import free_port
 from tests.doctor.conftest import HOME, Installation, MakeInstallation, of, owners, wrong

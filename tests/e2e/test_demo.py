@@ -80,10 +80,16 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, cluster: str, after:
             assert any(after in line for line in process.stdout), f"never said {after!r}"
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=STOP_SECONDS)
-        assert process.returncode in (130, -signal.SIGINT), said
+        assert process.returncode in (130, -signal.SIGINT) or (not after and never_began(said)), said
     assert nothing_running(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-    assert interfaces() == before
+    # Others of this machine may have taken theirs away meanwhile.
+    assert interfaces() <= before
+
+
+def never_began(said: str) -> bool:
+    """The interpreter was interrupted before it came to us; then its exit code is another."""
+    return "Fatal Python error: init_" in said and said.rstrip().endswith("KeyboardInterrupt")
 
 
 def test_a_killed_demo_leaves_no_process(tmp_path: Path, cluster: str):

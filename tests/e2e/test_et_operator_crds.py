@@ -19,8 +19,8 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit import et_operator
 from tests.kit.clusters import DEFINITIONS
 from tests.kit.controlplane import require_control_plane
-from tests.kit.nats import connected, until
-from tests.kit.operator import A_SCALED_LIFE, Operator, a_job, a_request, an_operator
+from tests.kit.nats import connected
+from tests.kit.operator import A_SCALED_LIFE, Operator, a_job, a_request, an_operator, audited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -57,13 +57,12 @@ async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Op
 
 def status_writes(audit: Path, name: str) -> int:
     """How often the status service wrote the status of an object of this name."""
-    calls = [json.loads(line) for line in audit.read_text().splitlines() if line.endswith("}")]
     return sum(
         call["verb"] == "patch"
         and call["user"]["username"].endswith(":status")
         and call["objectRef"].get("subresource") == "status"
         and call["objectRef"]["name"] == name
-        for call in calls
+        for call in audited(audit)
     )
 
 
@@ -167,7 +166,7 @@ async def test_our_definitions_can_take_the_place_of_theirs(operator: Operator):
         return "history" in await operator.status(TRAININGJOBS, "moving")
 
     # The API server serves the new schema a moment after it took it; the next document brings the head.
-    await until(headed, within=30)
+    await operator.until(headed, lambda: "no document with a head was written")
     await operator.assert_replayed("moving")
     # The job that ours would never have admitted is still spoken to.
     odd = await operator.kubectl("get", "trainingjob", "7b", "-o", "json")

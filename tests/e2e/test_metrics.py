@@ -42,12 +42,19 @@ async def test_a_replica_that_takes_over_tells_what_the_log_has(operator: Operat
     environment = operator.stack.environment("status")
     async with a_service("status", tmp_path, environment) as standby:
         await standby.becomes(200)
-        waiting = await scraped(standby)
+        waiting: dict[str, Metric] = {}
+
+        async def read_all() -> bool:
+            nonlocal waiting
+            waiting = await scraped(standby)
+            return value(waiting, "muster_log_pending_events", service="status") == 0
+
+        # The workers of the job that succeeded are still being released.
+        await until(read_all, within=PATIENCE_SECONDS)
         assert value(waiting, "muster_owner", service="status") == 0
         assert value(waiting, "muster_ready", service="status") == 1
         assert not any(name.startswith("muster_jobs") for name in waiting)
         assert value(waiting, "muster_log_position", service="status") > 10
-        assert value(waiting, "muster_log_pending_events", service="status") == 0
         assert sum(sample.value for sample in waiting["muster_kubernetes_requests"].samples) > 0
         assert waiting["process_resident_memory_bytes"].samples
         # It is started again, and waits in its turn.

@@ -172,7 +172,7 @@ async def test_the_hosts_follow_kubectl_scale(operator: Operator):
     for workers in (3, 2):
         await operator.kubectl("scale", "mpijob", "elastic", f"--replicas={workers}")
         await discovers(operator, [f"elastic-worker-{index}.elastic.default.svc:2" for index in range(workers)])
-    await operator.kubectl("exec", "elastic-launcher", "--", "sh", "-c", "kill -USR1 1")
+    await operator.tell_to_end("elastic")
     await comes_to(operator, "Succeeded", "elastic")
     await operator.leaves_no_pod("elastic")
 

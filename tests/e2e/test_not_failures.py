@@ -20,6 +20,7 @@ from tests.kit.operator import (
     Operator,
     a_job,
     a_request,
+    audited,
     worker_that,
 )
 
@@ -288,7 +289,7 @@ async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen(operator: Op
 
 
 async def test_29_pods_of_others_are_never_asked_for(operator: Operator):
-    calls = [json.loads(line) for line in operator.audit.read_text().splitlines() if line.endswith("}")]
+    calls = audited(operator.audit)
     asked = [
         call["requestURI"]
         for call in calls

@@ -21,7 +21,7 @@ from tests.kit.operator import a_job
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 STOP_SECONDS = 30.0
 
 

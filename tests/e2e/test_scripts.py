@@ -1,6 +1,7 @@
 """Scripts of requests, looks into launchers, and edits of the size, with everything real that can be."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -68,12 +69,20 @@ async def test_a_script_that_takes_too_long_fails_its_request(operator: Operator
 
 async def test_a_worker_in_use_stays_until_its_process_in_the_launcher_is_gone(operator: Operator):
     # As `ssh` would be: a process that was told of a worker.
-    using = "sh -c 'sleep 5; :' root@scripted-worker-2 > /dev/null 2>&1 &"
+    using = "sh -c 'until [ -e /run/done ]; do sleep 0.05; done' root@scripted-worker-2 > /dev/null 2>&1 &"
     await operator.kubectl("exec", "scripted-launcher", "--", "sh", "-c", using)
-    await operator.apply(a_request("ScaleIn", "patient", "scripted", toDelete={"count": 1}))
+    await operator.apply(a_request("ScaleIn", "patient", "scripted", toDelete={"count": 1}, timeout=1000))
+    request = await operator.stack.kube.get(SCALEINS, "default", "patient")
+    assert request is not None
+
+    async def looks() -> list[dict[str, Any]]:
+        checks = [json.loads(s.body) for s in await operator.log() if s.subject.endswith(".DrainChecked")]
+        return [check for check in checks if check["request"] == request.metadata.uid]
+
+    await operator.until(looks, lambda: "nobody looked whether the worker is in use")
+    await operator.kubectl("exec", "scripted-launcher", "--", "touch", "/run/done")
     await operator.phase("ScaleSucceeded", SCALEINS, "patient")
-    checks = [json.loads(s.body) for s in await operator.log() if s.subject.endswith(".DrainChecked")]
-    last = [check for check in checks if check["request"] == checks[-1]["request"]]
+    last = await looks()
     assert [check["reason"] for check in last] == [""] * len(last), "this launcher can be looked into"
     assert last[0]["in_use"] == [2]
     assert last[-1]["in_use"] == []
@@ -81,7 +90,7 @@ async def test_a_worker_in_use_stays_until_its_process_in_the_launcher_is_gone(o
         released["reason"]
         for s in await operator.log()
         if s.subject.endswith(".WorkersReleased")
-        and (released := json.loads(s.body))["request"] == checks[-1]["request"]
+        and (released := json.loads(s.body))["request"] == request.metadata.uid
     ]
     assert reason == "Drained"
 

@@ -120,7 +120,7 @@ async def test_a_job_goes_on_when_the_definition_serves_the_other_version_too(op
     await operator.until(watched, lambda: "v1 is not served")
     await comes_to(operator, "Succeeded", "later", OLD)
     assert await operator.kubectl(*asked, "-l", "mpi-job-name=lasting") == before
-    await operator.kubectl("exec", "lasting-launcher", "--", "sh", "-c", "kill -USR1 1")
+    await operator.tell_to_end("lasting")
     await comes_to(operator, "Succeeded", "lasting", OLD)
 
     async def anew() -> bool:

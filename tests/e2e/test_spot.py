@@ -38,7 +38,9 @@ async def a_job_on_two_nodes(operator: Operator, name: str) -> AsyncIterator[dic
     try:
         yield workers
     finally:
-        await operator.kubectl("delete", "trainingjob", name, "--wait=false")
+        await operator.delete(name)
+        # What still stood on a node would have a say where the pods of the next job go.
+        await operator.leaves_no_pod(name)
 
 
 async def nodes_of_workers(operator: Operator, job: str) -> dict[str, str]:

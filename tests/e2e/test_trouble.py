@@ -25,7 +25,7 @@ from shared.eventlog import Entry, api
 from shared.eventlog.server import NatsServer, _program
 from shared.eventlog.setup import log_config, set_up
 from shared.eventlog.subjects import ADMIN, AUTHORS
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.ports import free_port
 from tests.kit.commands import run
 from tests.kit.controlplane import require_control_plane

@@ -210,7 +210,7 @@ async def test_each_service_of_one_process_is_its_own_user(place: Place, tmp_pat
     running.start()
 
     async def known() -> dict[str, Any]:
-        with suppress(aiohttp.ClientConnectorError):
+        with suppress(aiohttp.ClientConnectionError):
             async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:
                 return {each["service"]: each for each in (await answer.json())["services"]}
         return {}
@@ -221,7 +221,8 @@ async def test_each_service_of_one_process_is_its_own_user(place: Place, tmp_pat
         return "password file" in missing and all(services[author]["ready"] for author in AUTHORS[:-1])
 
     async def everybody() -> bool:
-        return all(service["ready"] for service in (await known()).values())
+        services = await known()
+        return all(author in services and services[author]["ready"] for author in AUTHORS)
 
     try:
         await until(all_but_one, within=PATIENCE_SECONDS)

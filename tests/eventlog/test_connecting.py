@@ -8,7 +8,7 @@ import pytest
 from shared.errors import Trouble
 from shared.eventlog.connection import Connection, NoAnswer, NotSent, without_secrets
 from shared.eventlog.jetstream import JetStreamEventLog
-from tests.kit.nats import a_server
+from tests.kit.nats import READY, a_server
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
         )
         listener = await connection.listen(lambda *_: None, lost=lambda: None)
         server.kill()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(READY):
             while connection.connected:
                 await asyncio.sleep(0.01)
         await listener.close()

@@ -9,7 +9,7 @@ import pytest
 from shared.errors import Refused
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from tests.kit.nats import a_decision, a_server, connected, read_to_end, until
+from tests.kit.nats import READY, a_decision, a_server, connected, read_to_end, until
 
 pytestmark = pytest.mark.nats
 
@@ -33,7 +33,7 @@ async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_p
 
         async def kill() -> None:
             for number in range(1, KILLS + 1):
-                await until(lambda number=number: reached(number * JOBS * EACH // (KILLS + 1)), within=30)
+                await until(lambda number=number: reached(number * JOBS * EACH // (KILLS + 1)))
                 server.kill()
                 await server.restart()
 
@@ -46,7 +46,7 @@ async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_p
                 if len(seen) >= JOBS * EACH:
                     return
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(2 * READY):
             await asyncio.gather(kill(), follow(), *(write(f"job-{number}") for number in range(JOBS)))
         events = await read_to_end(log, "jobs.>")
 
@@ -59,7 +59,7 @@ async def test_a_reader_at_the_end_survives_a_restart(tmp_path: Path):
     async with (
         a_server(tmp_path) as server,
         connected(server) as log,
-        asyncio.timeout(15),
+        asyncio.timeout(READY),
         aclosing(log.read(subjects=("jobs.>",))) as batches,
     ):
         assert (await anext(batches)).events == ()
@@ -74,7 +74,7 @@ async def test_another_log_in_its_place_is_noticed(tmp_path: Path):
     async with (
         a_server(tmp_path / "one") as server,
         connected(server) as log,
-        asyncio.timeout(15),
+        asyncio.timeout(READY),
         aclosing(log.read()) as batches,
     ):
         await anext(batches)
@@ -93,7 +93,7 @@ async def test_a_user_who_is_turned_away_is_told_so(tmp_path: Path):
     async with (
         a_server(tmp_path / "one") as server,
         connected(server) as log,
-        asyncio.timeout(15),
+        asyncio.timeout(READY),
         aclosing(log.read()) as batches,
     ):
         while (await anext(batches)).events:

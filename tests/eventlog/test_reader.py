@@ -9,7 +9,7 @@ import pytest
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
-from tests.kit.nats import a_decision, a_namespace, a_server, connected, read_to_end, until
+from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.nats
@@ -20,7 +20,7 @@ async def test_a_reader_whose_consumer_was_deleted_goes_on(tmp_path: Path):
         a_server(tmp_path) as server,
         connected(server) as log,
         aclosing(log.read()) as batches,
-        asyncio.timeout(15),
+        asyncio.timeout(READY),
     ):
         genesis = await anext(batches)
         assert (await anext(batches)).pending == 0
@@ -45,7 +45,7 @@ async def test_a_slow_reader_is_sent_no_more_than_it_asked_for(nats_server: Nats
 
         await asyncio.gather(*(write(f"job-{number}") for number in range(60)))
         received = []
-        async with asyncio.timeout(20), aclosing(log.read(subjects=(f"jobs.{namespace}.>",))) as batches:
+        async with asyncio.timeout(READY), aclosing(log.read(subjects=(f"jobs.{namespace}.>",))) as batches:
             async for batch in batches:
                 received += [event.sequence for event in batch.events]
                 # While this reader dawdles the server could send all; it holds what nobody asked for.
@@ -62,7 +62,7 @@ async def test_a_silent_connection_is_noticed_and_nothing_is_missed(nats_server:
         Proxy(nats_server.url) as proxy,
         connected(nats_server) as direct,
         connected(nats_server, url=proxy.url) as log,
-        asyncio.timeout(20),
+        asyncio.timeout(READY),
         aclosing(log.read(subjects=(f"jobs.{namespace}.>",))) as batches,
     ):
         await anext(batches)

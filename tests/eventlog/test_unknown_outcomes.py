@@ -8,7 +8,7 @@ import pytest
 from shared.errors import Conflict, Transient
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
-from tests.kit.nats import a_decision, a_namespace, a_server, connected, read_to_end, until
+from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.nats
@@ -85,7 +85,7 @@ async def test_a_write_that_arrives_late_is_stored_once(nats_server: NatsServer)
         async with connected(nats_server, url=proxy.url, patience=0.2) as log:
             proxy.stall()
             with pytest.raises(Transient):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(READY):
                     await log.append(a_decision(namespace, 1), expect=0)
             sequence = await direct.append(a_decision(namespace, 1), expect=0)
             proxy.heal()

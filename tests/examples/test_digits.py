@@ -49,7 +49,7 @@ async def test_it_grows_and_shrinks_while_it_trains_and_takes_every_step_once(ya
     changed = asyncio.get_running_loop().time()
     await launcher.line("group generation=2 workers=4 ")
     # One second between two looks at the list, one step of 0.02 s, and room for a busy machine.
-    assert asyncio.get_running_loop().time() - changed < 2.5
+    assert asyncio.get_running_loop().time() - changed < 5
     await launcher.line("epoch=.*workers=4")
     yard.list_hosts(2, 3, 4)
     await launcher.line("group generation=3 workers=3 ")

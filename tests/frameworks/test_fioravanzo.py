@@ -9,18 +9,11 @@ from services.status.decide import decide
 from services.status.effects import Announce
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.mxnet import runtime_id
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobCreated,
-    JobDeleting,
-    JobFailed,
-    JobObserved,
-    JobRunning,
-    JobSucceeded,
-    PodsObserved,
-    SlotsAssigned,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
+from shared.job.events.watcher import JobDeleting, JobObserved, PodsObserved
 from shared.job.naming import Slot
 from shared.job.spec import JobSpec, Problem
 from tests.frameworks.documents import ABSENT, Document, changed, custom, fioravanzo_job

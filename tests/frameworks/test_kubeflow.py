@@ -3,19 +3,11 @@
 import pytest
 
 from shared.frameworks.tfjob import TFJOB
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobCreated,
-    JobFailed,
-    JobObserved,
-    JobRunning,
-    JobSucceeded,
-    JobSuspended,
-    PodsGone,
-    PodsObserved,
-    SlotsAssigned,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Slot, Uid
 from shared.job.spec import UNLIMITED, JobSpec, Problem
 from tests.frameworks.documents import Document, changed, custom, tf_job

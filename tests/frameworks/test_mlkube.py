@@ -4,16 +4,10 @@ import pytest
 import yaml
 
 from shared.frameworks.mlkube import MLKUBE_MXJOB
-from shared.job.events import (
-    AnyEvent,
-    JobCreated,
-    JobFailed,
-    JobObserved,
-    JobRunning,
-    PodsObserved,
-    SlotsAssigned,
-    SlotsReleased,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobFailed, JobRunning
+from shared.job.events.watcher import JobObserved, PodsObserved
 from shared.job.naming import Slot
 from shared.job.spec import JobSpec
 from shared.job.verdict import may_restart, verdict

@@ -8,7 +8,9 @@ import yaml
 
 from shared.frameworks.mpba import MPBA_MXJOB, MpbaJob
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.job.events import JobCreated, JobObserved, SlotsAssigned
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated
+from shared.job.events.watcher import JobObserved
 from shared.job.naming import Slot
 from shared.job.spec import Handling, JobSpec
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mpba_job, mx_job, mx_replicas

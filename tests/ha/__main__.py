@@ -45,11 +45,10 @@ def main() -> None:
     except MissingProgram as missing:
         sys.exit(str(missing))
     lines = figures(outcomes)
-    text = f"{table(lines)}\n\n{summary(outcomes)}\n\n{conditions()}"
+    # A busy machine misses a goal; only what is wrong is a fault.
+    missed = "\n".join(line.missed for line in lines if line.missed) or "Every goal was met."
+    text = f"{table(lines)}\n\n{missed}\n\n{summary(outcomes)}\n\n{conditions()}"
     print(text)
-    for missed in filter(None, (line.missed for line in lines)):
-        # A busy machine misses it; only what is wrong is a fault.
-        print(missed)
     if given.into:
         before, _, rest = given.into.read_text().partition(BEGIN)
         _, _, after = rest.partition(END)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from shared.eventlog import Stored
-from shared.job.events import AUTHORS
+from shared.job.events.catalog import AUTHORS
 from shared.job.fold import Histories
 from tests.ha.witness import Print, print_of
 from tests.kit.loop import PATHS

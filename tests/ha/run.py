@@ -22,7 +22,7 @@ from tests.ha import oracles
 from tests.ha.load import Load, quiet
 from tests.ha.oracles import Acknowledged, Write
 from tests.ha.strikes import NATS, Strike, Struck, strike_all
-from tests.ha.witness import Witness
+from tests.ha.witness import Witness, print_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
 from tests.kit.nats import connected, until
 
@@ -108,6 +108,9 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     faults = [*oracles.lost(log, told), *oracles.doubled(log), *oracles.branched(log), *oracles.disordered(log)]
     for witness in witnesses:
         faults += oracles.changed(log, witness.server, witness.seen)
+    for name in world.nats.servers:
+        copy = [(stored.sequence, print_of(stored)) for stored in await world.copy(name, log[-1].sequence)]
+        faults += oracles.changed(log, f"{name}, asked alone,", copy)
     faults += oracles.made_twice(load.made, load.deleted)
     faults += [fault for _, written in late for fault in oracles.stale(written)]
     answers = await _replayed(world, histories, log, identity)

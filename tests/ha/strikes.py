@@ -1,6 +1,7 @@
 """Who is struck, how and when: a plan from a seed, and its execution."""
 
 import asyncio
+import itertools
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from muster.stack import SERVICES
+from shared.errors import Trouble
 from shared.eventlog.subjects import LEASES, STREAM, stream_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
 
@@ -64,12 +66,15 @@ def plan(seed: int, kills: int, pauses: int, stops: int = 0) -> list[Strike]:
         # The first round is everybody once.
         chosen += some if chosen else chance.sample(EVERYBODY, len(EVERYBODY))
     chosen = chosen[:kills]
-    # Who is paused or stopped is an owner, and every fifth time the server that leads the log.
-    targets = [*chance.sample(SERVICES, len(SERVICES)), NATS]
-    hows: list[How] = ["pause"] * pauses + ["stop"] * stops
-    for number, how in enumerate(hows):
-        target = targets[number % len(targets)]
-        chosen.append(Strike(how, target, "leader" if target == NATS else "owner"))
+    # Who is paused or stopped is an owner, and every fifth time the server that leads the log: of pauses the last one,
+    # of stops the first, for a server may have been killed before.
+    several: list[tuple[How, list[str], int]] = [
+        ("pause", [*chance.sample(SERVICES, len(SERVICES)), NATS], pauses),
+        ("stop", [NATS, *chance.sample(SERVICES, len(SERVICES))], stops),
+    ]
+    for how, targets, times in several:
+        for target in itertools.islice(itertools.cycle(targets), times):
+            chosen.append(Strike(how, target, "leader" if target == NATS else "owner"))
     chance.shuffle(chosen)
     return chosen
 
@@ -99,11 +104,14 @@ async def _strike(world: Pairs, strike: Strike) -> Struck:
     down = time.time()
     await asyncio.sleep(PAUSE_SECONDS if strike.how == "pause" else DOWN_SECONDS)
     up = time.time()
-    if strike.how == "pause":
-        world.wake(name)
-    else:
-        await world.start(name)
-    await _until_well(world)
+    try:
+        if strike.how == "pause":
+            world.wake(name)
+        else:
+            await world.start(name)
+        await _until_well(world)
+    except (Trouble, TimeoutError) as error:
+        raise AssertionError(f"not well after {strike}: {error}\n{await world.last_words(name)}") from error
     return Struck(strike, name, began, down, up, time.time())
 
 

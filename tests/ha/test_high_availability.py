@@ -16,8 +16,10 @@ from tests.kit.controlplane import require_control_plane
 pytestmark = [pytest.mark.real, pytest.mark.e2e]
 
 SEED = int(os.environ.get("SEED", "0"))
-KILLS, PAUSES = 11, 2
-"""Everybody is killed once: two replicas of four services, two servers of the log and who keeps the leases."""
+KILLS, PAUSES, STOPS = 11, 2, 1
+"""Everybody is killed once: two replicas of four services, two servers of the log and who keeps the leases.
+
+Who leads the log is asked to stop as well."""
 
 
 async def test_whoever_is_killed_or_stands_still_nothing_is_lost_or_doubled(tmp_path: Path):
@@ -26,10 +28,10 @@ async def test_whoever_is_killed_or_stands_still_nothing_is_lost_or_doubled(tmp_
         find("fakenodes")
     except MissingProgram as missing:
         pytest.skip(str(missing))
-    outcome = await run(tmp_path, plan(SEED, KILLS, PAUSES), seed=SEED)
+    outcome = await run(tmp_path, plan(SEED, KILLS, PAUSES, STOPS), seed=SEED)
     assert not outcome.faults, "\n".join(outcome.faults)
     # It was no dry run.
-    assert len(outcome.struck) == KILLS + PAUSES
+    assert len(outcome.struck) == KILLS + PAUSES + STOPS
     assert len(outcome.told) > outcome.events // 2
     assert outcome.compared
     assert outcome.scaled

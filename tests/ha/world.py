@@ -19,8 +19,8 @@ from devcluster.cluster import ADMIN, SERVICES_NAMESPACE
 from devcluster.controlplane import ControlPlane
 from devcluster.kubeconfig import write_kubeconfig
 from muster.stack import SERVICES, Stack
-from shared.errors import Trouble
-from shared.eventlog import api
+from shared.errors import Refused, Trouble
+from shared.eventlog import Stored, api, wire
 from shared.eventlog.connection import Connection
 from shared.eventlog.subjects import ADMIN as LOG_ADMIN
 from shared.eventlog.subjects import LEASES, STREAM, stream_of
@@ -32,6 +32,12 @@ NODES = 4
 PATIENCE_SECONDS = 90.0
 PROBE_SECONDS = 0.5
 """A process that stands still does not answer."""
+
+LAST_LINES = 20
+"""Of a log, when something went wrong."""
+
+AT_ONCE = 100
+"""Questions to one server of the log."""
 
 SETTINGS = {"MUSTER_DRAIN": "PT0S", "MUSTER_LOG_LEVEL": "debug"}
 """At debug a service tells of every append that was acknowledged, facts too."""
@@ -155,8 +161,48 @@ class Pairs(Stack):
         name: str = (await self._stream(stream))["cluster"]["leader"]
         return name
 
+    async def copy(self, name: str, end: int) -> list[Stored]:
+        """What this server itself has of the log up to `end`: single messages are asked of the leader, so it leads."""
+
+        async def leads() -> bool:
+            try:
+                if await self.leader(STREAM) == name:
+                    return True
+                wish = {"placement": {"preferred": name}}
+                await api.call(self._admin, f"STREAM.LEADER.STEPDOWN.{STREAM}", wish, dict)
+            except (Trouble, KeyError):
+                pass  # Between two leaders there is nobody to answer.
+            await asyncio.sleep(PROBE_SECONDS)
+            return False
+
+        await until(leads, within=PATIENCE_SECONDS)
+        found: list[Stored] = []
+        for first in range(1, end + 1, AT_ONCE):
+            asked = range(first, min(first + AT_ONCE, end + 1))
+            answers = await asyncio.gather(*(self._held(sequence) for sequence in asked))
+            found += [stored for stored in answers if stored is not None]
+        assert await leads(), f"{name} was asked, and somebody else may have answered"
+        return found
+
+    async def _held(self, sequence: int) -> Stored | None:
+        try:
+            message = await api.message(self._admin, STREAM, seq=sequence)
+        except Refused:
+            # It knows that there is one, and cannot read it.
+            return None
+        return None if message is None else wire.stored(message.seq, message.subject, message.hdrs, message.data)
+
     async def _stream(self, name: str) -> dict[str, Any]:
         return await api.call(self._admin, f"STREAM.INFO.{name}", None, dict, timeout=PROBE_SECONDS)
+
+    async def last_words(self, name: str) -> str:
+        """Who is not well, and the end of the log of `name`."""
+        answers = {replica.name: await self.probed(replica) for replica in self.replicas}
+        sick = [f"{one}: {answer or 'no answer'}" for one, answer in answers.items() if not answer.get("ready")]
+        log = self.services[name].log if name in self.services else self.nats.servers[name].directory / "server.log"
+        streams = "whole" if await self.whole() else "not whole"
+        lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        return "\n".join([*sick, f"the streams are {streams}; {name} said last:", *lines])
 
     def pid(self, name: str) -> int:
         """Of a replica, or of a server of the log."""

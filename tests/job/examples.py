@@ -1,7 +1,7 @@
 """One event of every type, with nothing left at its default: the shape in which this release writes it."""
 
-from shared.job import events
-from shared.job.events import AnyEvent
+from shared.job.events import refused, scaler, scheduler, setup, status, watcher
+from shared.job.events.catalog import AnyEvent
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec, ScaleSpec
 from shared.job.views import ChildView, Count, Exit, Member, PodView, Reached, Slots
@@ -53,8 +53,8 @@ REQUEST = ScaleSpec(
 WORKERS = (Slots(1, WORKER, ((0, 3), (7, 7))),)
 
 EXAMPLES: tuple[AnyEvent, ...] = (
-    events.LogCreated(),
-    events.JobObserved(
+    setup.LogCreated(),
+    watcher.JobObserved(
         kind="TrainingJob",
         api_version="kai.alibabacloud.com/v1alpha1",
         generation=2,
@@ -63,10 +63,10 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         spec=SPEC,
         problems=(PROBLEM,),
     ),
-    events.JobDeleting(version=50, orphan=True),
-    events.JobGone(version=60, reason="Deleted"),
-    events.JobOfAnother(phase="Running", reason="BegunByAnother"),
-    events.JobAdopted(
+    watcher.JobDeleting(version=50, orphan=True),
+    watcher.JobGone(version=60, reason="Deleted"),
+    watcher.JobOfAnother(phase="Running", reason="BegunByAnother"),
+    watcher.JobAdopted(
         source="AnotherOperator",
         attempt=1,
         restarts=2,
@@ -82,15 +82,15 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         conditions=(Reached("Created", True, "TrainingJobCreated", "2030-01-01T00:00:00Z"),),
         counts=(Count("worker", succeeded=1, failed=2),),
     ),
-    events.PodsObserved(pods=(POD,), epoch=1),
-    events.PodsGone(uids=(Uid("pod-1"), Uid("pod-2"))),
-    events.LauncherLost(uid=Uid("pod-launcher"), reason="LauncherLost"),
-    events.ChildrenObserved(
+    watcher.PodsObserved(pods=(POD,), epoch=1),
+    watcher.PodsGone(uids=(Uid("pod-1"), Uid("pod-2"))),
+    watcher.LauncherLost(uid=Uid("pod-launcher"), reason="LauncherLost"),
+    watcher.ChildrenObserved(
         children=(ChildView(kind="ConfigMap", name="resnet-config", uid=Uid("config"), version=7, ours=True, hosts=3),),
         epoch=1,
     ),
-    events.ChildGone(kind="Service", name="resnet", uid=Uid("service")),
-    events.ScaleRequested(
+    watcher.ChildGone(kind="Service", name="resnet", uid=Uid("service")),
+    watcher.ScaleRequested(
         kind="ScaleIn",
         name="in",
         uid=Uid("request-1"),
@@ -99,20 +99,20 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         spec=REQUEST,
         problems=(PROBLEM,),
     ),
-    events.ScaleRequestGone(uid=Uid("request-1"), reason="Bound"),
-    events.DisruptionNoticed(node="node-3", uids=(Uid("pod-1"),), reason="SpotReclaim"),
-    events.TimePassed(anchor=12, timer="ScalingDeadline"),
-    events.HistoryBroken(log="log-2", sequence=90, hash="ab12", reason="BeyondTheEnd"),
-    events.HeadForged(log="log-1", sequence=91, hash="cd34"),
-    events.HistoryAccepted(sequence=90, hash="ab12"),
-    events.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),
-    events.ScriptFinished(request=Uid("request-1"), exit_code=1, reason="ScriptFailed"),
-    events.DrainChecked(request=Uid("request-1"), in_use=(1, 2), reason="NoShell"),
-    events.SlotsAssigned(slots=WORKERS, replaces=WORKERS, reason="WorkersReplaced"),
-    events.SlotsReleased(slots=WORKERS, reason="Suspended"),
-    events.JobRestarted(attempt=1, counted=False, reason="Resumed"),
-    events.JobExpired(reason="TTLExpired"),
-    events.ScaleAccepted(
+    watcher.ScaleRequestGone(uid=Uid("request-1"), reason="Bound"),
+    watcher.DisruptionNoticed(node="node-3", uids=(Uid("pod-1"),), reason="SpotReclaim"),
+    watcher.TimePassed(anchor=12, timer="ScalingDeadline"),
+    watcher.HistoryBroken(log="log-2", sequence=90, hash="ab12", reason="BeyondTheEnd"),
+    watcher.HeadForged(log="log-1", sequence=91, hash="cd34"),
+    watcher.HistoryAccepted(sequence=90, hash="ab12"),
+    refused.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),
+    scaler.ScriptFinished(request=Uid("request-1"), exit_code=1, reason="ScriptFailed"),
+    scaler.DrainChecked(request=Uid("request-1"), in_use=(1, 2), reason="NoShell"),
+    scheduler.SlotsAssigned(slots=WORKERS, replaces=WORKERS, reason="WorkersReplaced"),
+    scheduler.SlotsReleased(slots=WORKERS, reason="Suspended"),
+    scheduler.JobRestarted(attempt=1, counted=False, reason="Resumed"),
+    scheduler.JobExpired(reason="TTLExpired"),
+    scaler.ScaleAccepted(
         request=Uid("request-1"),
         kind="ScaleIn",
         added=WORKERS,
@@ -120,18 +120,18 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         deadline=90,
         drain=20,
     ),
-    events.ScaleRejected(request=Uid("request-1"), reason="NoSuchWorker"),
-    events.HostsPublished(version=3, members=((0, 3),), request=Uid("request-1"), reason="ScaleIn", drain=10),
-    events.ScriptStarted(request=Uid("request-1"), timeout=90),
-    events.WorkersReleased(request=Uid("request-1"), slots=WORKERS, reason="Drained"),
-    events.ScaleSucceeded(request=Uid("request-1"), reason="ScalingInSucceeded"),
-    events.ScaleFailed(request=Uid("request-1"), reason="DeadlineExceeded", released=WORKERS),
-    events.ScaleCancelled(request=Uid("request-1"), reason="RequestDeleted", released=WORKERS),
-    events.JobCreated(reason="TrainingJobCreated", message="taken on"),
-    events.JobRunning(reason="TrainingJobRunning", message="it runs"),
-    events.JobScaling(reason="ScalingStart", message="it grows"),
-    events.JobRestarting(reason="TrainingJobRestarting", message="again"),
-    events.JobSuspended(reason="Suspended", message="paused"),
-    events.JobSucceeded(reason="TrainingJobSucceeded", message="done"),
-    events.JobFailed(reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
+    scaler.ScaleRejected(request=Uid("request-1"), reason="NoSuchWorker"),
+    scaler.HostsPublished(version=3, members=((0, 3),), request=Uid("request-1"), reason="ScaleIn", drain=10),
+    scaler.ScriptStarted(request=Uid("request-1"), timeout=90),
+    scaler.WorkersReleased(request=Uid("request-1"), slots=WORKERS, reason="Drained"),
+    scaler.ScaleSucceeded(request=Uid("request-1"), reason="ScalingInSucceeded"),
+    scaler.ScaleFailed(request=Uid("request-1"), reason="DeadlineExceeded", released=WORKERS),
+    scaler.ScaleCancelled(request=Uid("request-1"), reason="RequestDeleted", released=WORKERS),
+    status.JobCreated(reason="TrainingJobCreated", message="taken on"),
+    status.JobRunning(reason="TrainingJobRunning", message="it runs"),
+    status.JobScaling(reason="ScalingStart", message="it grows"),
+    status.JobRestarting(reason="TrainingJobRestarting", message="again"),
+    status.JobSuspended(reason="Suspended", message="paused"),
+    status.JobSucceeded(reason="TrainingJobSucceeded", message="done"),
+    status.JobFailed(reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
 )

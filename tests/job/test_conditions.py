@@ -1,17 +1,11 @@
 """Conditions: in the order in which they became what they are, with the times of what caused them."""
 
-from shared.job.conditions import holds, with_condition
-from shared.job.events import (
-    JobFailed,
-    JobRunning,
-    JobScaling,
-    JobSucceeded,
-    ScaleFailed,
-    ScaleSucceeded,
-    SlotsAssigned,
-)
+from shared.job.conditions import Condition, holds, with_condition
+from shared.job.events.event import At
+from shared.job.events.scaler import ScaleFailed, ScaleSucceeded
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobFailed, JobRunning, JobScaling, JobSucceeded
 from shared.job.spec import LAUNCHER
-from shared.job.state import At, Condition
 from shared.job.views import Slots
 from tests.kit.builders import (
     R1,

@@ -2,12 +2,14 @@
 
 import pytest
 
-from shared.job.events import EffectRefused, JobRunning, LauncherLost, PodsGone, SlotsAssigned, TimePassed
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobRunning
+from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
 from shared.job.spec import LAUNCHER
-from shared.job.state import ended
 from shared.job.timing import next_due
 from shared.job.verdict import verdict
-from shared.job.views import Slots
+from shared.job.views import Slots, ended
 from tests.kit.builders import (
     a_ready_job,
     a_running_job,

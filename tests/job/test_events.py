@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from shared.eventlog.subjects import AUTHORS as USERS
-from shared.job.events import AUTHORS, FACTS, AnyEvent, Author, Decision, EffectRefused, Fact
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Decision, Fact
+from shared.job.events.event import Author
+from shared.job.events.refused import EffectRefused
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from tests.job.examples import EXAMPLES
 

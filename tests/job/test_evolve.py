@@ -3,33 +3,31 @@
 import msgspec
 import pytest
 
-from shared.job.events import (
-    AnyEvent,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobFailed
+from shared.job.events.watcher import (
     ChildGone,
     ChildrenObserved,
-    EffectRefused,
     HistoryAccepted,
     HistoryBroken,
-    HostsPublished,
     JobDeleting,
-    JobFailed,
     JobGone,
     JobObserved,
-    JobRestarted,
     LauncherLost,
     PodsGone,
     PodsObserved,
-    ScaleFailed,
     ScaleRequestGone,
-    ScaleSucceeded,
-    SlotsAssigned,
-    SlotsReleased,
     TimePassed,
 )
 from shared.job.evolve import evolve
+from shared.job.losses import KEPT_FAILURES, Tally
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
-from shared.job.state import KEPT_FAILURES, At, Job, Tally
+from shared.job.state import Job
 from shared.job.views import ChildView, Slots
 from tests.job.examples import EXAMPLES
 from tests.kit.builders import (

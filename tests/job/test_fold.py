@@ -4,16 +4,11 @@ import msgspec
 import pytest
 
 from shared.eventlog import Stored
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobCreated,
-    JobGone,
-    JobRunning,
-    JobSucceeded,
-    LogCreated,
-    PodsGone,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.setup import LogCreated
+from shared.job.events.status import JobCreated, JobRunning, JobSucceeded
+from shared.job.events.watcher import JobGone, PodsGone
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from tests.kit.builders import R1, a_created_job, a_running_job, a_spec, observed, pods, scale_out, worker

@@ -4,24 +4,11 @@ import msgspec
 import pytest
 
 from shared.figures import OTHER, Count, Distribution, Words, seconds_between
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobAdopted,
-    JobCreated,
-    JobFailed,
-    JobGone,
-    JobObserved,
-    JobRestarting,
-    JobRunning,
-    JobSucceeded,
-    JobSuspended,
-    PodsGone,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRejected,
-    ScaleSucceeded,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
+from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, PodsGone
 from shared.job.fold import Histories, History
 from shared.job.measures import Measures
 from shared.job.naming import JobKey, Uid

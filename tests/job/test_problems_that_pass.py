@@ -1,8 +1,10 @@
 """Problems of a spec that came and went: what a running job shows of them, and when it stops."""
 
-from shared.job.events import AnyEvent, JobObserved
+from shared.job.conditions import Condition
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import JobObserved
 from shared.job.spec import Problem
-from shared.job.state import Condition, Job
+from shared.job.state import Job
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.stories import given
 

@@ -5,27 +5,11 @@ import pytest
 
 from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
 from shared.job import replacement
-from shared.job.events import (
-    AnyEvent,
-    DisruptionNoticed,
-    HostsPublished,
-    JobAdopted,
-    JobCreated,
-    JobFailed,
-    JobObserved,
-    JobRestarted,
-    JobRestarting,
-    JobRunning,
-    JobSucceeded,
-    JobSuspended,
-    PodsGone,
-    PodsObserved,
-    ScaleAccepted,
-    ScaleRejected,
-    SlotsAssigned,
-    SlotsReleased,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import HostsPublished, ScaleAccepted, ScaleRejected
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.watcher import DisruptionNoticed, JobAdopted, JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Slot, Uid
 from shared.job.spec import JobSpec
 from shared.job.steps import Record

@@ -2,18 +2,11 @@
 
 import pytest
 
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    HistoryBroken,
-    JobFailed,
-    JobGone,
-    PodsGone,
-    ScaleFailed,
-    ScaleSucceeded,
-    TimePassed,
-    WorkersReleased,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.events.status import JobFailed
+from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.timing import BACK_OFF_CAP_SECONDS, SCHEDULING_TIMEOUT_SECONDS, Timer, back_off, next_due, passed
 from tests.kit.builders import (

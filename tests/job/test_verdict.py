@@ -3,16 +3,10 @@
 import msgspec
 import pytest
 
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobRestarted,
-    LauncherLost,
-    PodsGone,
-    SlotsAssigned,
-    SlotsReleased,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
 from shared.job.verdict import Verdict, verdict

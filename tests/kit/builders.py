@@ -2,19 +2,11 @@
 
 from typing import Any
 
-from shared.job.events import (
-    AnyEvent,
-    ChildrenObserved,
-    HostsPublished,
-    JobCreated,
-    JobObserved,
-    JobRunning,
-    JobScaling,
-    PodsObserved,
-    ScaleAccepted,
-    ScaleRequested,
-    SlotsAssigned,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import HostsPublished, ScaleAccepted
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated, JobRunning, JobScaling
+from shared.job.events.watcher import ChildrenObserved, JobObserved, PodsObserved, ScaleRequested
 from shared.job.naming import Slot, Uid, config_name, pod_name, secret_name, service_name
 from shared.job.spec import LAUNCHER, WORKER, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, Member, PodView, Slots, ranges

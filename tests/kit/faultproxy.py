@@ -18,7 +18,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from shared.cluster.calls import AbruptResponse
+from shared.cluster.connections import AbruptResponse
 from tests.kit.apiserver import Answer, event, html, status
 
 Verb = Literal["list", "watch", "get"]

@@ -1,14 +1,10 @@
 """Events of elastic jobs without a launcher, whose workers find each other by their names: PyTorchJobs."""
 
-from shared.job.events import (
-    AnyEvent,
-    JobCreated,
-    JobObserved,
-    JobRunning,
-    JobScaling,
-    ScaleAccepted,
-    SlotsAssigned,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import ScaleAccepted
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated, JobRunning, JobScaling
+from shared.job.events.watcher import JobObserved
 from shared.job.naming import Uid
 from shared.job.spec import UNLIMITED, WORKER, Handling, JobSpec, RestartPolicy, RoleSpec
 from tests.kit.builders import observed, pods, published, worker, workers

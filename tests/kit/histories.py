@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from shared.eventlog import Stored
-from shared.job.events import AUTHORS, FACTS, AnyEvent, EffectRefused
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
+from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, decision_subject, fact_subject
 

@@ -22,7 +22,9 @@ from services.watcher.world import World
 from shared.cluster.objects import Taint
 from shared.frameworks.training import TRAININGJOBS
 from shared.job import replacement
-from shared.job.events import AnyEvent, DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, TimePassed
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished
+from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
 from shared.job.naming import Uid, config_name, pod_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec

@@ -15,7 +15,8 @@ from shared.eventlog.server import NatsServer, Peer
 from shared.eventlog.setup import set_up
 from shared.ports import free_port
 
-READY = 20.0
+READY = 60.0
+"""Seconds that anything expected may take: an election takes ten on a quiet machine, many more on a busy one."""
 
 _S = TypeVar("_S", NatsServer, "NatsCluster")
 

@@ -20,20 +20,22 @@ EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
             f"    {FIELD}: str | None = None\n    scheduling_timeout_seconds: Number | None = None\n",
         ),
     ),
-    "shared/job/events.py": (
+    "shared/job/events/status.py": (
         (
             '    """The job is taken on."""\n',
             f'    """The job is taken on."""\n\n    {FIELD}: str = "of the next release"\n',
         ),
         (
-            "Fact = (\n",
-            f'class {EVENT}(Event, frozen=True, tag="{EVENT}"):\n    """Something new."""\n\n\n'
-            f"Fact = (\n    {EVENT} |\n",
+            "Decision = JobCreated",
+            f'class {EVENT}(Event, frozen=True, tag="{EVENT}"):\n    """Something new."""\n\n\nDecision = JobCreated',
         ),
-        ('(("status",), (', f'(("status",), ({EVENT}, '),
+    ),
+    "shared/job/events/catalog.py": (
+        ("Fact = LogCreated", f"Fact = status.{EVENT} | LogCreated"),
+        ("*get_args(status.Decision)", f"status.{EVENT}, *get_args(status.Decision)"),
     ),
     "shared/job/evolve.py": (
-        ("    JobExpired,\n", f"    JobExpired,\n    {EVENT},\n"),
+        ("    JobFailed,\n", f"    JobFailed,\n    {EVENT},\n"),
         (
             "        case JobExpired():\n",
             f"        case {EVENT}():\n            return job\n        case JobExpired():\n",

@@ -29,8 +29,10 @@ from tests.kit.commands import run
 from tests.kit.hosts import MakeHost
 from tests.kit.nats import connected
 
-PATIENCE_SECONDS = 120.0
-"""The slowest thing waited for is a real garbage collector: it learns of new definitions within half a minute."""
+PATIENCE_SECONDS = 300.0
+"""The slowest things waited for are a real garbage collector, which learns of new definitions within half a minute, and
+a step of a job whose servers are killed at each event meanwhile.
+"""
 
 CRASHABLE = (*SERVICES, "nats", "apiserver")
 
@@ -103,6 +105,12 @@ def a_request(kind: str, name: str, job: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"selector": {"name": job}, **spec},
     }
+
+
+def audited(audit: Path) -> list[dict[str, Any]]:
+    """The calls in an API server's audit log, which is being written."""
+    *whole, _ = audit.read_text().split("\n")
+    return [json.loads(line) for line in whole]
 
 
 class Operator:

@@ -2,15 +2,10 @@
 
 import msgspec
 
-from shared.job.events import (
-    AnyEvent,
-    ChildrenObserved,
-    JobCreated,
-    JobObserved,
-    JobRunning,
-    PodsObserved,
-    SlotsAssigned,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated, JobRunning
+from shared.job.events.watcher import ChildrenObserved, JobObserved, PodsObserved
 from shared.job.naming import Slot, Uid
 from shared.job.spec import UNLIMITED, Handling, JobSpec, RestartPolicy, RoleSpec
 from shared.job.views import ChildView, Exit, PodView, Slots

@@ -58,14 +58,14 @@ class Service:
         return line
 
     async def probed(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Status and answer of a probe; 0 when nobody listens."""
+        """Status and answer of a probe; 0 when nobody listens, or whoever did is going."""
         try:
             async with (
                 aiohttp.ClientSession() as session,
                 session.get(f"http://127.0.0.1:{self.port}/{path}") as answer,
             ):
                 return answer.status, await answer.json()
-        except aiohttp.ClientConnectorError:
+        except aiohttp.ClientConnectionError:
             return 0, {}
 
     async def becomes(self, status: int) -> dict[str, Any]:

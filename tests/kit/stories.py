@@ -11,7 +11,7 @@ from services.scaler.decide import decide as decide_scaler
 from services.scaler.policy import Policy
 from services.scheduler.decide import decide as scheduler
 from services.status.decide import decide as status
-from shared.job.events import AnyEvent
+from shared.job.events.catalog import AnyEvent
 from shared.job.fold import History
 from shared.job.state import Job
 from shared.job.steps import Step

@@ -21,7 +21,7 @@ from tests.kit.operator import a_job
 
 TOKEN = "the-token"
 NAME = "resnet"
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Site:

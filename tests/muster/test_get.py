@@ -4,7 +4,8 @@ import pytest
 
 from muster.get import show
 from muster.kinds import known_kinds
-from shared.job.events import AnyEvent, JobObserved
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import JobObserved
 from shared.job.spec import Problem
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history

@@ -20,7 +20,8 @@ from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Custom
 from shared.cluster.store import MemoryStore
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.events import JobCreated, JobObserved
+from shared.job.events.status import JobCreated
+from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories, History
 from shared.job.naming import RESTART, SUSPENDED, JobKey, Uid
 from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir

@@ -13,7 +13,7 @@ from muster.restart import a_word, restart, this_second
 from muster.targets import parse_target
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import RESTART
-from tests.muster.conftest import NAME, Clock, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
 
 JOB = parse_target(f"trainingjob/{NAME}")
 BEGAN = "2030-01-01T00:00:00Z"
@@ -58,7 +58,7 @@ async def test_it_waits_until_the_new_attempt_runs(site: Site, said: Said):
     await site.status("Restarting", restarting(LATER, now=True))
     await said.until("trainingjob/resnet Restarting (RestartRequested)")
     await site.status("Running", restarting(LATER, now=False), runs(LATER))
-    await asyncio.wait_for(asked, 10)
+    await asyncio.wait_for(asked, PATIENCE_SECONDS)
     assert said.out.splitlines() == [
         "trainingjob/resnet asked to restart",
         "trainingjob/resnet Running",
@@ -71,7 +71,7 @@ async def test_an_attempt_that_began_between_two_looks_is_not_missed(site: Site,
     await site.status("Running", restarting(BEGAN, now=False), runs())
     asked = await waiting(site, said)
     await site.status("Running", restarting(LATER, now=False), runs(LATER))
-    await asyncio.wait_for(asked, 10)
+    await asyncio.wait_for(asked, PATIENCE_SECONDS)
 
 
 async def test_an_attempt_that_has_only_just_begun_is_interrupted_in_a_later_second(site: Site, said: Said):
@@ -80,7 +80,7 @@ async def test_an_attempt_that_has_only_just_begun_is_interrupted_in_a_later_sec
     assert this_second() > began
     assert (await site.annotations())[RESTART] > f"{began}~"
     await site.status("Running", runs(LATER))
-    await asyncio.wait_for(asked, 10)
+    await asyncio.wait_for(asked, PATIENCE_SECONDS)
 
 
 async def test_a_job_that_fails_instead_ends_with_one(site: Site, said: Said):
@@ -88,7 +88,7 @@ async def test_a_job_that_fails_instead_ends_with_one(site: Site, said: Said):
     asked = await waiting(site, said)
     await site.status("Failed")
     with pytest.raises(typer.Exit) as end:
-        await asyncio.wait_for(asked, 10)
+        await asyncio.wait_for(asked, PATIENCE_SECONDS)
     assert end.value.exit_code == 1
 
 
@@ -109,14 +109,14 @@ async def test_of_one_that_is_yet_to_run_the_attempt_counts_that_is_not_interrup
     await said.until("trainingjob/resnet Running", times=2)
     assert not asked.done()
     clock.now += LASTING_SECONDS
-    await asyncio.wait_for(asked, 10)
+    await asyncio.wait_for(asked, PATIENCE_SECONDS)
 
 
 async def test_an_attempt_that_began_while_it_was_paused_is_another_one(site: Site, said: Said):
     await site.status("Running", runs())
     asked = await waiting(site, said)
     await site.status("Running", runs(LATER))
-    await asyncio.wait_for(asked, 10)
+    await asyncio.wait_for(asked, PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ async def test_how_it_ends_otherwise(site: Site, said: Said, phase: str, conditi
     asked = await waiting(site, said)
     await site.status(phase, *conditions)
     if not code:
-        await asyncio.wait_for(asked, 10)
+        await asyncio.wait_for(asked, PATIENCE_SECONDS)
         return
     with pytest.raises(typer.Exit) as end:
-        await asyncio.wait_for(asked, 10)
+        await asyncio.wait_for(asked, PATIENCE_SECONDS)
     assert end.value.exit_code == code
     assert said.err.startswith(f"muster: trainingjob/resnet is {phase}")
 

@@ -10,7 +10,7 @@ from shared.frameworks.framework import Definition
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.events import JobGone, JobObserved
+from shared.job.events.watcher import JobGone, JobObserved
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from tests.kit.builders import a_spec

@@ -19,36 +19,38 @@ from muster.why import answer, as_lines, caused, explained, told
 from shared.eventlog import Stored
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.job.events import (
-    AnyEvent,
-    DisruptionNoticed,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import (
     DrainChecked,
-    EffectRefused,
-    HistoryBroken,
     HostsPublished,
+    ScaleAccepted,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+    ScriptFinished,
+    ScriptStarted,
+    WorkersReleased,
+)
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import (
     JobCreated,
     JobFailed,
-    JobGone,
-    JobObserved,
-    JobRestarted,
     JobRestarting,
     JobRunning,
     JobScaling,
     JobSucceeded,
     JobSuspended,
+)
+from shared.job.events.watcher import (
+    DisruptionNoticed,
+    HistoryBroken,
+    JobGone,
+    JobObserved,
     LauncherLost,
     PodsGone,
-    ScaleAccepted,
-    ScaleFailed,
-    ScaleRejected,
     ScaleRequestGone,
-    ScaleSucceeded,
-    ScriptFinished,
-    ScriptStarted,
-    SlotsAssigned,
-    SlotsReleased,
     TimePassed,
-    WorkersReleased,
 )
 from shared.job.fold import History
 from shared.job.naming import RESTART, JobKey, Uid

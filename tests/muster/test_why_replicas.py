@@ -12,22 +12,11 @@ from muster.causes.pods import OWN_END
 from muster.targets import parse_target
 from muster.why import caused, explained, told
 from shared.frameworks.kinds import BUILT_IN
-from shared.job.events import (
-    AnyEvent,
-    DisruptionNoticed,
-    HostsPublished,
-    JobCreated,
-    JobFailed,
-    JobObserved,
-    JobRestarted,
-    JobRestarting,
-    JobRunning,
-    JobSucceeded,
-    PodsGone,
-    PodsObserved,
-    SlotsAssigned,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import HostsPublished
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded
+from shared.job.events.watcher import DisruptionNoticed, JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.fold import History
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER, RoleSpec

@@ -4,7 +4,7 @@ import random
 
 import msgspec
 
-from services.watcher.shell import LISTS_THAT_WENT_BACK
+from services.watcher.watches import LISTS_THAT_WENT_BACK
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit.faultproxy import ANSWERS, DISTURBANCES, Fault, Plan, Spell, Trouble, Verb

@@ -9,7 +9,8 @@ from devcluster.cluster import DevelopmentCluster
 from services.watcher.views import pod_sight
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Pod
-from shared.job.events import AnyEvent, ChildGone, JobDeleting, JobGone, LauncherLost, PodsGone, ScaleRequestGone
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import ChildGone, JobDeleting, JobGone, LauncherLost, PodsGone, ScaleRequestGone
 from shared.job.naming import ATTEMPT, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
 from shared.job.spec import WORKER
 from shared.job.views import PodView

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from devcluster.controlplane import ControlPlane
-from services.watcher.shell import STALL_SECONDS
+from services.watcher.deadlines import STALL_SECONDS
 from services.watcher.vanished import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
 from shared.frameworks.training import TRAININGJOBS
-from shared.job.events import SlotsAssigned
+from shared.job.events.scheduler import SlotsAssigned
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, decision_subject
 from shared.job.spec import LAUNCHER

@@ -23,8 +23,8 @@ from shared.cluster.decoding import decoder
 from shared.cluster.objects import Object, Pod
 from shared.eventlog import Stored
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.events import (
-    AnyEvent,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import (
     ChildGone,
     ChildrenObserved,
     JobDeleting,

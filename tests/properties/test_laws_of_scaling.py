@@ -5,13 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.job.events import (
-    ScaleFailed,
-    ScaleSucceeded,
-    ScriptFinished,
-    ScriptStarted,
-    WorkersReleased,
-)
+from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, ScriptFinished, ScriptStarted, WorkersReleased
 from shared.job.naming import Uid
 from shared.job.state import Job
 from tests.kit.builders import a_spec

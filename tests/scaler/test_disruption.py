@@ -3,18 +3,11 @@
 import pytest
 
 from services.scaler.effects import WriteHosts
-from shared.job.events import (
-    AnyEvent,
-    DisruptionNoticed,
-    HostsPublished,
-    JobRestarting,
-    PodsGone,
-    ScaleFailed,
-    ScaleSucceeded,
-    SlotsAssigned,
-    TimePassed,
-    WorkersReleased,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobRestarting
+from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
 from shared.job.timing import DISRUPTION_DRAIN, Timer, next_due

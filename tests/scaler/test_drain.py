@@ -4,7 +4,9 @@ import pytest
 
 from services.scaler import drain
 from services.scaler.effects import CheckDrain
-from shared.job.events import AnyEvent, DrainChecked, ScaleFailed, TimePassed, WorkersReleased
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import DrainChecked, ScaleFailed, WorkersReleased
+from shared.job.events.watcher import TimePassed
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due
 from tests.kit.builders import (

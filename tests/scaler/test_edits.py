@@ -4,22 +4,11 @@ import msgspec
 import pytest
 
 from services.scaler.effects import OwnRequest
-from shared.job.events import (
-    AnyEvent,
-    JobObserved,
-    JobRestarted,
-    JobRestarting,
-    JobRunning,
-    JobScaling,
-    JobSucceeded,
-    JobSuspended,
-    PodsGone,
-    ScaleAccepted,
-    ScaleFailed,
-    ScaleRejected,
-    ScaleSucceeded,
-    SlotsReleased,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import ScaleAccepted, ScaleFailed, ScaleRejected, ScaleSucceeded
+from shared.job.events.scheduler import JobRestarted, SlotsReleased
+from shared.job.events.status import JobRestarting, JobRunning, JobScaling, JobSucceeded, JobSuspended
+from shared.job.events.watcher import JobObserved, PodsGone
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy
 from shared.job.steps import Record, Step

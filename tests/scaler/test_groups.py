@@ -3,21 +3,18 @@
 import msgspec
 import pytest
 
-from shared.job.events import (
-    AnyEvent,
-    DisruptionNoticed,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import (
     HostsPublished,
-    JobRunning,
-    JobScaling,
-    PodsGone,
     ScaleAccepted,
     ScaleFailed,
     ScaleRejected,
     ScaleSucceeded,
-    SlotsAssigned,
-    TimePassed,
     WorkersReleased,
 )
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobRunning, JobScaling
+from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
 from shared.job.views import Member, ranges

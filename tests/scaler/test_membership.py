@@ -1,7 +1,8 @@
 """Who is in the hosts files."""
 
 from services.scaler.effects import WriteHosts
-from shared.job.events import EffectRefused, PodsGone, TimePassed
+from shared.job.events.refused import EffectRefused
+from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
 from tests.kit.builders import (

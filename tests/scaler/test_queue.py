@@ -3,19 +3,11 @@
 import pytest
 
 from services.scaler.effects import OwnRequest
-from shared.job.events import (
-    AnyEvent,
-    JobRestarted,
-    JobRestarting,
-    JobRunning,
-    JobSucceeded,
-    JobSuspended,
-    ScaleAccepted,
-    ScaleCancelled,
-    ScaleRejected,
-    ScaleRequested,
-    SlotsAssigned,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import JobRestarting, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.watcher import ScaleRequested
 from shared.job.naming import Uid
 from shared.job.spec import WORKER, Problem
 from shared.job.steps import Record

@@ -1,20 +1,10 @@
 """Carrying a scale-in on: hosts files first, then release, then the pods."""
 
 from services.scaler.effects import CheckDrain, WriteHosts
-from shared.job.events import (
-    DrainChecked,
-    JobRestarted,
-    JobRestarting,
-    JobRunning,
-    PodsGone,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRequestGone,
-    ScaleSucceeded,
-    SlotsAssigned,
-    TimePassed,
-    WorkersReleased,
-)
+from shared.job.events.scaler import DrainChecked, ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import JobRestarting, JobRunning
+from shared.job.events.watcher import PodsGone, ScaleRequestGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import WORKER
 from shared.job.steps import Record

@@ -1,18 +1,11 @@
 """Carrying a scale-out on: pods, hosts files, success or roll-back."""
 
 from services.scaler.effects import NudgeLauncher, WriteHosts
-from shared.job.events import (
-    EffectRefused,
-    JobRunning,
-    JobScaling,
-    ScaleAccepted,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRequestGone,
-    ScaleSucceeded,
-    SlotsAssigned,
-    TimePassed,
-)
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleSucceeded
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobRunning, JobScaling
+from shared.job.events.watcher import ScaleRequestGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
 from shared.job.timing import next_due

@@ -5,18 +5,16 @@ import pytest
 from services.scaler import script
 from services.scaler.effects import RunScript
 from services.scaler.script import QUIETLY
-from shared.job.events import (
-    AnyEvent,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import (
     HostsPublished,
-    PodsGone,
     ScaleCancelled,
     ScaleFailed,
-    ScaleRequestGone,
     ScaleSucceeded,
     ScriptFinished,
     ScriptStarted,
-    TimePassed,
 )
+from shared.job.events.watcher import PodsGone, ScaleRequestGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import ScaleKind
 from shared.job.steps import Record, Step

@@ -16,7 +16,7 @@ from shared.cluster.memory import MemoryCluster
 from shared.cluster.store import MemoryStore
 from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.training import SCALEOUTS
-from shared.job.events import DrainChecked, ScriptFinished
+from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.naming import JobKey, Uid
 from shared.job.timing import SCRIPT_GRACE_SECONDS
 from tests.kit.virtual_time import in_virtual_time

@@ -3,7 +3,9 @@
 import pytest
 
 from services.scheduler.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
-from shared.job.events import JobDeleting, JobExpired, JobGone, JobSucceeded, SlotsReleased, TimePassed
+from shared.job.events.scheduler import JobExpired, SlotsReleased
+from shared.job.events.status import JobSucceeded
+from shared.job.events.watcher import JobDeleting, JobGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, CleanPodPolicy
 from shared.job.steps import Record

@@ -4,16 +4,11 @@ import pytest
 
 from services.scheduler import keys
 from services.scheduler.effects import CreateSecret
-from shared.job.events import (
-    AnyEvent,
-    ChildGone,
-    ChildrenObserved,
-    EffectRefused,
-    JobCreated,
-    JobSuspended,
-    SlotsReleased,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import SlotsReleased
+from shared.job.events.status import JobCreated, JobSuspended
+from shared.job.events.watcher import ChildGone, ChildrenObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.views import ChildView
 from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, secret, workers

@@ -3,17 +3,10 @@
 import pytest
 
 from services.scheduler.effects import DeletePod
-from shared.job.events import (
-    AnyEvent,
-    JobCreated,
-    JobRestarted,
-    JobRestarting,
-    JobSuspended,
-    PodsGone,
-    SlotsAssigned,
-    SlotsReleased,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobRestarting, JobSuspended
+from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job

@@ -1,17 +1,11 @@
 """Slots, and the pods that fill them."""
 
 from services.scheduler.effects import CreatePod, CreateSecret, CreateService, DeletePod
-from shared.job.events import (
-    EffectRefused,
-    HistoryBroken,
-    JobCreated,
-    JobDeleting,
-    PodsGone,
-    ScaleFailed,
-    SlotsAssigned,
-    TimePassed,
-    WorkersReleased,
-)
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleFailed, WorkersReleased
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated
+from shared.job.events.watcher import HistoryBroken, JobDeleting, PodsGone, TimePassed
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record

@@ -17,7 +17,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.service.permissions import Need
 
 EVERYBODYS = ("system:basic-user", "system:discovery", "system:public-info-viewer")

@@ -21,7 +21,7 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.naming import JobKey, Uid
 from tests.kit.clusters import define
 from tests.kit.nats import until

@@ -10,7 +10,7 @@ import yaml
 
 from muster import permissions
 from shared.cluster.kinds import DEFINITIONS, NODES
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.steps import Effect
 from shared.service.permissions import PERMISSIONS, Need, necessary, needs
 from tests.kit.recordings import NOTHING, allowed

@@ -50,7 +50,6 @@ def begun(wishes: Wishes, effect: Effect, now: float = 0.0, sequence: int = 1) -
 def test_what_is_wanted_is_begun_once():
     wishes = Wishes()
     assert due(wishes, WEST, EAST) == [WEST, EAST]
-    assert wishes.running()
     assert due(wishes, WEST, EAST) == []
 
 
@@ -102,8 +101,9 @@ def test_other_targets_do_not_rest():
 
 def test_after_success_the_same_is_repeated_only_when_its_outcome_should_have_been_seen():
     wishes = Wishes()
-    succeeded(begun(wishes, WEST), 10.0)
-    assert not wishes.running()
+    wish = begun(wishes, WEST)
+    succeeded(wish, 10.0)
+    assert not wish.running
     assert due(wishes, WEST, now=14.9) == []
     assert due(wishes, WEST, now=15.0) == [WEST]
 

@@ -11,13 +11,14 @@ from services.status.decide import decide
 from shared.errors import Refused
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
 from shared.ports import free_port
 from shared.release import this_release
 from shared.service import health
-from shared.service.run import Machine, Standing
+from shared.service.acts import Standing
+from shared.service.run import Machine
 from tests.kit.virtual_time import until
 
 

@@ -15,13 +15,17 @@ import pytest
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
-from shared.job.events import AnyEvent, Author, JobCreated, JobExpired, JobRestarted, SlotsAssigned
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Author
+from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned
+from shared.job.events.status import JobCreated
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot, Uid, fact_subject
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import Slots
-from shared.service.run import EFFECTS_PER_JOB, STOP_SECONDS, Machine, Standing
+from shared.service.acts import EFFECTS_PER_JOB, Standing
+from shared.service.run import STOP_SECONDS, Machine
 from tests.kit.builders import a_spec, observed
 from tests.kit.virtual_time import in_virtual_time, until
 

@@ -8,11 +8,13 @@ from structlog.testing import capture_logs
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
-from shared.job.events import AnyEvent, SlotsAssigned
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import SlotsAssigned
 from shared.job.measures import Measures
 from shared.job.state import Job
 from shared.job.steps import Effect
-from shared.service.run import Machine, Standing
+from shared.service.acts import Standing
+from shared.service.run import Machine
 from tests.kit.builders import a_spec, exited, observed, pods, worker, workers
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_machine import ONE, TWO, Line, Small, Stage, restarting, wanting

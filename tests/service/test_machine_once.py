@@ -7,12 +7,15 @@ from typing import ClassVar
 import pytest
 
 from shared.errors import Conflict, Transient
-from shared.job.events import AnyEvent, EffectRefused, JobRestarted
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import JobRestarted
 from shared.job.fold import History
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
-from shared.service.run import Machine, Standing
+from shared.service.acts import Standing
+from shared.service.run import Machine
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_machine import ONE, TWO, Line, Make, Small, Stage
 

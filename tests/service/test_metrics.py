@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
-from shared.job.events import Author
+from shared.job.events.event import Author
 from shared.job.measures import Measures
 from shared.ports import free_port
 from shared.service import health

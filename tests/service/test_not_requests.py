@@ -6,13 +6,9 @@ import pytest
 
 from shared.eventlog import Stored
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.job.events import (
-    EffectRefused,
-    JobRunning,
-    JobScaling,
-    ScaleAccepted,
-    ScaleFailed,
-)
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleAccepted, ScaleFailed
+from shared.job.events.status import JobRunning, JobScaling
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, workers

@@ -18,7 +18,7 @@ from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.service import run
+from shared.service import acts
 from shared.service.run import Machine
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
@@ -147,7 +147,7 @@ async def test_8_a_launcher_without_ps_or_shell_is_scaled_all_the_same():
 async def test_28_a_launcher_that_hangs_keeps_nobody_else_waiting(monkeypatch: pytest.MonkeyPatch):
     """Lines 8 and 28."""
     # Fewer hang than effects may be in flight, unless the bound is as low as this.
-    monkeypatch.setattr(run, "EFFECTS_IN_FLIGHT", 10)
+    monkeypatch.setattr(acts, "EFFECTS_IN_FLIGHT", 10)
     async with Stage(drain_seconds=3) as stage:
         forever = asyncio.Event()
 

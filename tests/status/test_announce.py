@@ -7,18 +7,11 @@ from services.status.announce import owed
 from services.status.decide import decide
 from services.status.effects import Announce
 from services.status.shell import event_name
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobFailed,
-    JobRunning,
-    JobSucceeded,
-    PodsGone,
-    ScaleFailed,
-    ScaleRejected,
-    ScaleRequestGone,
-    ScaleSucceeded,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded
+from shared.job.events.status import JobFailed, JobRunning, JobSucceeded
+from shared.job.events.watcher import PodsGone, ScaleRequestGone
 from shared.job.naming import Uid
 from shared.job.spec import Problem
 from shared.job.steps import Record

@@ -4,23 +4,12 @@ import msgspec
 import pytest
 
 from services.status import phases
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobCreated,
-    JobFailed,
-    JobRestarted,
-    JobRestarting,
-    JobRunning,
-    JobSucceeded,
-    JobSuspended,
-    LauncherLost,
-    PodsGone,
-    ScaleSucceeded,
-    SlotsAssigned,
-    SlotsReleased,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleSucceeded
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, RestartPolicy
 from shared.job.timing import next_due

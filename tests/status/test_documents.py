@@ -10,24 +10,12 @@ from services.status.documents import canonical, document_of, of_job, of_request
 from services.status.effects import PatchStatus
 from shared.frameworks.training_status import whole_seconds
 from shared.job.chain import Head
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    HeadForged,
-    HistoryBroken,
-    JobCreated,
-    JobFailed,
-    JobGone,
-    JobRunning,
-    JobSucceeded,
-    PodsGone,
-    ScaleFailed,
-    ScaleRejected,
-    ScaleRequestGone,
-    ScaleSucceeded,
-    SlotsReleased,
-    WorkersReleased,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded, WorkersReleased
+from shared.job.events.scheduler import SlotsReleased
+from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
+from shared.job.events.watcher import HeadForged, HistoryBroken, JobGone, PodsGone, ScaleRequestGone
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Problem
 from tests.golden.compare import assert_golden

@@ -4,16 +4,10 @@ import msgspec
 import pytest
 
 from services.status.effects import Announce
-from shared.job.events import (
-    AnyEvent,
-    JobFailed,
-    JobObserved,
-    JobRunning,
-    JobSucceeded,
-    PodsGone,
-    SlotsAssigned,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobFailed, JobRunning, JobSucceeded
+from shared.job.events.watcher import JobObserved, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import Problem
 from shared.job.steps import Record

@@ -3,21 +3,12 @@
 import pytest
 
 from services.status import phases
-from shared.job.events import (
-    AnyEvent,
-    EffectRefused,
-    JobCreated,
-    JobFailed,
-    JobObserved,
-    JobRunning,
-    JobScaling,
-    JobSucceeded,
-    LauncherLost,
-    PodsGone,
-    ScaleSucceeded,
-    SlotsAssigned,
-    TimePassed,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleSucceeded
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobScaling, JobSucceeded
+from shared.job.events.watcher import JobObserved, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, Problem
 from shared.job.views import Exit, Slots

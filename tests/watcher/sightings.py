@@ -9,7 +9,7 @@ from services.watcher.observe import observe
 from services.watcher.sights import JobSight, RequestSight
 from services.watcher.world import World
 from shared.frameworks.training import TRAININGJOBS
-from shared.job.events import AnyEvent, Fact
+from shared.job.events.catalog import AnyEvent, Fact
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import JobSpec, Problem, ScaleSpec

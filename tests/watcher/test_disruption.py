@@ -19,7 +19,9 @@ from shared.errors import Transient
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
-from shared.job.events import DisruptionNoticed, JobSucceeded, PodsGone, PodsObserved, SlotsAssigned, SlotsReleased
+from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobSucceeded
+from shared.job.events.watcher import DisruptionNoticed, PodsGone, PodsObserved
 from shared.job.naming import JobKey, Uid
 from shared.job.views import PodView
 from shared.service.run import Machine

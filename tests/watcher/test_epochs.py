@@ -13,8 +13,9 @@ from aiohttp import web
 
 from services.watcher.checks import ASK_AGAIN_SECONDS
 from services.watcher.epochs import Known, known, went_back
-from services.watcher.shell import LISTS_THAT_WENT_BACK, Watcher
+from services.watcher.shell import Watcher
 from services.watcher.views import job_sight
+from services.watcher.watches import LISTS_THAT_WENT_BACK
 from shared.cluster.decoding import decoder
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -24,7 +25,7 @@ from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.events import JobObserved
+from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, fact_subject
 from shared.job.state import Job

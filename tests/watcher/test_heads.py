@@ -5,7 +5,7 @@ import pytest
 
 from services.watcher.heads import accepted, judge
 from shared.job.chain import Head
-from shared.job.events import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted, JobObserved
+from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted, JobObserved
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job

@@ -16,7 +16,8 @@ from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
-from shared.job.events import JobDeleting, JobGone, LauncherLost, PodsGone, SlotsAssigned
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone
 from shared.job.fold import Histories, History
 from shared.job.naming import JOB_NAME, JOB_ROLE, JOB_UID, Slot, Uid, decision_subject, pod_name
 from shared.job.spec import LAUNCHER

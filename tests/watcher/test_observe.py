@@ -6,13 +6,12 @@ import msgspec
 import pytest
 
 from shared.eventlog import MAX_BODY
-from shared.job.events import (
-    AnyEvent,
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.status import JobCreated, JobFailed
+from shared.job.events.watcher import (
     ChildGone,
     ChildrenObserved,
-    JobCreated,
     JobDeleting,
-    JobFailed,
     JobGone,
     JobObserved,
     LauncherLost,

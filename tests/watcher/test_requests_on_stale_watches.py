@@ -2,8 +2,8 @@
 
 import msgspec
 
-from shared.job.events import ScaleRequestGone
-from shared.job.state import Request
+from shared.job.events.watcher import ScaleRequestGone
+from shared.job.request import Request
 from tests.kit.builders import a_running_job, launcher, scaling_out, worker
 from tests.watcher.sightings import Watching, a_request, a_sight
 

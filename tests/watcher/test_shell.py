@@ -17,7 +17,7 @@ from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
-from shared.job.events import TimePassed
+from shared.job.events.watcher import TimePassed
 from shared.job.fold import Histories
 from shared.job.state import Job
 from shared.service.run import Machine

@@ -22,15 +22,8 @@ from shared.cluster.objects import (
 from shared.frameworks.inheriting import read_status
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.events import (
-    AnyEvent,
-    HistoryAccepted,
-    HistoryBroken,
-    JobAdopted,
-    JobGone,
-    JobOfAnother,
-    PodsObserved,
-)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobAdopted, JobGone, JobOfAnother, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.views import PodView, Slots

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.job.events import JobObserved
+from shared.job.events.watcher import JobObserved
 from shared.job.naming import Uid
 from tests.kit.builders import a_running_job, scaling_out
 from tests.watcher.sightings import Watching, a_sight

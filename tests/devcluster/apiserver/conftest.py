@@ -11,7 +11,7 @@ from devcluster.apiserver.auth import User
 from devcluster.apiserver.server import ApiServer, new_objects
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
-from shared.cluster.calls import AbruptResponse
+from shared.cluster.connections import AbruptResponse
 from tests.devcluster.apiserver.client import Client
 
 TOKEN = "the-token"

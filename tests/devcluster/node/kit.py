@@ -72,6 +72,14 @@ class Space:
         assert answer.code == 200, answer.body
         return str(answer.body.decode())
 
+    @asynccontextmanager
+    async def following(self, name: str, query: str = "") -> AsyncIterator[aiohttp.ClientResponse]:
+        """The log of a container as it is written: the answer has begun."""
+        url = f"{self.api.url}{self.path('pods', name)}/log?follow=true&{query}"
+        async with asyncio.timeout(BOUND), self.api.session.get(url) as answer:
+            assert answer.status == 200, await answer.text()
+            yield answer
+
     async def logged(self, name: str, text: str, query: str = "") -> str:
         """The log as soon as it has the text."""
         async with asyncio.timeout(BOUND):

@@ -88,10 +88,11 @@ async def test_a_pod_that_is_gone_has_left_its_name_to_the_next(space):
 
 
 async def test_unknown_names_are_refused_quickly(space):
+    """Whom nobody answers waits for five seconds."""
     await space.run("p")
     await space.ready("p")
     for name in ("nobody", "example.com", f"nobody.job.{space.name}.svc.cluster.local"):
-        script = f"try: socket.getaddrinfo({name!r}, 1)\nexcept OSError as e: print(e.errno, time.time() - begun < 1)"
+        script = f"try: socket.getaddrinfo({name!r}, 1)\nexcept OSError as e: print(e.errno, time.time() - begun < 4)"
         script = f"import socket, time; begun = time.time()\n{script}"
         assert (await space.exec("p", "python", "-c", script)).out == "-2 True\n"
 

@@ -28,11 +28,9 @@ async def test_logs_have_tails_times_and_limits(space):
 async def test_a_log_is_followed_to_its_end(space):
     await space.run("p", "echo one; while [ ! -e /run/go ]; do sleep 0.02; done; echo two")
     await space.logged("p", "one")
-    following = asyncio.ensure_future(space.logs("p", "follow=true"))
-    tail = asyncio.ensure_future(space.logs("p", "follow=true&tailLines=0"))
-    # Both are on their way before the container goes on.
-    await space.exec("p", "sh", "-c", "sleep 0.2; touch /run/go")
-    assert (await following, await tail) == ("one\ntwo\n", "two\n")
+    async with space.following("p") as whole, space.following("p", "tailLines=0") as tail:
+        await space.exec("p", "touch", "/run/go")
+        assert (await whole.text(), await tail.text()) == ("one\ntwo\n", "two\n")
 
 
 async def test_a_pod_that_still_ends_hides_none_of_its_successors_name(space):

@@ -1,0 +1,43 @@
+"""Arguments that several commands take, and the settings of the environment."""
+
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from muster.targets import Asked, fail, parse_target
+from shared.errors import Refused
+from shared.service.settings import Settings, complaint
+
+
+def settings() -> Settings:
+    """The environment's settings; a bad one is one line."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise fail(complaint(error)) from error
+
+
+def or_current(context: typer.Context, namespace: str) -> str:
+    """The namespace that is given, else the one that kubectl would work in here; with `-A` nobody needs one."""
+    from shared.cluster.access import current_namespace
+
+    if context.params.get("everywhere"):
+        return ""
+    try:
+        return namespace or current_namespace(settings().kubeconfig)
+    except Refused as refusal:
+        raise fail(str(refusal)) from refusal
+
+
+Namespace = Annotated[
+    str,
+    typer.Option("--namespace", "-n", callback=or_current, show_default="the current context's", help="the namespace"),
+]
+JobName = Annotated[
+    Asked, typer.Argument(parser=parse_target, metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")
+]
+Wait = Annotated[bool, typer.Option(help="wait until it is done, and print each phase on the way")]
+Timeout = Annotated[
+    int, typer.Option(min=0, metavar="SECONDS", help="how long to wait, 0 for ever; after that the exit code is 3")
+]

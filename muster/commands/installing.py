@@ -1,0 +1,136 @@
+"""The commands of those who install Muster and look after it."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.commands.arguments import settings
+
+
+class Nats(StrEnum):
+    """Where the log of `muster run` is."""
+
+    given = "given"
+    embedded = "embedded"
+
+
+def run(
+    nats: Annotated[Nats, typer.Option(help="NATS_URL's server, or one of our own")] = Nats.given,
+    data: Annotated[Path, typer.Option(help="folder of our own server's store")] = Path(".muster"),
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="only this namespace")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="wait for what is missing at the start, as in a pod")] = False,
+) -> None:
+    """Run the whole operator, all four services, in this process."""
+
+    from muster.reading import run as running
+    from muster.run import run_all
+    from shared.service.main import until_stopped
+
+    chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
+    folder = data if nats is Nats.embedded else None
+    running(lambda: until_stopped(run_all(chosen, folder, wait=wait)))
+
+
+def setup(
+    replicas: Annotated[
+        int | None, typer.Option(min=1, max=5, help="copies of the log: 3 on a cluster of servers; 1 for a new log")
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option(min=-1, help="how large the log may become; -1 is the disk, as for a new log")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="claim this namespace only; MUSTER_NAMESPACE's without it")
+    ] = None,
+    log_only: Annotated[
+        bool, typer.Option("--log-only", help="ask nothing of Kubernetes: no definitions, no claim")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="change nothing; exit code 1 when something would change")
+    ] = False,
+    take_crds: Annotated[
+        bool, typer.Option("--take-crds", help="put our definitions over another operator's, or over changed ones")
+    ] = False,
+    take_scope: Annotated[
+        bool, typer.Option("--take-scope", help="take the scope from an installation that is gone")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="only give the scope up; with --take-scope without asking the log")
+    ] = False,
+    timeout: Annotated[
+        int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers that are not up, 0 for ever")
+    ] = 300,
+) -> None:
+    """Make or check the log and the definitions, and claim what this installation works in.
+
+    With an administrator's NATS credentials, and the right to make definitions.  Safe to repeat; nothing shrinks, and
+    what a newer release made is left alone.
+    """
+    from muster.reading import run as running
+    from muster.setup import Wish, set_up
+
+    if log_only and (release or take_crds or take_scope):
+        raise typer.BadParameter("--log-only asks nothing of Kubernetes, where definitions and claims are")
+    if release and check:
+        raise typer.BadParameter("--release is done or not; there is nothing to check")
+    chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
+    wish = Wish(
+        replicas=replicas,
+        max_bytes=max_bytes,
+        cluster=not log_only,
+        check=check,
+        take_crds=take_crds,
+        take_scope=take_scope,
+        release=release,
+        timeout=timeout,
+    )
+    running(lambda: set_up(chosen, wish))
+
+
+def crds() -> None:
+    """Print the custom resource definitions of every kind: `muster crds | kubectl apply -f -`."""
+    from muster.crds import render
+    from shared.service.plugins import installed
+
+    for why in installed().left_out:
+        typer.echo(why, err=True)
+    typer.echo("---\n".join(render(installed().kinds).values()), nl=False)
+
+
+def rbac(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="for one namespace, with Roles only")] = "",
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="with what MUSTER_TAKE_OVER needs, while it is set")
+    ] = False,
+) -> None:
+    """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
+    from muster.permissions import render
+    from shared.service.plugins import installed
+
+    for why in installed().left_out:
+        typer.echo(why, err=True)
+    typer.echo("---\n".join(render(namespace, installed().kinds, taking_over=take_over).values()), nl=False)
+
+
+def doctor(
+    installed_in: Annotated[
+        str,
+        typer.Option(
+            "--installation-namespace",
+            metavar="NAMESPACE",
+            help="where its services run; without it MUSTER_NAMESPACE, that of the pod it runs in, else muster",
+        ),
+    ] = "",
+    release: Annotated[str, typer.Option(help="the Helm release, where several are in one namespace")] = "",
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="how long each server may take")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+) -> None:
+    """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
+    from muster.doctor.command import examine
+    from muster.doctor.parts import Wishes, home
+    from muster.reading import run as running
+
+    known = settings()
+    wishes = Wishes(installed_in or home(known.namespace), release, timeout)
+    running(lambda: examine(known, wishes, as_json=as_json))

@@ -1,0 +1,87 @@
+"""The commands that tell from the log what is and what was; `history accept` alone asks for something."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.commands.arguments import Namespace, settings
+from muster.targets import Asked, parse_target
+
+
+def get(
+    namespace: Namespace = "",
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
+    ] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="also jobs whose resource is gone")] = False,
+) -> None:
+    """List the jobs that the log knows."""
+    from muster.get import jobs
+    from muster.reading import run as running
+
+    running(lambda: jobs(settings(), "" if everywhere else namespace, gone=gone))
+
+
+def history(
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="or `accept`, to accept a lost history")],
+    accepted: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="whose loss to accept")] = "",
+    namespace: Namespace = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what happens next")] = False,
+    at: Annotated[str, typer.Option(help="up to this sequence or RFC 3339 time, and the state there")] = "",
+    decisions: Annotated[bool, typer.Option("--decisions", help="decisions only")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
+) -> None:
+    """Show what happened to a job and why, from the log alone."""
+    from muster.history import accept, show
+    from muster.reading import run as running
+
+    if target == "accept":
+        if not accepted:
+            raise typer.BadParameter("accept whose loss? say `muster history accept trainingjob/NAME`")
+        lost = parse_target(accepted)
+        running(lambda: accept(lost, namespace, settings()))
+        return
+    if accepted:
+        raise typer.BadParameter(f"one KIND/NAME at a time; {accepted!r} is too many")
+    job = parse_target(target)
+    running(lambda: show(job, namespace, settings(), follow=follow, at=at, decisions=decisions, as_json=as_json))
+
+
+def replay(
+    file: Annotated[Path | None, typer.Argument(help="a history saved by `muster history --json`")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="compare every status with the API server's")] = False,
+) -> None:
+    """Fold the log again and show what comes out."""
+    from muster import replay as replaying
+    from muster.reading import run as running
+
+    if file is not None:
+        replaying.from_file(file)
+    elif verify:
+        running(lambda: replaying.verify(settings()))
+    else:
+        raise typer.BadParameter("say --verify to compare with the API server, or name a saved history")
+
+
+def why(
+    target: Annotated[
+        Asked,
+        typer.Argument(parser=parse_target, metavar="KIND/NAME", help="the job, or a scalein/NAME or scaleout/NAME"),
+    ],
+    about: Annotated[
+        str,
+        typer.Argument(
+            metavar="POD|REQUEST",
+            help="one of its pods (resnet-worker-3, worker-3, 3, launcher) or requests (scaleout/NAME, NAME)",
+        ),
+    ] = "",
+    namespace: Namespace = "",
+    uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="a list of events with their causes")] = False,
+) -> None:
+    """Say why it is as it is: from the last state back to its first cause, from the log alone."""
+    from muster.reading import run as running
+    from muster.why import why as say_why
+
+    running(lambda: say_why(target, about, namespace, settings(), uid=uid, as_json=as_json))

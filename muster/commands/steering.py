@@ -1,0 +1,58 @@
+"""The commands that ask something of a running job, in the cluster that kubectl would use."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.commands.arguments import JobName, Namespace, Timeout, Wait, settings
+from muster.following import TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from shared.cluster import Cluster
+
+
+def on_cluster(work: "Callable[[Cluster], Awaitable[None]]") -> None:
+    """Do something with the cluster that kubectl would use."""
+    from muster.reading import open_cluster
+    from muster.reading import run as running
+
+    async def connected() -> None:
+        async with open_cluster(settings()) as cluster:
+            await work(cluster)
+
+    running(connected)
+
+
+def scale(
+    target: JobName,
+    to: Annotated[int, typer.Option("--to", min=1, help="the number of workers")],
+    namespace: Namespace = "",
+    wait: Wait = True,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Bring a running job to a number of workers."""
+    from muster.scale import to as scale_to
+
+    on_cluster(lambda cluster: scale_to(cluster, target, namespace, to, wait=wait, timeout=timeout))
+
+
+def suspend(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
+    """Pause a job: its pods go, its size and history stay."""
+    from muster.suspend import suspend as pause
+
+    on_cluster(lambda cluster: pause(cluster, target, namespace, wait=wait, timeout=timeout))
+
+
+def resume(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
+    """Let a suspended job run again, in a new attempt with the size it had."""
+    from muster.suspend import resume as go_on
+
+    on_cluster(lambda cluster: go_on(cluster, target, namespace, wait=wait, timeout=timeout))
+
+
+def restart(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
+    """Have a running job begin again in a new attempt; it does not count against backoffLimit."""
+    from muster.restart import restart as begin_again
+
+    on_cluster(lambda cluster: begin_again(cluster, target, namespace, wait=wait, timeout=timeout))

@@ -1,0 +1,71 @@
+"""`muster demo`: the whole of it on a laptop, for whoever looks at Muster for the first time."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.targets import fail
+
+if TYPE_CHECKING:
+    from muster.stack import Host
+
+
+class ClusterKind(StrEnum):
+    """What the demo runs on."""
+
+    embedded = "embedded"
+    real = "real"
+    k3s = "k3s"
+    current = "current"
+
+
+def hosts(kind: ClusterKind) -> "Callable[..., Host]":
+    """What makes a cluster of this kind."""
+    match kind:
+        case ClusterKind.embedded:
+            from devcluster.start import Devcluster
+
+            return Devcluster
+        case ClusterKind.real:
+            from devcluster.controlplane import ControlPlane
+
+            return ControlPlane
+        case ClusterKind.k3s:
+            from muster.k3s import K3sCluster
+
+            return K3sCluster
+        case ClusterKind.current:
+            from muster.borrowed import BorrowedCluster
+
+            return BorrowedCluster
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="leave everything running until Ctrl-C")] = False,
+    cluster: Annotated[
+        ClusterKind,
+        typer.Option(
+            help="what to run on: our own small API server; the real control plane, which takes `make binaries`; "
+            "K3s, which takes Docker; or the cluster that kubectl uses here, which is left as it was found"
+        ),
+    ] = ClusterKind.embedded,
+    image: Annotated[
+        str | None,
+        typer.Option(help="what the pods run in the current cluster, built from examples/digits/Containerfile"),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
+) -> None:
+    """Train a model elastically on this machine: 2 workers, then 4, then 3; then replay its history."""
+    try:
+        from muster.demo import main
+
+        host = hosts(cluster)
+    except ModuleNotFoundError as missing:
+        # The image is without it: it has the services, and the commands for those who look after them.
+        raise fail(
+            f"the demo is not part of this installation ({missing.name}): run `make demo` in a checkout"
+        ) from missing
+    raise typer.Exit(main(data, host, keep=keep, image=image))

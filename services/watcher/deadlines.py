@@ -1,0 +1,83 @@
+"""Deadlines: how long each job waited for what, measured only while its watches see and this process moves.
+
+What is waited for is decided in `shared/job/timing.py`; `clock.py` does the sums.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from math import inf
+
+import structlog
+
+from services.watcher.clock import Clock
+from services.watcher.world import World
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from shared.frameworks.kinds import Kinds
+from shared.job.events.watcher import TimePassed
+from shared.job.fold import History
+from shared.job.naming import JobKey
+from shared.job.timing import next_due
+
+STALL_SECONDS = 5.0
+"""A process that stood still this long (paused, or the machine slept) saw nothing meanwhile."""
+
+log = structlog.get_logger()
+
+
+class Deadlines:
+    """The clocks of one watcher."""
+
+    def __init__(
+        self,
+        world: World,
+        kinds: Kinds,
+        now: Callable[[], datetime],
+        wake_later: Callable[[JobKey, float], None],
+        wake_all: Callable[[], None],
+    ) -> None:
+        self._world = world
+        self._kinds = kinds
+        self._now = now
+        self._wake_later = wake_later
+        self._wake_all = wake_all
+        self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in world.jobs}
+        """One for each kind of job: of one kind the watch may be broken while the others go on."""
+        self._promises = Clock()
+        """For histories of no kind, such as waiting rooms: in them is nothing to judge."""
+        self._beat = inf
+        """When this process was last known to move, on the loop's clock."""
+
+    def look(self) -> None:
+        """A watch may have begun to see, or ceased to: then so do the clocks of its kind."""
+        changed = [clock.life(sees=self._world.sees(kind)) for kind, clock in self._clocks.items()]
+        if any(changed):
+            self._wake_all()
+
+    async def notice_stalls(self) -> None:
+        while True:
+            self._notice_stall()
+            await asyncio.sleep(1.0)
+
+    def _notice_stall(self) -> None:
+        loop = asyncio.get_running_loop()
+        stood, self._beat = loop.time() - self._beat, loop.time()
+        if stood > STALL_SECONDS:
+            log.warning("stood still", seconds=round(stood))
+            for kind, clock in self._clocks.items():
+                clock.life(sees=False)
+                clock.life(sees=self._world.sees(kind))
+            loop.call_soon(self._wake_all)
+
+    def passed(self, history: History) -> list[TimePassed]:
+        """The timers of this job that ran out; it is woken for the next one."""
+        # After a stall the wake-up of a deadline may be the first thing to run.
+        self._notice_stall()
+        key, monotonic = history.job.key, asyncio.get_running_loop().time()
+        framework = self._kinds.find(history.job.api_version, history.job.kind)
+        clock = self._clocks[framework.resource] if framework is not None else self._promises
+        out, following = clock.measure(key, next_due(history.job), monotonic, self._now())
+        if following is not None:
+            self._wake_later(key, following + 0.001)
+        return [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in out]

@@ -1,0 +1,28 @@
+"""Every type of event there is: which are facts, which are decisions, and who may write which."""
+
+from typing import get_args
+
+from shared.job.events import scaler, scheduler, status, watcher
+from shared.job.events.event import Author, Event
+from shared.job.events.refused import EffectRefused
+from shared.job.events.setup import LogCreated
+
+Fact = LogCreated | watcher.Fact | scaler.Fact | EffectRefused
+Decision = scheduler.Decision | scaler.Decision | status.Decision
+AnyEvent = Fact | Decision
+
+_BY_AUTHOR: dict[Author, tuple[type[Event], ...]] = {
+    "setup": (LogCreated,),
+    "watcher": get_args(watcher.Fact),
+    "scheduler": (*get_args(scheduler.Decision), EffectRefused),
+    "scaler": (*get_args(scaler.Fact | scaler.Decision), EffectRefused),
+    "status": (*get_args(status.Decision), EffectRefused),
+}
+
+AUTHORS: dict[type[Event], frozenset[Author]] = {
+    kind: frozenset(author for author, kinds in _BY_AUTHOR.items() if kind in kinds) for kind in get_args(AnyEvent)
+}
+"""Who may write what: the bus enforces the author in the subject, the fold that this author may write this type."""
+
+FACTS: frozenset[type[Event]] = frozenset(get_args(Fact))
+"""The types that go under `facts.`; all others are decisions under `jobs.`."""

@@ -1,0 +1,15 @@
+"""The one event that several services write, each under its own author: its effect was refused."""
+
+from shared.job.events.event import Event
+from shared.job.views import Slots
+
+
+class EffectRefused(Event, frozen=True, tag="EffectRefused"):
+    """What the author tried and was refused; the retry waits for the back-off."""
+
+    effect: str
+    reason: str
+    slots: tuple[Slots, ...] = ()
+    field: str = ""
+    permanent: bool = False
+    """True: the same thing will be refused again whatever the time (an invalid pod)."""

@@ -1,0 +1,73 @@
+"""What an attempt reaches on the way to Running, as conditions, and what stands in its way.  Pure."""
+
+import msgspec
+
+from shared.job.conditions import Condition, holds, with_condition
+from shared.job.events.event import At
+from shared.job.state import Job
+from shared.job.views import alive
+
+replace = msgspec.structs.replace
+
+MILESTONES = ("WorkersCreated", "WorkersReady", "LauncherCreated")
+"""What an attempt reaches on the way to Running."""
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """What a pod waits for, where it is more than its turn."""
+
+    pod: str
+    reason: str
+
+
+_ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""What every pod waits for that starts."""
+
+
+def trouble(job: Job) -> Trouble | None:
+    """Of the first pod that cannot start: an image that cannot be pulled, no node with room for it."""
+    pods = job.by_slot()
+    stuck = [pod for slot in job.slots if (pod := pods.get(slot)) and alive(pod) and pod.reason not in _ON_THE_WAY]
+    first = min(stuck, key=lambda pod: pod.index, default=None)
+    return Trouble(first.name, first.reason) if first else None
+
+
+def with_milestones(job: Job, at: At) -> Job:
+    """The conditions that pods bring about on the way to Running: each becomes true once in an attempt."""
+    if not job.starting:
+        return job
+    conditions = job.conditions
+    # Those that start together, of a job with a launcher all but it.
+    together = job.spec is not None and not job.spec.has_launcher
+    workers = job.slots if together else job.workers
+    if workers and not holds(conditions, "WorkersReady"):
+        pods = job.by_slot()
+        views = [pods.get(slot) for slot in workers]
+        message = f"{len(views)} {'pods' if together else 'workers'}"
+        if all(alive(view) for view in views):
+            conditions = with_condition(
+                conditions, "WorkersCreated", at, reason=f"{job.kind}WorkersCreated", message=message
+            )
+            if all(view is not None and view.ready for view in views):
+                conditions = with_condition(
+                    conditions, "WorkersReady", at, reason=f"{job.kind}WorkersReady", message=message
+                )
+        if not holds(conditions, "WorkersReady"):
+            conditions = _with_trouble(job, conditions, at)
+    launcher = job.launcher
+    if launcher is not None:
+        waits = trouble(job) if holds(conditions, "WorkersReady") else None
+        why = f"{waits.pod}: {waits.reason}" if waits else ""
+        conditions = with_condition(conditions, "LauncherCreated", at, reason=f"{job.kind}LauncherCreated", message=why)
+    return replace(job, conditions=conditions) if conditions is not job.conditions else job
+
+
+def _with_trouble(job: Job, conditions: tuple[Condition, ...], at: At) -> tuple[Condition, ...]:
+    waits = trouble(job)
+    if waits is not None:
+        message = f"{waits.pod}: {waits.reason}"
+        return with_condition(conditions, "WorkersReady", at, status=False, reason=waits.reason, message=message)
+    if any(known.type == "WorkersReady" and known.message for known in conditions):
+        # What was told of is over, and nothing else is to be told of.
+        return with_condition(conditions, "WorkersReady", at, status=False, reason="WorkersStarting")
+    return conditions
