@@ -5,6 +5,9 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
+WORKERS ?= 2
+# A file's tests share servers, and some of them an order: each file stays with one worker, the slow ones come first.
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 DOCKER = $(filter docker,$(notdir $(ENGINE)))
 EPOCH = $(shell git log -1 --format=%ct)
 
@@ -17,12 +20,12 @@ help: ## list the targets
 demo: $(READY) $(if $(filter real,$(CLUSTER)),binaries) ## train a model elastically, then replay its history (KEEP=1 leaves it running; CLUSTER=real|k3s|current)
 	@$(VENV)/bin/muster demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(IMAGE),--image $(IMAGE))
 
-test: $(READY) ## unit, property, contract and embedded end-to-end tests
-	@$(RUN) -m pytest
+test: $(READY) ## unit, property, contract and embedded end-to-end tests (WORKERS=2; 0 for one process)
+	@$(RUN) -m pytest $(PARALLEL)
 
 test-real: $(READY) binaries ## the end-to-end tests and the contract suite on the real control plane
 	@$(RUN) -m devcluster.binaries bench
-	@$(RUN) -m pytest -m real
+	@$(RUN) -m pytest -m real $(PARALLEL)
 
 test-node: $(READY) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
 	@$(RUN) -m devcluster.binaries control-plane node
@@ -37,7 +40,7 @@ test-frameworks: $(READY) ## train with the real frameworks, each installed once
 	@$(RUN) -m pytest tests/frameworks_real -m frameworks -rs
 
 e2e: $(READY) ## only the end-to-end tests
-	@$(RUN) -m pytest tests/e2e
+	@$(RUN) -m pytest tests/e2e $(PARALLEL)
 
 lint: $(READY) ## style and layers
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/lint-imports

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from devcluster.controlplane import ControlPlane
 from devcluster.realnode import RealCluster, obstacle
 from devcluster.start import Devcluster
 from muster.k3s import K3sCluster, docker_engine
 from muster.stack import Host
 from shared.errors import Refused
 from tests.kit.controlplane import require_control_plane
-from tests.kit.recordings import recorded
+from tests.kit.recordings import RecordedPlane
 
 SHELL = {"shell:1": Path(__file__).parents[1] / "e2e" / "shell"}
 
@@ -26,13 +24,9 @@ def embedded() -> MakeHost:
 
 
 def real() -> MakeHost:
-    """The real control plane with our node agent; its audit log is held against the roles at the session's end."""
+    """The real control plane with our node agent; its audit log is held against the roles when it ends."""
     require_control_plane()
-
-    def make(*given: Any, audit: Path | None = None, **more: Any) -> Host:
-        return ControlPlane(*given, audit=recorded(audit) if audit else None, **more)
-
-    return make
+    return RecordedPlane
 
 
 def k3s() -> MakeHost:

@@ -13,6 +13,7 @@ from shared.cluster.kinds import DEFINITIONS, NODES
 from shared.job.events.event import Author
 from shared.job.steps import Effect
 from shared.service.permissions import PERMISSIONS, Need, necessary, needs
+from tests.kit.recordings import NOTHING, allowed
 from tests.kit.swarm import SWARMJOB, WITH_SWARMS
 from tests.security.rights import calls, compare, granted, of_kinds, used
 
@@ -49,6 +50,16 @@ def line(need: Need, *, code: int = 200, message: str = "", decision: str = "all
 def test_what_is_granted_and_used_is_least():
     found = compare(calls([line(GET), line(GET)]), [GET])
     assert (found.refused, found.elsewhere, found.missing, found.in_vain) == ((), (), frozenset(), frozenset())
+
+
+def test_a_part_is_held_to_what_it_did_and_who_takes_over_to_all_that_it_may(tmp_path: Path):
+    part = tmp_path / "audit.jsonl"
+    part.write_text(line(Need("scheduler", "create", "", "pods")))
+    assert allowed(part) == NOTHING
+    part.write_text(line(Need("scheduler", "create", "", "nodes")))
+    assert allowed(part).missing == {Need("scheduler", "create", "", "nodes")}
+    part.write_text(line(Need("scheduler", "patch", "", "pods")))
+    assert allowed(part).in_vain == {Need("scheduler", "patch", "", kind) for kind in ("secrets", "services")}
 
 
 @pytest.mark.parametrize("need", granted(documents("cluster")), ids=" ".join)

@@ -29,7 +29,7 @@ FOR_EVER = "sleep 1000 & wait"
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     require_control_plane()
     folder: Path = tmp_path_factory.mktemp("alone")
-    # Not among the session's recordings: these are of the other variant.
+    # Not held against the roles as the others' recordings are: these are of the other variant.
     audit = folder / "audit.jsonl"
     async with Stack(folder, ControlPlane, settings={"MUSTER_DRAIN": "PT0S"}, audit=audit, alone=True) as stack:
         yield Operator(stack, audit)
