@@ -107,7 +107,7 @@ async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
     words = " ".join(f"--from-literal={user}=of-{user}" for user in users)
     await platform.do(f"kubectl -n muster create secret generic passwords {words}")
     for service in SERVICES:
-        told = await said_by(platform, service, "stream not found")
+        told = await platform.says(f"-n muster deploy/{service}", "stream not found")
         assert json.loads(told)["level"] == "warning"
     assert not ready(await platform.get("pods --namespace muster --selector=app.kubernetes.io/component=watcher"))
 
@@ -117,9 +117,3 @@ async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
     )
     await platform.do("kubectl apply -f -", given=yaml.safe_dump(a_long_job("job")))
     await platform.do("kubectl wait --for=condition=Running trainingjob/job --timeout=60s")
-
-
-async def said_by(platform: Platform, service: str, words: str) -> str:
-    """The line of its log with these words, as soon as there is one."""
-    log = f"kubectl -n muster logs deploy/{service} | grep -m 1 '{words}'"
-    return await platform.do(f'timeout 50 bash -c "until {log}; do sleep 0.5; done"')
