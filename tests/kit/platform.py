@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +85,13 @@ class Platform:
         async def dial(*_: object) -> Ends:
             assert self.cluster.tunnel is not None
             reader, writer = await asyncio.open_unix_connection(self.cluster.tunnel)
-            writer.write(f"CONNECT {address}:{port} HTTP/1.1\r\n\r\n".encode())
-            if b" 200 " not in await reader.readuntil(b"\r\n\r\n"):
-                writer.close()
-                raise ConnectionRefusedError(f"{pod} does not take connections")
+            with ExitStack() as unless_led:
+                # Also when it is broken off: a pod that is gone is answered for only after a while.
+                unless_led.callback(writer.close)
+                writer.write(f"CONNECT {address}:{port} HTTP/1.1\r\n\r\n".encode())
+                if b" 200 " not in await reader.readuntil(b"\r\n\r\n"):
+                    raise ConnectionRefusedError(f"{pod} does not take connections")
+                unless_led.pop_all()
             return reader, writer
 
         relay = Relay(dial)
