@@ -115,14 +115,18 @@ async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replic
     )
     definition = await platform.until(DEFINITION, has_field)
     assert await lives(platform) == before
+    await platform.do("kubectl apply -f -", given=yaml.safe_dump(a_long_job("third")))
+    await platform.do("kubectl wait --for=condition=Running trainingjob/third --timeout=60s")
+    before = await lives(platform)
     await platform.do(f"helm rollback muster 1 --namespace muster {WAIT}", patience=PATIENCE)
     assert await lives(platform) == before
     assert (await platform.get(DEFINITION))["spec"] == definition["spec"]
     assert (await history(platform, "first"))[: len(known)] == known
 
     # The services of now know the jobs of then.
-    await platform.do("kubectl exec first-launcher -- touch /tmp/end")
-    await platform.do("kubectl wait --for=condition=Succeeded trainingjob/first --timeout=60s")
+    for job in ("first", "third"):
+        await platform.do(f"kubectl exec {job}-launcher -- touch /tmp/end")
+        await platform.do(f"kubectl wait --for=condition=Succeeded trainingjob/{job} --timeout=60s")
 
     await platform.do(f"helm uninstall muster --namespace muster {WAIT}", patience=PATIENCE)
     second = [pod for pod in await lives(platform) if pod[0].startswith("second-")]
