@@ -24,12 +24,6 @@ SERVED_SECONDS = 30.0
 """From the acceptance of a definition until the API server serves its kind; a second at most, as a rule."""
 LOOK_SECONDS = 0.1
 
-REMEDY = (
-    "`muster setup --release` there gives it up; `muster setup --take-scope` takes it from an installation that is gone"
-)
-
-OWN = "this log's own, of another scope: end its services and give that scope up by `muster setup --release` with it"
-
 
 class _Step(NamedTuple):
     """What is to be done with one definition."""
@@ -124,10 +118,8 @@ class Definitions:
 
     def _must_be_free(self, found: Custom, identity: str) -> None:
         if claims := scope.others(found.metadata.annotations, self._namespace, identity):
-            own = all(held.partition(" ")[0] == identity for held in claims.values())
             raise Refused(
-                f"set up {self._place}: {scope.told(claims)} in {found.metadata.name}; {OWN if own else REMEDY}",
-                reason="ScopeTaken",
+                f"set up {self._place}: {found.metadata.name}: {scope.no_room(claims, identity)}", reason="ScopeTaken"
             )
 
     async def _apply(self, ours: Manifest, identity: str, url: str, *, take_scope: bool) -> tuple[_Step, bool]:

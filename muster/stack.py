@@ -107,15 +107,15 @@ class Stack:
             await self.cluster.admit(SERVICES)
             self._stack.push_async_callback(self.stop_services)
             await self._start_services()
-        except BaseException:
-            await self._stack.aclose()
+        except BaseException as error:
+            await self._stack.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
+        await self._stack.__aexit__(kind, error, traceback)
 
     async def _start_services(self) -> None:
         for name in SERVICES:

@@ -3,6 +3,8 @@
 Here and nowhere else: of a fixture that several conftests import, each would start one of its own.
 """
 
+import os
+
 import pytest
 
 from shared import ports
@@ -14,13 +16,14 @@ __all__ = ["certificates", "control_plane", "nats_cluster", "nats_server"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Of `pytest -n`: a port that one worker was given, and does not listen on yet, no other one is given."""
+    """Of `pytest -n`: a port that one worker or its child was given, and does not listen on yet, no other is given."""
     if (worker := getattr(config, "workerinput", None)) is None:
         return
     number, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-    share = (ports.LAST - ports.FIRST) // workers
-    ports.FIRST += number * share
-    ports.LAST = ports.FIRST + share - 1
+    first, last = map(int, ports.ALL.split("-"))
+    share = (last - first) // workers
+    first += number * share
+    os.environ[ports.RANGE] = f"{first}-{first + share - 1}"
 
 
 @pytest.hookimpl(trylast=True)

@@ -44,6 +44,8 @@ class Relay:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
+        # Also of one that was broken off before it began; what was written is still sent.
+        task.add_done_callback(lambda _: writer.close())
 
     async def close(self) -> None:
         """Break off what is open."""
@@ -53,16 +55,12 @@ class Relay:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(OSError):
-                there = await self._dial(reader, writer)
-                try:
-                    await self._both(reader, writer, *there)
-                finally:
-                    there[1].close()
-        finally:
-            # What was written is still sent.
-            writer.close()
+        with contextlib.suppress(OSError):
+            there = await self._dial(reader, writer)
+            try:
+                await self._both(reader, writer, *there)
+            finally:
+                there[1].close()
 
     async def _both(
         self,

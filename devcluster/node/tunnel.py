@@ -16,7 +16,7 @@ END = b"\r\n\r\n"
 
 
 def into(runtime: Runtime, network: str) -> Dial:
-    """Pods by their addresses in this network; everything else, such as a kubelet, is dialled from here."""
+    """Pods by their addresses in this network; every other address, such as a kubelet's, is dialled from here."""
     pods = ip_network(network)
 
     async def dial(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Ends:
@@ -32,7 +32,7 @@ def into(runtime: Runtime, network: str) -> Dial:
                 there = await asyncio.open_connection(sock=made)
             else:
                 there = await asyncio.open_connection(host, port)
-        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError, RuntimeProblem) as error:
+        except (OSError, ValueError, OverflowError, EOFError, asyncio.LimitOverrunError, RuntimeProblem) as error:
             writer.write(b"HTTP/1.1 502 Bad Gateway" + END)
             await writer.drain()
             raise OSError(f"cannot lead there: {error}") from error

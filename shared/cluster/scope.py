@@ -11,6 +11,12 @@ PREFIX = "log.muster.dev/"
 EVERYWHERE = "Cluster"
 """In the place of a namespace, none of which has a capital letter."""
 
+REMEDY = (
+    "`muster setup --release` there gives the scope up, `muster setup --take-scope` here takes it from an installation "
+    "that is gone"
+)
+OWN = "this log's own, of another scope: end its services and give that scope up by `muster setup --release` with it"
+
 
 def key(namespace: str) -> str:
     """The annotation of this scope; an empty `namespace` is the whole cluster."""
@@ -39,6 +45,13 @@ def others(annotations: Mapping[str, str] | None, namespace: str, identity: str)
         if (name == key(namespace) and held.partition(" ")[0] != identity)
         or (name != key(namespace) and key("") in (name, key(namespace)))
     }
+
+
+def no_room(claims: Mapping[str, str], identity: str) -> str:
+    """Why there is no room beside these claims of others, or of this log for another scope, and what to do."""
+    if all(held.partition(" ")[0] == identity for held in claims.values()):
+        return f"{told(claims)}; {OWN}"
+    return f"{told(claims)}, and this is the log {identity}; {REMEDY}"
 
 
 def told(claims: Mapping[str, str]) -> str:

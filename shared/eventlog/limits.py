@@ -11,6 +11,9 @@ Config = Mapping[str, Any]
 CHOSEN = ("num_replicas", "max_bytes")
 """How many copies and how large is the owner's choice: they are no difference, and may grow."""
 
+COSTS = {"compression": "a copy may be lost when its server was killed and later stopped"}
+"""What a setting that differs may cost; of the others nothing that is in the log."""
+
 _NO_BOUND = float("inf")
 
 
@@ -43,6 +46,7 @@ def compare(name: str, found: Config, wanted: Config) -> list[str]:
     """The differences, one sentence each."""
     return [
         f"{name}: {key} is {found.get(key, False)!r}, and would be made {value!r} today"
+        + (f": {COSTS[key]}" if key in COSTS else "")
         for key, value in unlike(found, wanted)
     ]
 

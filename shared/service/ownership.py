@@ -35,7 +35,7 @@ class Lease:
         self._holder = holder
         self._ttl = ttl
         self.trouble = ""
-        """Why the log refused the last write; empty when it did not, or when there was no answer at all."""
+        """Why the log refused the last request; empty when it did not, or when there was no answer at all."""
         self._revision = 0
         self._until = 0.0
         self._others = 0

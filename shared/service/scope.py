@@ -12,7 +12,7 @@ import structlog
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.objects import Metadata, Object
-from shared.cluster.scope import others, told
+from shared.cluster.scope import no_room, others
 from shared.errors import Refused
 from shared.release import MARK, is_older, this_release
 
@@ -44,12 +44,7 @@ class Scope:
         there = [metadata for metadata in found if metadata is not None]
         for metadata in there:
             if claims := others(metadata.annotations, "", self._identity):
-                raise Refused(
-                    f"{metadata.name}: {told(claims)}, and this is the log {self._identity}; `muster setup --release` "
-                    "there gives the scope up, `muster setup --take-scope` here takes it from an installation that is "
-                    "gone",
-                    reason="ScopeTaken",
-                )
+                raise Refused(f"{metadata.name}: {no_room(claims, self._identity)}", reason="ScopeTaken")
         self._tell_of(there)
 
     async def _of(self, kind: Resource[Any]) -> Metadata | None:

@@ -33,3 +33,10 @@ def test_a_difference_is_a_sentence():
     assert compare("JOBS", {"storage": "memory"}, {"storage": "file"}) == [
         "JOBS: storage is 'memory', and would be made 'file' today"
     ]
+
+
+def test_a_difference_says_what_it_may_cost():
+    (sentence,) = compare("JOBS", {"compression": "s2"}, {"compression": "none"})
+    assert sentence.endswith(
+        "would be made 'none' today: a copy may be lost when its server was killed and later stopped"
+    )
