@@ -49,7 +49,8 @@ class Batch(msgspec.Struct, frozen=True):
 
     events: tuple[Stored, ...]
     pending: int
-    """0 means that the reader was at the log's end."""
+    """0 means that the reader was at the log's end, or further: all is read that the stream's leader had when it was
+    asked, which is before the first batch, and again whenever the reader reconnects."""
 
 
 class Revised(msgspec.Struct, frozen=True):
@@ -111,8 +112,8 @@ class EventLog(Protocol):
         `"LogReplaced"` when another log has come into its place, `"Unauthorized"` when the server turned us away.
         """
 
-    async def end(self) -> int:
-        """The last sequence of the whole log, 0 when it is empty."""
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        """The last sequence of the whole log, or of these subjects, by the stream's leader; 0 when it is empty."""
 
     async def last(self, scope: str) -> Stored | None:
         """The newest event whose subject matches `scope`."""
