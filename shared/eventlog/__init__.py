@@ -49,8 +49,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     events: tuple[Stored, ...]
     pending: int
-    """0 means that the reader was at the log's end, or further: all is read that the stream's leader had when it was
-    asked, which is before the first batch, and again whenever the reader reconnects."""
+    """0 means that the reader was at the log's end: what the stream's leader had when the reading began is read."""
 
 
 class Revised(msgspec.Struct, frozen=True):
