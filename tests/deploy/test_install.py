@@ -4,13 +4,15 @@ Every service has its own account's rights and token, its own password at the lo
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.kit.next_release import FIELD, next_release
 from tests.kit.operator import a_job
 from tests.kit.platform import Platform, a_platform
 
@@ -24,6 +26,7 @@ PRODUCTION = "--set replicas=2 --set nats.replicas=3"
 FEW_RESOURCES = "--set resources.requests.cpu=10m --set nats.resources.requests.cpu=10m"
 """So that two pods of everything and their successors have room on one small machine."""
 UNTIL_TOLD = "until [ -e /tmp/end ]; do sleep 0.1; done"
+DEFINITION = "customresourcedefinition/trainingjobs.kai.alibabacloud.com"
 SERVICES = {f"muster-{service}" for service in ("watcher", "scheduler", "scaler", "status")}
 
 
@@ -31,6 +34,18 @@ SERVICES = {f"muster-{service}" for service in ("watcher", "scheduler", "scaler"
 async def platform(tmp_path: Path) -> AsyncIterator[Platform]:
     async with a_platform(tmp_path, disks=3) as platform:
         yield platform
+
+
+@pytest.fixture
+def the_next(tmp_path: Path) -> Iterator[Path]:
+    """Values that make the chart's pods run the next release, of which more is in tests/e2e/test_upgrade.py."""
+    # Not below /tmp, of which every container of our node has its own; and others than root have to read it.
+    with TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        environment = next_release(Path(folder) / "next")
+        file = tmp_path / "next.yaml"
+        file.write_text(yaml.safe_dump({"extraEnv": [{"name": key, "value": environment[key]} for key in environment]}))
+        yield file
 
 
 def a_long_job(name: str) -> dict[str, Any]:
@@ -61,11 +76,23 @@ def ready(pods: dict[str, Any]) -> bool:
     )
 
 
+def has_field(definition: dict[str, Any]) -> bool:
+    return f'"{FIELD}":' in json.dumps(definition["spec"])
+
+
+async def history(platform: Platform, job: str) -> list[str]:
+    """As the log has it."""
+    command = f"muster history trainingjob/{job} -n default --json"
+    return (await platform.do(f"kubectl -n muster exec deploy/muster-status -- {command}")).splitlines()
+
+
 def warnings(events: dict[str, Any]) -> str:
     return "\n".join(event["message"] for event in events["items"])
 
 
-async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replicas_and_three_nodes(platform: Platform):
+async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replicas_and_three_nodes(
+    platform: Platform, the_next: Path
+):
     await platform.do(f"{INSTALL} {PRODUCTION} {FEW_RESOURCES} {WAIT}", patience=PATIENCE)
     deployments = (await platform.get("deployments --namespace muster"))["items"]
     assert {one["metadata"]["name"]: one["status"]["readyReplicas"] for one in deployments} == dict.fromkeys(
@@ -79,17 +106,27 @@ async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replic
         await platform.do(f"kubectl wait --for=condition=Running trainingjob/{job} --timeout=60s")
     before = await lives(platform)
     assert len(before) == 6
+    known = await history(platform, "first")
+    assert known
+    assert not has_field(await platform.get(DEFINITION))
 
     await platform.do(
-        f"helm upgrade muster deploy/helm/muster -n muster --reuse-values --set drain=5 {WAIT}", patience=PATIENCE
+        f"helm upgrade muster deploy/helm/muster -n muster --reuse-values --values {the_next} {WAIT}", patience=PATIENCE
     )
+    definition = await platform.until(DEFINITION, has_field)
     assert await lives(platform) == before
+    await platform.do("kubectl apply -f -", given=yaml.safe_dump(a_long_job("third")))
+    await platform.do("kubectl wait --for=condition=Running trainingjob/third --timeout=60s")
+    before = await lives(platform)
     await platform.do(f"helm rollback muster 1 --namespace muster {WAIT}", patience=PATIENCE)
     assert await lives(platform) == before
+    assert (await platform.get(DEFINITION))["spec"] == definition["spec"]
+    assert (await history(platform, "first"))[: len(known)] == known
 
     # The services of now know the jobs of then.
-    await platform.do("kubectl exec first-launcher -- touch /tmp/end")
-    await platform.do("kubectl wait --for=condition=Succeeded trainingjob/first --timeout=60s")
+    for job in ("first", "third"):
+        await platform.do(f"kubectl exec {job}-launcher -- touch /tmp/end")
+        await platform.do(f"kubectl wait --for=condition=Succeeded trainingjob/{job} --timeout=60s")
 
     await platform.do(f"helm uninstall muster --namespace muster {WAIT}", patience=PATIENCE)
     second = [pod for pod in await lives(platform) if pod[0].startswith("second-")]
@@ -107,7 +144,7 @@ async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
     words = " ".join(f"--from-literal={user}=of-{user}" for user in users)
     await platform.do(f"kubectl -n muster create secret generic passwords {words}")
     for service in SERVICES:
-        told = await said_by(platform, service, "stream not found")
+        told = await platform.says(f"-n muster deploy/{service}", "stream not found")
         assert json.loads(told)["level"] == "warning"
     assert not ready(await platform.get("pods --namespace muster --selector=app.kubernetes.io/component=watcher"))
 
@@ -117,9 +154,3 @@ async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
     )
     await platform.do("kubectl apply -f -", given=yaml.safe_dump(a_long_job("job")))
     await platform.do("kubectl wait --for=condition=Running trainingjob/job --timeout=60s")
-
-
-async def said_by(platform: Platform, service: str, words: str) -> str:
-    """The line of its log with these words, as soon as there is one."""
-    log = f"kubectl -n muster logs deploy/{service} | grep -m 1 '{words}'"
-    return await platform.do(f'timeout 50 bash -c "until {log}; do sleep 0.5; done"')

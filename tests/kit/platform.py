@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from devcluster.binaries import MissingProgram, find
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
+from devcluster.node.relay import Ends, Relay
 from devcluster.realnode import NAME, RealCluster
 from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
@@ -57,6 +58,12 @@ class Platform:
         """What `kubectl get` finds."""
         return json.loads(await self.do(f"kubectl get {what} -o json"))
 
+    async def says(self, what: str, words: str, *, patience: int = 60) -> str:
+        """The line of a log with these words, as soon as there is one; `what` as for `kubectl logs`."""
+        log = f"kubectl logs {what} | grep -m 1 '{words}'"
+        said = f'timeout {patience} bash -c "until {log}; do sleep 0.5; done"'
+        return await self.do(said, patience=patience + 5)
+
     async def until(self, what: str, holds: Callable[[Any], Any], patience: float = PATIENCE_SECONDS) -> Any:
         """What `kubectl get` finds, as soon as it is as wanted."""
         deadline = asyncio.get_running_loop().time() + patience
@@ -66,6 +73,34 @@ class Platform:
                 return found
             assert asyncio.get_running_loop().time() < deadline, f"{what}: {found}\n{await self.picture()}"
             await asyncio.sleep(0.2)
+
+    @asynccontextmanager
+    async def forwarded(self, pod: str, port: int) -> AsyncIterator[int]:
+        """A port of this machine that leads to one of a pod, as `kubectl port-forward`; `pod` as `-n NAMESPACE NAME`.
+
+        Our node has no port forwarding, so it goes the way of the API server.
+        """
+        address = await self.do(f"kubectl get pod {pod} -o jsonpath={{.status.podIP}}")
+
+        async def dial(*_: object) -> Ends:
+            assert self.cluster.tunnel is not None
+            reader, writer = await asyncio.open_unix_connection(self.cluster.tunnel)
+            with ExitStack() as unless_led:
+                # Also when it is broken off: a pod that is gone is answered for only after a while.
+                unless_led.callback(writer.close)
+                writer.write(f"CONNECT {address}:{port} HTTP/1.1\r\n\r\n".encode())
+                if b" 200 " not in await reader.readuntil(b"\r\n\r\n"):
+                    raise ConnectionRefusedError(f"{pod} does not take connections")
+                unless_led.pop_all()
+            return reader, writer
+
+        relay = Relay(dial)
+        server = await asyncio.start_server(relay, "127.0.0.1", 0)
+        try:
+            yield int(server.sockets[0].getsockname()[1])
+        finally:
+            server.close()
+            await relay.close()
 
     async def picture(self) -> str:
         """Everything that tells what went wrong."""
@@ -77,8 +112,13 @@ class Platform:
 
 
 @asynccontextmanager
-async def a_platform(folder: Path, *, disks: int, kubelet: bool = False) -> AsyncIterator[Platform]:
-    """With as many volumes as `disks`, of the default class; with `kubelet` on a real node, one at a time."""
+async def a_platform(
+    folder: Path, *, disks: int, kubelet: bool = False, audit: Path | None = None
+) -> AsyncIterator[Platform]:
+    """With as many volumes as `disks`, of the default class; with `kubelet` on a real node, one at a time.
+
+    `audit` is a file for one line per call of the API server.
+    """
     require_control_plane()
     try:
         find("helm")
@@ -87,7 +127,7 @@ async def a_platform(folder: Path, *, disks: int, kubelet: bool = False) -> Asyn
     if kubelet:
         cluster: ControlPlane = RealCluster(folder / "cluster", accounts=True)
     else:
-        cluster = ControlPlane(folder / "cluster", images=IMAGES, accounts=True)
+        cluster = ControlPlane(folder / "cluster", images=IMAGES, audit=audit, accounts=True)
     async with cluster:
         platform = Platform(cluster, folder)
         node = NAME if kubelet else cluster.node.name

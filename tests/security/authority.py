@@ -32,11 +32,13 @@ class Authority:
         )
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *, expired: bool = False, of_clients: Path | None = None) -> Tls:
+    def issue(
+        self, name: str, *, expired: bool = False, of_clients: Path | None = None, host: str = "localhost"
+    ) -> Tls:
         """A certificate and its key; `of_clients` is the authority that the clients' own must come from."""
         key = ec.generate_private_key(ec.SECP256R1())
         ends = datetime.now(UTC) + (-DAY if expired else DAY)
-        usual = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1")), x509.DNSName("localhost")])
+        usual = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1")), x509.DNSName(host)])
         certificate = (
             self._begin(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, ends)
             .add_extension(usual, critical=False)
