@@ -9,7 +9,7 @@ import uvloop
 
 from muster.targets import fail
 from shared.cluster.kube import KubeCluster
-from shared.errors import Trouble
+from shared.errors import Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.job.fold import Histories
@@ -55,16 +55,22 @@ async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
 
 
 async def everything(log: EventLog) -> tuple[Histories, list[Stored]]:
-    """The whole log, folded and as it is."""
+    """The whole log, folded and as it is; raises `Transient` when it goes silent before its end."""
     histories, kept = Histories(), []
-    end = await log.end()
-    async for batch in log.read():
-        for stored in batch.events:
-            if stored.sequence <= end:
-                histories.fold(stored)
-                kept.append(stored)
-        if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
-            break
+    end, loop = await log.end(), asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS) as patience:
+            async for batch in log.read():
+                for stored in batch.events:
+                    if stored.sequence <= end:
+                        histories.fold(stored)
+                        kept.append(stored)
+                if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
+                    break
+                patience.reschedule(loop.time() + PATIENCE_SECONDS)
+    except TimeoutError as silence:
+        words = f"read the log: it ends at {end}, and after {histories.position} nothing came"
+        raise Transient(f"{words} for {PATIENCE_SECONDS:g} s; is a NATS server behind?") from silence
     return histories, kept
 
 

@@ -49,7 +49,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     events: tuple[Stored, ...]
     pending: int
-    """0 means that the reader was at the log's end."""
+    """0 means that the reader was at the log's end: what the stream's leader had when the reading began is read."""
 
 
 class Revised(msgspec.Struct, frozen=True):
@@ -111,8 +111,8 @@ class EventLog(Protocol):
         `"LogReplaced"` when another log has come into its place, `"Unauthorized"` when the server turned us away.
         """
 
-    async def end(self) -> int:
-        """The last sequence of the whole log, 0 when it is empty."""
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        """The last sequence of the whole log, or of these subjects, by the stream's leader; 0 when it is empty."""
 
     async def last(self, scope: str) -> Stored | None:
         """The newest event whose subject matches `scope`."""

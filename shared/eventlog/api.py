@@ -1,5 +1,6 @@
 """The JetStream requests that we make, and what their errors mean to us."""
 
+import asyncio
 from typing import Any, TypeVar
 
 import msgspec
@@ -111,6 +112,14 @@ async def message(
 
 async def stream_info(connection: Connection, stream: str) -> StreamInfo:
     return await call(connection, f"STREAM.INFO.{stream}", None, StreamInfo)
+
+
+async def end(connection: Connection, stream: str, subjects: tuple[str, ...] = ()) -> int:
+    """The last sequence of the stream, or of what is in these subjects, as its leader knows it; 0 without any."""
+    if not subjects:
+        return (await stream_info(connection, stream)).state.last_seq
+    newest = await asyncio.gather(*(message(connection, stream, last_by_subj=subject) for subject in subjects))
+    return max((found.seq for found in newest if found is not None), default=0)
 
 
 async def call(connection: Connection, request: str, body: Any, answer: type[_T], *, timeout: float = TIMEOUT) -> _T:

@@ -110,8 +110,8 @@ class JetStreamEventLog:
     def read(self, *, after: int = 0, subjects: tuple[str, ...] = ()) -> AsyncIterator[Batch]:
         return Reader(self._connection, self._same_log, after=after, subjects=subjects).batches()
 
-    async def end(self) -> int:
-        return (await api.stream_info(self._connection, STREAM)).state.last_seq
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        return await api.end(self._connection, STREAM, subjects)
 
     async def last(self, scope: str) -> Stored | None:
         return _stored(await api.message(self._connection, STREAM, last_by_subj=scope))

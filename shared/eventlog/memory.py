@@ -115,8 +115,9 @@ class MemoryEventLog:
             if position == len(events) and not self._closed:
                 await self._journal.grown()
 
-    async def end(self) -> int:
-        return len(self._journal.events)
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        newest = reversed(self._journal.events)
+        return next((event.sequence for event in newest if _selected(event, subjects)), 0)
 
     async def last(self, scope: str) -> Stored | None:
         return self._journal.last(scope)

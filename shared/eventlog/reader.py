@@ -4,6 +4,9 @@ The consumer is ephemeral and unacknowledged, its position is ours: after a lost
 a new one begins behind the last event that was handed on, so nothing is lost, doubled or reordered.
 nats-py's ordered consumer and its key-value watch lose messages when they overflow; a pull never overflows,
 because no more is sent than was asked for.
+
+A consumer lives on any one of the stream's servers, which may be behind (after a restart, a restore): that nothing
+is pending there says nothing about the log.  Where the log ends is asked of the stream's leader.
 """
 
 import asyncio
@@ -29,7 +32,8 @@ _WINDOW_BYTES = 8 * 1024 * 1024
 _EXPIRES = 30.0
 _HEARTBEAT = 1.0
 _SILENCE = 3.0
-"""Seconds without event or heartbeat after which the consumer is taken for gone."""
+"""Seconds without event or heartbeat after which the consumer is taken for gone; without event, while the leader has
+more, for one that is to be tried at another server."""
 _FORGOTTEN = 60.0
 """Seconds without a pull after which the server removes a consumer."""
 _SHRUNK = 3
@@ -69,8 +73,7 @@ class Reader:
             consumer = _Consumer(self._connection, after=self._after, subjects=self._subjects)
             try:
                 await self._same_log()
-                await self._not_shrunk()
-                await consumer.start()
+                await consumer.start(end=await self._end())
                 while (batch := await consumer.next()) is not None:
                     if batch.events:
                         failures = 0
@@ -90,11 +93,12 @@ class Reader:
             await asyncio.sleep(backoff(failures))
             failures += 1
 
-    async def _not_shrunk(self) -> None:
-        end = (await api.stream_info(self._connection, STREAM)).state.last_seq
+    async def _end(self) -> int:
+        """Where the log ends for this reader; raises when that is before what it has read."""
+        end = await api.end(self._connection, STREAM)
         if end >= self._after:
             self._shrunk = 0
-            return
+            return await api.end(self._connection, STREAM, self._subjects) if self._subjects else end
         # A consumer that begins beyond the end would wait there and skip what is written meanwhile.
         self._shrunk += 1
         words = f"read the log after {self._after}: it ends at {end}; a part of it was lost"
@@ -113,6 +117,7 @@ class _Consumer:
         self._subjects = subjects
         self._listener: Listener | None = None
         self._events: deque[Stored] = deque()
+        self._end = 0
         self._pending = 0
         self._delivered = 0
         self._outstanding = 0
@@ -120,7 +125,9 @@ class _Consumer:
         self._wake = asyncio.Event()
         self._announce_end = False
 
-    async def start(self) -> None:
+    async def start(self, *, end: int) -> None:
+        """`end` is what the stream's leader has: before that has come, there is more."""
+        self._end = end
         config = {
             "name": self._name,
             "deliver_policy": "by_start_sequence",
@@ -134,7 +141,7 @@ class _Consumer:
         request = {"stream_name": STREAM, "config": config, "action": "create"}
         self._listener = await self._connection.listen(self._receive, lost=self._fault)
         info = await api.call(self._connection, f"CONSUMER.CREATE.{STREAM}.{self._name}", request, api.ConsumerInfo)
-        self._announce_end = info.num_pending == 0
+        self._announce_end = info.num_pending == 0 and self._after >= end
 
     async def next(self) -> Batch | None:
         """What has arrived, at least one event; empty when the log has none yet.  None when this consumer is done."""
@@ -142,13 +149,17 @@ class _Consumer:
         if self._announce_end:
             self._announce_end = False
             return Batch((), 0)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _SILENCE
         while not self._events:
-            if self._faulty or not await self._heard_something():
+            behind = self._after < self._end and loop.time() >= give_up
+            if self._faulty or behind or not await self._heard_something():
                 return None
             await self._pull()
         take = min(BATCH, len(self._events))
         events = tuple([self._events.popleft() for _ in range(take)])
-        return Batch(events, self._pending + len(self._events))
+        pending = self._pending + len(self._events)
+        return Batch(events, pending or int(self._after < self._end))
 
     async def close(self) -> None:
         # The consumer itself is left to the server: removing one needs a permission that could remove others'.

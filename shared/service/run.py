@@ -205,23 +205,19 @@ class Machine:
         }
 
     async def _end(self) -> int:
-        """The log's end as it is now, asked for until there is an answer."""
+        """The log's end as it is now, asked for until there is an answer.
+
+        It is the stream's leader that says it: a reader that was served by a server that is behind is no owner yet.
+        """
         while True:
             try:
-                end = await self._newest()
+                end = await self._log.end(self._subjects)
             except Transient as trouble:
                 self.appends.trouble = str(trouble)
                 await asyncio.sleep(trouble.retry_after or 1.0)
             else:
                 self.appends.trouble = ""
                 return end
-
-    async def _newest(self) -> int:
-        """The last sequence of what this machine reads; 0 when there is nothing."""
-        if not self._subjects:
-            return await self._log.end()
-        newest = [await self._log.last(subjects) for subjects in self._subjects]
-        return max((stored.sequence for stored in newest if stored is not None), default=0)
 
     async def _read(self) -> None:
         async for batch in self._log.read(after=self.histories.position, subjects=self._subjects):

@@ -202,6 +202,14 @@ async def test_a_reader_of_nothing_learns_that_it_is_at_the_end(world: World, lo
     assert (batch.events, batch.pending) == ((), 0)
 
 
+async def test_the_end_of_some_subjects_is_their_last_event(world: World, log: EventLog) -> None:
+    sequence = await log.append(world.decision(1), expect=0)
+    await log.append(world.decision(1, job="bert"), expect=0)
+    resnet = f"jobs.{world.namespace}.resnet.>"
+    assert await log.end((f"facts.{world.namespace}.>",)) == 0
+    assert await log.end((resnet, f"facts.{world.namespace}.>")) == sequence
+
+
 async def test_after_the_last_event_comes_one_empty_batch(world: World, log: EventLog) -> None:
     await log.append(world.decision(1), expect=0)
     async with asyncio.timeout(READY), aclosing(log.read(subjects=world.mine)) as batches:

@@ -1,12 +1,15 @@
-"""Three servers, and the leader of the stream is killed."""
+"""Three servers of which one is killed: the leader of the stream, or a follower that comes back behind."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from shared.eventlog import api
+from shared.errors import Conflict
+from shared.eventlog import Entry, api
 from shared.eventlog.connection import Connection
+from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY, NatsCluster, a_decision, connected, read_to_end, until
 
@@ -53,6 +56,49 @@ async def test_a_killed_leader_loses_and_doubles_nothing(tmp_path: Path):
     assert {event.event_id: event.sequence for event in events} == acknowledged
     assert len(events) == JOBS * EACH
     assert seen == sorted(acknowledged.values())
+
+
+async def test_a_server_that_comes_back_behind_ends_no_reading(tmp_path: Path):
+    # A consumer that is made there has nothing pending, or less than the log holds.
+    jobs, each = 40, 60
+    async with NatsCluster(tmp_path) as cluster:
+        async with connected(cluster) as log:
+            # Without the other follower nothing would be stored meanwhile.
+            await until(lambda: all_current(log))
+        leading = await leader(cluster)
+        follower = next(server for name, server in cluster.servers.items() if name != leading)
+        others = ",".join(server.url for server in cluster.servers.values() if server is not follower)
+        async with connected(cluster, url=others) as log, asyncio.timeout(READY):
+            follower.kill()
+
+            async def write(job: str) -> None:
+                sequence = 0
+                for number in range(each):
+                    entry = a_decision("team-a", number, job=job, body=b"x" * 2_000)
+                    sequence = await insisted(log, entry, expect=sequence)
+
+            await asyncio.gather(*(write(f"job-{number}") for number in range(jobs)))
+            counted: dict[tuple[str, ...], set[int]] = {(): set(), ("jobs.>",): set(), ("jobs.*.job-1.>",): set()}
+
+            async def read(subjects: tuple[str, ...]) -> None:
+                while not (back.done() and await all_current(log)):
+                    counted[subjects].add(len(await read_to_end(log, *subjects)))
+
+            back = asyncio.create_task(follower.start())
+            await asyncio.gather(back, *(read(subjects) for subjects in counted))
+    assert list(counted.values()) == [{jobs * each + 1}, {jobs * each}, {each}]
+
+
+async def insisted(log: JetStreamEventLog, entry: Entry, *, expect: int) -> int:
+    """Its sequence, for a scope's only writer: the conflict is then with its own first attempt, still in flight."""
+    while True:
+        with suppress(Conflict):
+            return await log.append(entry, expect=expect)
+
+
+async def all_current(log: JetStreamEventLog) -> bool:
+    info = await api.call(log.connection, "STREAM.INFO.JOBS", None, dict)
+    return all(replica["current"] for replica in info["cluster"]["replicas"])
 
 
 async def leader(cluster: NatsCluster) -> str:

@@ -30,9 +30,9 @@ class Slow(Line):
         self.tells_end.set()
         self.no_end: list[Exception] = []
 
-    async def end(self) -> int:
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
         self.asked += 1
-        end = await super().end()
+        end = await super().end(subjects)
         await self.tells_end.wait()
         if self.no_end:
             raise self.no_end.pop(0)
