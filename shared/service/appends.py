@@ -56,6 +56,8 @@ class Appends:
     ) -> None:
         self.trouble = ""
         """What keeps this service from appending; empty when all is well."""
+        self._troubled: JobKey | None = None
+        """Whose decision was the last that could not be appended."""
         self.seconds = 0.0
         """How long the last one took, its turn included: what the log can bear."""
         self._author = author
@@ -77,6 +79,11 @@ class Appends:
             return None
         self._scopes[history.job.key].appending = True
         return self._append(history, event, self._expected(history, event), history.basis, history.time)
+
+    def nothing_owed(self, history: History) -> None:
+        """Of an append that was in trouble: its event, or another's, is in the log, and it is not tried again."""
+        if self._troubled == history.job.key:
+            self.trouble = ""
 
     def busy(self, history: History) -> bool:
         """Whether the last append of that job is under way, or not read back."""
@@ -148,7 +155,7 @@ class Appends:
             self._wake_later(key, 1.0)
         except Transient as trouble:
             self._meters.append("Retried")
-            self.trouble = str(trouble)
+            self.trouble, self._troubled = str(trouble), key
             self._wake_later(key, trouble.retry_after or 1.0)
         except Refused as refusal:
             self._meters.append("Refused")
@@ -158,7 +165,7 @@ class Appends:
                 # This job's story; it says nothing about the log.
                 history.hold("TooLarge", f"{type(event).__name__} is too large for the log")
             else:
-                self.trouble = str(refusal)
+                self.trouble, self._troubled = str(refusal), key
                 self._wake_later(key, 5.0)
         else:
             self.trouble = ""

@@ -124,8 +124,11 @@ class Machine:
 
     @property
     def trouble(self) -> str:
-        """What keeps this machine from reading or appending; empty when all is well."""
-        return self.appends.trouble
+        """What keeps this machine from reading or appending; empty when all is well.
+
+        Who is not the owner any more has nothing to append, and learns nothing of how it would go.
+        """
+        return self.appends.trouble if self._owns() or not self.current else ""
 
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
@@ -285,7 +288,9 @@ class Machine:
             telling.held(history, history.sequence, error)
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
-        if record is not None and (work := self.appends.record(history, record.event)) is not None:
+        if record is None:
+            self.appends.nothing_owed(history)
+        elif (work := self.appends.record(history, record.event)) is not None:
             self._start(work)
         for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
             self._start(work)

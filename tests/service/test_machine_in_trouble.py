@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.measures import Measures
 from shared.job.state import Job
 from shared.job.steps import Effect
@@ -130,6 +130,30 @@ async def test_trouble_is_over_once_the_log_said_that_somebody_was_quicker():
         await until(lambda: stage.machine.trouble == "no answer", "the trouble")
         await until(lambda: not stage.line.trouble, "the conflict")
         await until(lambda: not stage.machine.trouble, "its end", seconds=0.1)
+
+
+@in_virtual_time
+async def test_trouble_is_over_once_what_was_owed_is_owed_no_more():
+    stage = Stage(Small(restarting(1)))
+    stage.line.trouble = [Transient("no answer")]
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        stage.decide_otherwise(JobRestarted(attempt=1), "scheduler")
+        await until(lambda: not stage.machine.trouble, "its end", seconds=3)
+        assert len(stage.line.attempts) == 1
+
+
+@in_virtual_time
+async def test_what_an_owner_could_not_append_is_no_trouble_of_who_is_none_any_more():
+    owner = True
+    stage = Stage(Small(restarting(1)), owns=lambda: owner)
+    stage.line.trouble = [Transient("no answer")]
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        owner = False
+        assert not stage.machine.trouble
 
 
 class Mute(Line):
