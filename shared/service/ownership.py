@@ -22,6 +22,9 @@ MARGIN_SECONDS = 0.3
 LOOK_SECONDS = 0.1
 """How often whoever waits looks for the next renewal, from when it is due."""
 
+FREE_SECONDS = 0.01
+"""How soon a lease that was found free is asked for."""
+
 log = structlog.get_logger()
 
 
@@ -91,12 +94,14 @@ class Lease:
         third = self._ttl / 3 * random.uniform(0.9, 1.1)  # noqa: S311
         if self.held() or self.trouble:
             return third
+        if not self._others:
+            return FREE_SECONDS
         seen = asyncio.get_running_loop().time() - self._others_since
-        if self._others and seen < LOOK_SECONDS:
+        if seen < LOOK_SECONDS:
             # Just renewed: the next renewal comes in a third at the earliest, and is to be seen when it does.
             return third * 0.8
         left = self._ttl - seen
-        return left if self._others and 0 < left < LOOK_SECONDS else LOOK_SECONDS
+        return left if 0 < left < LOOK_SECONDS else LOOK_SECONDS
 
     async def _write(self) -> None:
         if self._others and not self._overdue():
