@@ -48,10 +48,14 @@ def others(annotations: Mapping[str, str] | None, namespace: str, identity: str)
 
 
 def no_room(claims: Mapping[str, str], identity: str) -> str:
-    """Why there is no room beside these claims of others, or of this log for another scope, and what to do."""
+    """Why there is no room beside these claims of others, or of this log for another scope, and what to do.
+
+    `identity` is empty where the log is still to be made.
+    """
     if all(held.partition(" ")[0] == identity for held in claims.values()):
         return f"{told(claims)}; {OWN}"
-    return f"{told(claims)}, and this is the log {identity}; {REMEDY}"
+    here = f", and this is the log {identity}" if identity else ""
+    return f"{told(claims)}{here}; {REMEDY}"
 
 
 def told(claims: Mapping[str, str]) -> str:

@@ -54,6 +54,7 @@ def figures(outcomes: Sequence[Outcome]) -> list[Figure]:
     ]
     lines.append(Figure("**all owners killed**", owners_killed(outcomes), GOAL_SECONDS))
     lines.append(Figure("of that until the standby has the lease", _takeovers(outcomes)))
+    lines.append(Figure("of that with the lease and something to decide on", _decisions(outcomes)))
     paused = [gap for service in SERVICES for gap in _failovers(outcomes, "pause", service)]
     lines.append(Figure("owner stands still → the standby's first append", paused, GOAL_SECONDS))
     stopped = [gap for service in SERVICES for gap in _failovers(outcomes, "stop", service)]
@@ -74,12 +75,29 @@ def owners_killed(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def _takeovers(outcomes: Sequence[Outcome]) -> list[float]:
+    return [_acquired(outcome, one) - one.began for outcome, one in _owners_killed(outcomes)]
+
+
+def _decisions(outcomes: Sequence[Outcome]) -> list[float]:
+    """From then on, or from the event that asked for a decision later still; a fact is asked for by nobody."""
     return [
-        min((at for at, owner in _of_service(outcome, one) if owner and at > one.began), default=math.inf) - one.began
+        ack.at - max(_acquired(outcome, one), outcome.owed.get(ack.sequence, 0.0))
+        for outcome, one in _owners_killed(outcomes)
+        if (ack := _first(outcome.told, one)) is not None
+    ]
+
+
+def _owners_killed(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Struck]]:
+    return [
+        (outcome, one)
         for outcome in outcomes
         for one in outcome.struck
         if (one.strike.how, one.strike.role) == ("kill", "owner")
     ]
+
+
+def _acquired(outcome: Outcome, one: Struck) -> float:
+    return min((at for at, owner in _of_service(outcome, one) if owner and at > one.began), default=math.inf)
 
 
 def _of_service(outcome: Outcome, one: Struck) -> list[tuple[float, bool]]:
@@ -114,19 +132,19 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 def _failovers(outcomes: Sequence[Outcome], how: How, service: str) -> list[float]:
     return [
-        _first(outcome.told, one) - one.began
+        (ack.at if (ack := _first(outcome.told, one)) is not None else math.inf) - one.began
         for outcome in outcomes
         for one in outcome.struck
         if (one.strike.how, one.strike.service, one.strike.role) == (how, service, "owner")
     ]
 
 
-def _first(told: Sequence[Acknowledged], struck: Struck) -> float:
-    """When the other replica, or the one that came up again, first told of an append."""
+def _first(told: Sequence[Acknowledged], struck: Struck) -> Acknowledged | None:
+    """The first append that the other replica, or the one that came up again, told of."""
     for ack in told[bisect_left(told, struck.began, key=lambda ack: ack.at) :]:
         if ack.author == struck.strike.service and (ack.replica != struck.name or ack.at >= struck.up):
-            return ack.at
-    return math.inf
+            return ack
+    return None
 
 
 def _silences(outcomes: Sequence[Outcome], how: How, role: Role) -> list[float]:

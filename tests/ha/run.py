@@ -47,6 +47,8 @@ class Outcome(msgspec.Struct):
     """Of each pause of a service: what it wrote after waking up, before it was the owner again."""
     owners: dict[str, list[tuple[float, bool]]]
     """By replica, when it became the owner, and when it was no more."""
+    owed: dict[int, float]
+    """By the sequence of a decision, when that was told on which it was taken."""
     events: int
     jobs: int
     scaled: int
@@ -115,7 +117,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     faults += [fault for _, written in late for fault in oracles.stale(written)]
     answers = await _replayed(world, histories, log, identity)
     faults += [answer for answer in answers if "DIFFERS" in answer]
-    return Outcome(struck, told, late, owners, len(log), len(load), load.scaled, len(answers), faults)
+    return Outcome(struck, told, late, owners, _owed(log), len(log), len(load), load.scaled, len(answers), faults)
 
 
 async def _replayed(world: Pairs, histories: Histories, log: list[Stored], identity: str) -> list[str]:
@@ -127,6 +129,11 @@ async def _replayed(world: Pairs, histories: Histories, log: list[Stored], ident
             answer = await compared(history, log, identity, world.kube, kinds)
             answers.append(f"{history.job.key}: {answer or 'DIFFERS: it is not there'}")
     return answers
+
+
+def _owed(log: Sequence[Stored]) -> dict[int, float]:
+    at = {stored.sequence: oracles.seconds(stored.time) for stored in log}
+    return {stored.sequence: at[int(stored.basis.partition(":")[0])] for stored in log if stored.basis}
 
 
 def _ownership(lines: Sequence[dict[str, Any]]) -> list[tuple[float, bool]]:
