@@ -3,6 +3,7 @@
 Who asks for what, and what an answer means, is the business of `connection.py`.
 """
 
+import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
@@ -57,7 +58,14 @@ class RawClient(Client):
         self.forget_unsent()
         # One that was never told how to connect cannot be closed either.
         if self._flush_queue is not None:
-            await self.close()
+            try:
+                await self.close()
+            except asyncio.CancelledError:
+                # A reconnection that it broke off waited for the socket's end, and with it that wait is cancelled for
+                # whoever comes after.
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
         # A first attempt that was given up leaves a client that counts as closed with its socket open.
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]

@@ -48,6 +48,19 @@ async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
         await connection.close()
 
 
+async def test_it_can_be_closed_when_somebody_gave_up_waiting_for_its_end(tmp_path: Path):
+    """As a reconnection does that is broken off: it waits for the socket's end, and that wait is everybody's."""
+    async with a_server(tmp_path) as server:
+        connection = await Connection.open(
+            server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
+        )
+        waiting = asyncio.create_task(connection._client._transport.wait_closed())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await connection.close()
+
+
 async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def broken(**_: object) -> None:
         raise ConnectionResetError("Connection lost")
