@@ -64,9 +64,12 @@ class Builder:
         return made
 
     def nats(self, image: str) -> Path:
-        """An archive with the server of our wheel and nothing else, under the name that the chart has for it."""
+        """An archive with the server of our wheel and the node's shell, under the name that the chart has for it."""
         container = self._buildah("from", "scratch")
         self._buildah("add", "--quiet", container, _program(), "/usr/local/bin/nats-server")
+        busybox = shutil.which("busybox")
+        assert busybox, "`python -m devcluster.realnode` installs it"
+        self._buildah("add", "--quiet", container, busybox, "/usr/local/bin/sh")
         self._buildah("config", "--env", "PATH=/usr/local/bin", container)
         self._buildah("commit", "--quiet", "--rm", container, f"localhost/{image}")
         return self.archive(image)
