@@ -108,7 +108,7 @@ class Stack:
             self._stack.push_async_callback(self.stop_services)
             await self._start_services()
         except BaseException as error:
-            await self._stack.__aexit__(type(error), error, error.__traceback__)
+            await self.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
 

@@ -106,9 +106,8 @@ class KubeApiServer(Program, ApiServer):
         if audit:
             policy = Path(__file__).with_name("audit-policy.yaml")
             arguments += [f"--audit-log-path={audit}", f"--audit-policy-file={policy}", "--audit-log-maxsize=1000"]
-        self._egress: dict[str, Any] = {}
+        self._tunnel = tunnel
         if tunnel:
-            self._egress = _egress(tunnel)
             arguments.append(f"--egress-selector-config-file={self.data}/egress.json")
         self._tokens = tokens
         self.followers: tuple[Program, ...] = ()
@@ -124,8 +123,8 @@ class KubeApiServer(Program, ApiServer):
         await asyncio.gather(*(follower.restart() for follower in self.followers))
 
     async def run(self) -> None:
-        if self._egress:
-            (self.data / "egress.json").write_text(json.dumps(self._egress))
+        if self._tunnel:
+            (self.data / "egress.json").write_text(json.dumps(_egress(self._tunnel)))
         await super().run()
         token = self._tokens.read_text().partition(",")[0]
         trust = ssl.create_default_context(cafile=str(self.data / "ca.crt"))

@@ -25,7 +25,7 @@ from devcluster.node.pods import Pod
 from devcluster.node.recorder import Recorder
 from devcluster.node.reflector import Reflector
 from devcluster.node.registration import Registration
-from devcluster.node.relay import APISERVER, PORT, Relay, out_to
+from devcluster.node.relay import APISERVER, PORT, leading, out_to
 from devcluster.node.runtime import Runtime, RuntimeProblem
 from devcluster.node.tunnel import into
 from shared.errors import Trouble
@@ -179,20 +179,17 @@ class Agent:
         except RuntimeProblem as problem:
             log.warning("pods cannot reach the API server", problem=str(problem))
             return
-        relay = Relay(out_to(machine.api.url))
-        server = await asyncio.start_server(relay, sock=made)
-        stack.push_async_callback(relay.close)
-        stack.callback(server.close)
+        listening = leading(out_to(machine.api.url), lambda relay: asyncio.start_server(relay, sock=made))
+        await stack.enter_async_context(listening)
 
     async def _lead_to_the_pods(self, runtime: Runtime, stack: contextlib.AsyncExitStack) -> None:
-        if self._options.tunnel is None:
+        tunnel = self._options.tunnel
+        if tunnel is None:
             return
-        relay = Relay(into(runtime, self._options.pod_network))
         # One that a killed agent left is replaced.
-        self._options.tunnel.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(relay, self._options.tunnel)
-        stack.push_async_callback(relay.close)
-        stack.callback(server.close)
+        tunnel.unlink(missing_ok=True)
+        dial = into(runtime, self._options.pod_network)
+        await stack.enter_async_context(leading(dial, lambda relay: asyncio.start_unix_server(relay, tunnel)))
 
     def _pod_changed(self, obj: Json, machine: Machine) -> None:
         uid = obj["metadata"]["uid"]

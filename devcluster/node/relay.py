@@ -6,7 +6,7 @@ The way in is `tunnel.py`.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import urlsplit
 
 APISERVER = "kubernetes.default.svc"
@@ -31,6 +31,18 @@ def out_to(url: str) -> Dial:
         return await asyncio.open_connection(parts.hostname, parts.port or 443)
 
     return dial
+
+
+@contextlib.asynccontextmanager
+async def leading(dial: Dial, listen: Callable[["Relay"], Awaitable[asyncio.Server]]) -> AsyncIterator[asyncio.Server]:
+    """Lead there whoever comes to what listens; in the end what is open is broken off."""
+    relay = Relay(dial)
+    server = await listen(relay)
+    try:
+        yield server
+    finally:
+        server.close()
+        await relay.close()
 
 
 class Relay:

@@ -17,7 +17,7 @@ from devcluster.cluster import ADMIN, NODE_USER
 from devcluster.controlplane import ControlPlane
 from devcluster.controlplane.credentials import Credentials
 from devcluster.node.netlink import Netlink
-from devcluster.node.relay import Relay, out_to
+from devcluster.node.relay import leading, out_to
 from devcluster.realnode import images, leftovers, machine, places, settings
 
 NAME = "muster-node"
@@ -112,10 +112,9 @@ class RealNode:
 
     async def _lead_to_the_api_server(self) -> None:
         """In place of kube-proxy: pods find it where `KUBERNETES_SERVICE_HOST` says."""
-        relay = Relay(out_to(self.plane.url))
-        server = await asyncio.start_server(relay, self.plane.address, HTTPS)
-        self._stack.push_async_callback(relay.close)
-        self._stack.callback(server.close)
+        address = self.plane.address
+        listening = leading(out_to(self.plane.url), lambda relay: asyncio.start_server(relay, address, HTTPS))
+        await self._stack.enter_async_context(listening)
 
     def _start_dns(self) -> None:
         self.dns.command = [str(binaries.find("coredns")), "-conf", str(places.DATA / "Corefile")]

@@ -18,7 +18,7 @@ import pytest
 from devcluster.binaries import MissingProgram, find
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
-from devcluster.node.relay import Ends, Relay
+from devcluster.node.relay import Ends, leading
 from devcluster.realnode import NAME, RealCluster
 from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
@@ -94,13 +94,8 @@ class Platform:
                 unless_led.pop_all()
             return reader, writer
 
-        relay = Relay(dial)
-        server = await asyncio.start_server(relay, "127.0.0.1", 0)
-        try:
+        async with leading(dial, lambda relay: asyncio.start_server(relay, "127.0.0.1", 0)) as server:
             yield int(server.sockets[0].getsockname()[1])
-        finally:
-            server.close()
-            await relay.close()
 
     async def picture(self) -> str:
         """Everything that tells what went wrong."""
