@@ -9,11 +9,11 @@ import typer
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.fold import Causes
 from muster.causes.link import Link
-from muster.causes.words import counted, of_at_most
+from muster.causes.words import of_at_most
 from muster.history import of_history
 from muster.reading import everything, open_log
 from muster.targets import Asked, Target, fail, find
-from muster.words import range_words
+from muster.words import counted, range_words
 from shared.eventlog import EventLog, Stored
 from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER

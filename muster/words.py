@@ -74,6 +74,11 @@ def _slots(group: Slots) -> str:
     return group.role if group.role == "launcher" else f"{group.role} {range_words(group.ranges)}"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def range_words(pairs: tuple[tuple[int, int], ...]) -> str:
     """`0-3,5` for inclusive ranges."""
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs) or "none"

@@ -2,7 +2,8 @@
 
 from muster.causes.ledger import UNRECORDED, Ledger
 from muster.causes.link import Link
-from muster.causes.words import applied, changed, counted, names_of, of_at_most, problem_line
+from muster.causes.words import applied, changed, names_of, of_at_most, problem_line
+from muster.words import counted
 from shared.job import replacement
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import (

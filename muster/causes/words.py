@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterable
 
-from muster.words import range_words
+from muster.words import counted, range_words
 from shared.job.events.watcher import ScaleRequested
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
@@ -59,11 +59,6 @@ _SIGNAL_CODES = 128
 def plain(reason: str) -> str:
     """A reason, and what it means where the word alone does not say."""
     return f"{reason}: {PLAIN[reason]}" if reason in PLAIN else reason
-
-
-def counted(number: int, what: str) -> str:
-    """`1 worker`, `2 workers`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def sentence(message: str) -> str:

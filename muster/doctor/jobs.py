@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from muster.doctor.findings import Finding, fail, names, ok, warn
+from muster.words import counted
 from shared.job.fold import History
 from shared.job.naming import NO_UID
 
@@ -10,7 +11,9 @@ from shared.job.naming import NO_UID
 def findings(histories: Iterable[History], identity: str) -> list[Finding]:
     """Of this log, whose `identity` tells whether a head is of another one; jobs that are gone count for nothing."""
     alive = _alive(histories)
-    return troubles(alive, identity) or [ok("jobs.histories", f"{len(alive)} jobs, and every history is whole")]
+    return troubles(alive, identity) or [
+        ok("jobs.histories", f"{counted(len(alive), 'job')}, and every history is whole")
+    ]
 
 
 def troubles(histories: Iterable[History], identity: str) -> list[Finding]:
@@ -48,7 +51,7 @@ def _elsewhere(history: History, identity: str) -> bool:
 
 def _these(histories: Sequence[History]) -> str:
     those = [f"{_kind(history)}{history.job.key.namespace}/{history.job.key.name}" for history in histories]
-    return f"{len(those)} job{'s' if len(those) > 1 else ''} ({names(sorted(those))})"
+    return f"{counted(len(those), 'job')} ({names(sorted(those))})"
 
 
 def _kind(history: History) -> str:
