@@ -143,7 +143,8 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
 async def _run(author: Author, service: Service, found: Found, health: Health) -> None:
     holder = f"{socket.gethostname()}/{uuid4().hex[:8]}"
     settings, eventlog = found.parts.settings, found.eventlog
-    lease = Lease(found.leases, lease_key(author, settings.namespace), holder)
+    key = lease_key(author, settings.namespace)
+    lease = Lease(found.leases, key, holder, unwell=lambda: health.trouble)
     found.cluster.change_only_while(lease.held)
     machine = Machine(
         service,

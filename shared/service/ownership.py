@@ -12,6 +12,7 @@ import structlog
 
 from shared.errors import Conflict, Trouble
 from shared.eventlog import Bucket
+from shared.job.doubling import doubled
 
 TTL_SECONDS = 2.0
 """How long a lease stays ours without a renewal: shorter fails over faster and writes more."""
@@ -25,18 +26,40 @@ LOOK_SECONDS = 0.1
 FREE_SECONDS = 0.01
 """How soon a lease that was found free is asked for."""
 
+OFFER_SECONDS = 10
+"""A holder that is not well for so long lets its lease run out once, in case another one is."""
+
+LONGEST_OFFER_SECONDS = 300
+"""When nobody else took it, it does so after twice as long each time, up to this."""
+
 log = structlog.get_logger()
 
 
 class Lease:
     """One key that one process holds at a time."""
 
-    def __init__(self, bucket: Bucket, key: str, holder: str, *, ttl: float = TTL_SECONDS) -> None:
-        """`holder` is unique to this process; `ttl` is in seconds."""
+    def __init__(
+        self,
+        bucket: Bucket,
+        key: str,
+        holder: str,
+        *,
+        ttl: float = TTL_SECONDS,
+        unwell: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`holder` is unique to this process; `ttl` is in seconds.
+
+        `unwell` says why another one had better act, and is empty while all is well.
+        """
         self._bucket = bucket
         self._key = key
         self._holder = holder
         self._ttl = ttl
+        self._unwell = unwell
+        self._unwell_since = 0.0
+        """The loop's time since which we hold it and are not well."""
+        self._offers = 0
+        """How often that lasted too long, since all was well."""
         self.trouble = ""
         """Why the log refused the last request; empty when it did not, or when there was no answer at all."""
         self._revision = 0
@@ -70,6 +93,11 @@ class Lease:
                     if acquiring is not None:
                         acquiring.cancel()
                     acquiring = asyncio.create_task(acquired())
+                if self._has_to_offer(owner):
+                    owner, self._until = False, 0.0
+                    log.warning("lease offered", lease=self._key, why=self._unwell())
+                    # By then it ran out, and whoever waits for it has seen that.
+                    await asyncio.sleep(2 * self._ttl)
                 await asyncio.sleep(self._pause())
                 if acquiring is not None and acquiring.done():
                     acquiring.result()
@@ -88,6 +116,17 @@ class Lease:
                     await self._bucket.delete(self._key, expect=known.revision)
         except (Trouble, TimeoutError) as trouble:
             log.info("lease left to expire", lease=self._key, why=str(trouble))
+
+    def _has_to_offer(self, owner: bool) -> bool:
+        now = asyncio.get_running_loop().time()
+        if not self._unwell():
+            self._unwell_since, self._offers = now, 0
+        elif not owner:
+            self._unwell_since = now
+        elif now - self._unwell_since >= doubled(OFFER_SECONDS, self._offers + 1, LONGEST_OFFER_SECONDS):
+            self._offers += 1
+            return True
+        return False
 
     def _pause(self) -> float:
         # A third of the lease leaves two more tries; the jitter keeps waiting replicas apart.

@@ -137,7 +137,7 @@ def _owed(log: Sequence[Stored]) -> dict[int, float]:
 
 
 def _ownership(lines: Sequence[dict[str, Any]]) -> list[tuple[float, bool]]:
-    words = {"lease acquired": True, "lease lost": False, "started": False}
+    words = {"lease acquired": True, "lease lost": False, "lease offered": False, "started": False}
     return [(oracles.seconds(line["timestamp"]), words[line["event"]]) for line in lines if line["event"] in words]
 
 

@@ -11,7 +11,14 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket, Revised
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.service.ownership import LOOK_SECONDS, MARGIN_SECONDS, TTL_SECONDS, Lease
+from shared.service.ownership import (
+    LONGEST_OFFER_SECONDS,
+    LOOK_SECONDS,
+    MARGIN_SECONDS,
+    OFFER_SECONDS,
+    TTL_SECONDS,
+    Lease,
+)
 from tests.kit.virtual_time import in_virtual_time, until
 
 KEY = "scaler"
@@ -76,7 +83,8 @@ class Replica:
     """A process that keeps a lease, and how often it became the owner."""
 
     def __init__(self, bucket: Bucket, holder: str) -> None:
-        self.lease = Lease(bucket, KEY, holder)
+        self.lease = Lease(bucket, KEY, holder, unwell=lambda: self.unwell)
+        self.unwell = ""
         self.times = 0
         self.takes_seconds = 0.0
         """How long it asks where the log ends."""
@@ -239,6 +247,68 @@ async def test_slow_renewals_that_come_in_time_are_one_lease():
     line.answers_after = 0.3
     async with Replica(line, "a").alive() as a:
         await asyncio.sleep(20 * TTL_SECONDS)
+        assert a.times == 1
+
+
+@in_virtual_time
+async def test_a_holder_that_is_not_well_for_long_leaves_its_lease_to_another():
+    bucket = await a_bucket()
+    a, b = Replica(bucket, "a"), Replica(bucket, "b")
+    async with a.alive(), b.alive():
+        await until(lambda: a.lease.held() or b.lease.held(), "a holder")
+        first, second = (a, b) if a.lease.held() else (b, a)
+        first.unwell = "the API server does not answer"
+        began = now()
+        await until(second.lease.held, "the other one's lease", seconds=OFFER_SECONDS + 2 * TTL_SECONDS)
+        assert now() - began >= OFFER_SECONDS, "what passes soon is no reason"
+        first.unwell = ""
+        await asyncio.sleep(10 * OFFER_SECONDS)
+        assert second.lease.held(), "and nobody asks for it back"
+        assert (first.times, second.times) == (1, 1)
+
+
+@in_virtual_time
+async def test_who_was_not_well_before_it_had_the_lease_leaves_it_as_soon():
+    bucket = await a_bucket()
+    a, b, c = (Replica(bucket, name) for name in "abc")
+    b.unwell = "a right is missing"
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+        waiting = asyncio.create_task(b.lease.keep(b.acquired))
+        await asyncio.sleep(10 * LONGEST_OFFER_SECONDS)
+    await until(b.lease.held, "the lease, as nobody else is there", seconds=2 * TTL_SECONDS)
+    async with c.alive():
+        await until(c.lease.held, "the lease", seconds=OFFER_SECONDS + 2 * TTL_SECONDS)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_what_makes_nobody_well_costs_little():
+    bucket = await a_bucket()
+    replicas = Replica(bucket, "a"), Replica(bucket, "b")
+    async with replicas[0].alive(), replicas[1].alive():
+        for replica in replicas:
+            replica.unwell = "a right is missing"
+        await asyncio.sleep(10 * LONGEST_OFFER_SECONDS)
+        before = sum(replica.times for replica in replicas)
+        held = 0
+        for _ in range(LONGEST_OFFER_SECONDS * 4):
+            await asyncio.sleep(1)
+            held += any(replica.lease.held() for replica in replicas)
+        assert held >= 0.99 * LONGEST_OFFER_SECONDS * 4, "somebody does what can be done"
+        assert sum(replica.times for replica in replicas) - before <= 4 + 1
+
+
+@in_virtual_time
+async def test_a_trouble_that_comes_and_goes_is_a_new_one_each_time():
+    async with Replica(await a_bucket(), "a").alive() as a:
+        await until(a.lease.held, "the lease")
+        for _ in range(20):
+            a.unwell = "the API server does not answer"
+            await asyncio.sleep(OFFER_SECONDS - 2)
+            a.unwell = ""
+            await asyncio.sleep(2)
         assert a.times == 1
 
 
