@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from services.scaler.decide import decide
 from services.scaler.effects import CheckDrain, DeleteHosts, LinkHosts, NudgeLauncher, OwnRequest, RunScript, WriteHosts
 from services.scaler.hosts import hosts_config_map
@@ -137,10 +139,7 @@ class Scaler:
         meta = request.metadata
         if meta.controller is not None:
             raise Refused(f"{effect.kind} {effect.name} has another controller", reason=OWNED_BY_ANOTHER)
-        kept: list[dict[str, Any]] = [
-            {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-            for owner in meta.owner_references or ()
-        ]
+        kept: list[dict[str, Any]] = msgspec.to_builtins(meta.owner_references or ())
         patch = {
             "metadata": {
                 "resourceVersion": meta.resource_version,

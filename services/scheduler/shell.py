@@ -47,7 +47,7 @@ class Scheduler:
         self._cluster = cluster
         self._kinds = kinds
         self._domain = cluster_domain
-        self._resources: dict[tuple[JobKey, int], asyncio.Task[Custom]] = {}
+        self._resources: dict[tuple[JobKey, int, int], asyncio.Task[Custom]] = {}
 
     def known(self) -> Iterable[JobKey]:
         return ()
@@ -169,7 +169,8 @@ class Scheduler:
         Raises `Transient` when it is not of the uid and generation that was decided on: the newer one is on its
         way through the log.
         """
-        at = (job.key, job.generation)
+        # A store that was restored counts generations again from where its backup was.
+        at = (job.key, job.epoch, job.generation)
         reading = self._resources.get(at)
         if reading is None:
             while len(self._resources) >= KEPT_RESOURCES:

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 
-class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+    block_owner_deletion: bool | None = None
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

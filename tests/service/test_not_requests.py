@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shared.cluster.kinds import CONFIGMAPS
 from shared.eventlog import Stored
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.events.refused import EffectRefused
@@ -228,6 +229,29 @@ async def test_11_a_request_applied_before_its_job_is_adopted_when_the_job_comes
                 "blockOwnerDeletion": True,
             }
         ]
+
+
+@in_virtual_time
+async def test_11_other_owners_of_a_request_stay_as_they_were():
+    async with Stage() as stage:
+        made = stage.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "pipeline"}})
+        pipeline: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "pipeline",
+            "uid": made.metadata["uid"],
+        }
+        pipeline["blockOwnerDeletion"] = True
+        job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        wish = a_scale_out(1)
+        wish["metadata"]["ownerReferences"] = [pipeline]
+        stage.apply(SCALEOUTS, wish)
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        request = stage.store.get(SCALEOUTS, NAMESPACE, "out")
+        assert request is not None
+        other, ours = request.metadata["ownerReferences"]
+        assert other == pipeline
+        assert (ours["uid"], ours["controller"]) == (job.metadata["uid"], True)
 
 
 @in_virtual_time
