@@ -1,6 +1,7 @@
 """The scaler's shell: its effects, carried out in the cluster."""
 
 import asyncio
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -151,5 +152,5 @@ class Scaler:
 
 def build(parts: Parts) -> Scaler:
     """The service from what a process has."""
-    seconds = int(parts.settings.drain.total_seconds())
+    seconds = math.ceil(parts.settings.drain.total_seconds())
     return Scaler(parts.cluster, Policy(drain_seconds=seconds), parts.kinds)

@@ -1,7 +1,8 @@
 """The status service: what phase a job is in, and what users see of it.
 
 Hears: every event.
-Says: one decision per phase (`JobCreated`, `JobRunning`, `JobScaling`, `JobSucceeded`, `JobFailed`, ...);
+Says: one decision per phase (`JobCreated`, `JobRunning`, `JobScaling`, `JobSuspended`, `JobRestarting`,
+`JobSucceeded`, `JobFailed`);
 `EffectRefused` of its own effects.
 Alone in writing: `.status` of every kind, and Kubernetes Events.
 Not here: anything that makes or removes pods.

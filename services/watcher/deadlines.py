@@ -21,7 +21,7 @@ from shared.job.naming import JobKey
 from shared.job.timing import next_due
 
 STALL_SECONDS = 5.0
-"""A process that stood still this long (paused, or the machine slept) saw nothing meanwhile."""
+"""A process that stood still this long (it was paused, or had no processor) saw nothing meanwhile."""
 
 log = structlog.get_logger()
 

@@ -1,5 +1,6 @@
 """What every service process is told from outside: where the log is, where Kubernetes is, what it may see."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,10 +10,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shared.eventlog.tls import Tls
 
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
 
 def _seconds(value: object) -> object:
     """A plain number is seconds; all else is left to ISO 8601 (`PT1M`)."""
-    return float(value) if isinstance(value, str) and value.isdecimal() else value
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
 def _words(value: object) -> object:
@@ -85,8 +88,9 @@ class Settings(BaseSettings):
     cluster_domain: str = "cluster.local"
     """The DNS domain of the cluster: plain worker names resolve through it."""
 
-    drain: Annotated[timedelta, BeforeValidator(_seconds)] = timedelta(seconds=10)
-    """How long leaving workers get after the hosts files changed; longer suits frameworks that let go slowly."""
+    drain: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(seconds=10)
+    """How long leaving workers get after the hosts files changed, in whole seconds, rounded up; longer suits frameworks
+    that let go slowly."""
 
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """Keys of taints, a comma between them, that say besides the well-known ones that a node is about to go."""

@@ -43,6 +43,7 @@ def test_every_setting_has_a_default_and_says_what_it_is_for():
         ("MUSTER_NAMESPACE", "team-a", "namespace", "team-a"),
         ("MUSTER_CLUSTER_DOMAIN", "cluster.internal", "cluster_domain", "cluster.internal"),
         ("MUSTER_DRAIN", "30", "drain", timedelta(seconds=30)),
+        ("MUSTER_DRAIN", "1.5", "drain", timedelta(seconds=1.5)),
         ("MUSTER_DRAIN", "PT1M", "drain", timedelta(minutes=1)),
         ("MUSTER_DISRUPTION_TAINTS", "a.com/x, y,", "disruption_taints", ("a.com/x", "y")),
         ("MUSTER_DISRUPTION_TAINTS", "", "disruption_taints", ()),
@@ -65,6 +66,7 @@ def test_each_comes_from_its_variable(
     [
         ("MUSTER_HEALTH_PORT", "eighty"),
         ("MUSTER_DRAIN", "soon"),
+        ("MUSTER_DRAIN", "-PT5S"),
         ("MUSTER_LOG_FORMAT", "xml"),
         ("MUSTER_LOG_LEVEL", "loud"),
     ],
