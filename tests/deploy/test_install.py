@@ -199,6 +199,9 @@ async def _numbers_changed_by_hand_are_taken_back(platform: Platform) -> None:
     assert refused.code
     assert 'conflict with "kubectl" with subresource "scale"' in refused.complaint
     assert ".spec.replicas" in refused.complaint
+    # It went on after the first one.
+    assert "muster-watcher" in refused.complaint
+    assert "muster-nats" in refused.complaint
     await platform.walk(RUNBOOK, BY_HAND, patience=PATIENCE)
     deployments = (await platform.get("deployments --namespace muster"))["items"]
     assert {one["metadata"]["name"]: one["spec"]["replicas"] for one in deployments} == dict.fromkeys(SERVICES, 1)
