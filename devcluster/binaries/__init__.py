@@ -19,14 +19,14 @@ HERE = Path(__file__).parent
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "coredns")
 BENCH = ("fakenodes",)
-DEPLOY = ("helm",)
+DEPLOY = ("helm", "nats")
 
 SETS = {"control-plane": CONTROL_PLANE, "node": NODE, "bench": BENCH, "deploy": DEPLOY}
 
 _OURS = {"etcd": "etcd", "fakenodes": "fakenodes", "coredns": "coredns"}
 """Programs whose `main` is in a folder here."""
 
-_THEIRS = {"helm": "helm.sh/helm/v4/cmd/helm"}
+_THEIRS = {"helm": "helm.sh/helm/v4/cmd/helm", "nats": "github.com/nats-io/natscli/nats"}
 """Programs of other modules, which a module in a folder of that name here pins; the rest are k8s.io/kubernetes'."""
 
 _GO_MISSING = (

@@ -14,7 +14,8 @@ import yaml
 
 from tests.kit.next_release import FIELD, next_release
 from tests.kit.operator import a_job
-from tests.kit.platform import Platform, a_platform
+from tests.kit.platform import ROOT, Platform, a_platform
+from tests.kit.walking import steps
 
 pytestmark = pytest.mark.real
 
@@ -27,12 +28,14 @@ FEW_RESOURCES = "--set resources.requests.cpu=10m --set nats.resources.requests.
 """So that two pods of everything and their successors have room on one small machine."""
 UNTIL_TOLD = "until [ -e /tmp/end ]; do sleep 0.1; done"
 DEFINITION = "customresourcedefinition/trainingjobs.kai.alibabacloud.com"
+RUNBOOK = ROOT / "docs" / "runbook.md"
+BY_HAND, LARGER, MOVED = "What `kubectl scale` changed", "A larger disk", "Another number of servers"
 SERVICES = {f"muster-{service}" for service in ("watcher", "scheduler", "scaler", "status")}
 
 
 @pytest.fixture
 async def platform(tmp_path: Path) -> AsyncIterator[Platform]:
-    async with a_platform(tmp_path, disks=3) as platform:
+    async with a_platform(tmp_path, disks=6) as platform:
         yield platform
 
 
@@ -111,7 +114,8 @@ async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replic
     assert not has_field(await platform.get(DEFINITION))
 
     await platform.do(
-        f"helm upgrade muster deploy/helm/muster -n muster --reuse-values --values {the_next} {WAIT}", patience=PATIENCE
+        f"helm upgrade muster deploy/helm/muster -n muster --reset-then-reuse-values --values {the_next} {WAIT}",
+        patience=PATIENCE,
     )
     definition = await platform.until(DEFINITION, has_field)
     assert await lives(platform) == before
@@ -135,12 +139,38 @@ async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replic
     assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 3
 
 
-async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
+async def test_a_lone_server_from_what_it_lacks_at_first_to_three_servers(platform: Platform):
+    await _what_is_missing_is_said_and_made_up_for(platform)
+    before = await lives(platform)
+    known = await history(platform, "job")
+
+    await _numbers_changed_by_hand_are_taken_back(platform)
+    await _servers_of_another_number_leave_the_log_alone(platform)
+    await platform.do("kubectl -n muster delete pvc data-muster-nats-1 data-muster-nats-2")
+    assert (await history(platform, "job"))[: len(known)] == known
+    assert [*steps(RUNBOOK, LARGER), *steps(RUNBOOK, MOVED), *steps(RUNBOOK, BY_HAND)] == steps(RUNBOOK), (
+        "a block that is walked nowhere"
+    )
+    await platform.walk(RUNBOOK, LARGER, patience=PATIENCE)
+    async with platform.forwarded("-n muster muster-nats-0", 4222) as port:
+        admin = {"NATS_URL": f"nats://127.0.0.1:{port}", "NATS_USER": "admin", "NATS_PASSWORD": "of-admin"}
+        platform.environment |= admin
+        await platform.walk(RUNBOOK, MOVED, patience=PATIENCE)
+
+    copies = "kubectl -n muster exec deploy/muster-status -- muster doctor | grep 'JOBS 3, KV_LEASES 3, KV_HEADS 3'"
+    await platform.do(f'timeout 50 bash -c "until {copies}; do sleep 0.5; done"')
+    assert await lives(platform) == before
+    assert (await history(platform, "job"))[: len(known)] == known
+    await platform.do("kubectl exec job-launcher -- touch /tmp/end")
+    await platform.do("kubectl wait --for=condition=Succeeded trainingjob/job --timeout=60s")
+
+
+async def _what_is_missing_is_said_and_made_up_for(platform: Platform) -> None:
     await platform.do(f"{INSTALL} --set setup.enabled=false --set nats.auth.existingSecret=passwords {FEW_RESOURCES}")
     failed = "events --namespace muster --field-selector=reason=Failed"
     await platform.until(failed, lambda events: 'secret "passwords" not found' in warnings(events))
 
-    users = ("admin", "reader", "watcher", "scheduler", "scaler", "status")
+    users = ("admin", "reader", "watcher", "scheduler", "scaler", "status", "route")
     words = " ".join(f"--from-literal={user}=of-{user}" for user in users)
     await platform.do(f"kubectl -n muster create secret generic passwords {words}")
     for service in SERVICES:
@@ -149,8 +179,47 @@ async def test_what_is_missing_is_said_and_made_up_for(platform: Platform):
     assert not ready(await platform.get("pods --namespace muster --selector=app.kubernetes.io/component=watcher"))
 
     await platform.do(
-        f"helm upgrade muster deploy/helm/muster -n muster --reuse-values --set setup.enabled=true {WAIT}",
+        f"helm upgrade muster deploy/helm/muster -n muster --reset-then-reuse-values --set setup.enabled=true {WAIT}",
         patience=PATIENCE,
     )
     await platform.do("kubectl apply -f -", given=yaml.safe_dump(a_long_job("job")))
     await platform.do("kubectl wait --for=condition=Running trainingjob/job --timeout=60s")
+
+
+async def _numbers_changed_by_hand_are_taken_back(platform: Platform) -> None:
+    """Those of a Deployment, and of a lone server of NATS, whose log stays where it is."""
+    server = (await platform.get("pod muster-nats-0 -n muster"))["metadata"]["uid"]
+    await platform.do("kubectl -n muster scale deployment/muster-watcher --replicas=2")
+    await platform.do("kubectl -n muster scale deployment/muster-scaler --replicas=0")
+    await platform.do("kubectl -n muster scale statefulset/muster-nats --replicas=3")
+    await platform.do("kubectl -n muster rollout status statefulset/muster-nats --timeout=60s", patience=70)
+    assert await history(platform, "job")
+
+    refused = await platform.shell("helm upgrade muster deploy/helm/muster -n muster --reset-then-reuse-values")
+    assert refused.code
+    assert 'conflict with "kubectl" with subresource "scale"' in refused.complaint
+    assert ".spec.replicas" in refused.complaint
+    # It went on after the first one.
+    assert "muster-watcher" in refused.complaint
+    assert "muster-nats" in refused.complaint
+    await platform.walk(RUNBOOK, BY_HAND, patience=PATIENCE)
+    deployments = (await platform.get("deployments --namespace muster"))["items"]
+    assert {one["metadata"]["name"]: one["spec"]["replicas"] for one in deployments} == dict.fromkeys(SERVICES, 1)
+    await platform.do("kubectl -n muster wait --for=delete pod/muster-nats-2 --timeout=60s", patience=70)
+    assert (await platform.get("pod muster-nats-0 -n muster"))["metadata"]["uid"] == server
+
+
+async def _servers_of_another_number_leave_the_log_alone(platform: Platform) -> None:
+    """As with what applies the output of `helm template`: the new servers come up, then the old one does not."""
+    nats = "--show-only templates/nats.yaml --show-only templates/nats-config.yaml"
+    render = f"helm get values muster -n muster -o yaml | helm template muster deploy/helm/muster -n muster {nats} -f -"
+    apply = "kubectl apply --server-side --field-manager=helm -f -"
+    # Without the budget of three servers, which nothing here would take away again.
+    await platform.do(f"{render} --set nats.replicas=3,podDisruptionBudget.enabled=false | {apply}")
+    await platform.says("-n muster muster-nats-0 -c store", "the log in this volume is of 1")
+    unavailable = "--for=condition=Available=False deployment --all"
+    await platform.do(f"kubectl -n muster wait {unavailable} --timeout=60s", patience=70)
+    await platform.do(f"{render} | {apply}")
+    await platform.do("kubectl -n muster wait --for=delete pod/muster-nats-2 --timeout=60s", patience=70)
+    await platform.do("kubectl -n muster rollout status statefulset/muster-nats --timeout=60s", patience=70)
+    await platform.do("kubectl -n muster wait --for=condition=Available deployment --all --timeout=60s", patience=70)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.kit.platform import ROOT, a_platform
-from tests.kit.walking import agrees, steps
 
 pytestmark = pytest.mark.real
 
@@ -17,9 +16,7 @@ VALUES = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MU
 
 async def test_the_page_is_walked_as_it_stands(tmp_path: Path):
     async with a_platform(tmp_path, disks=1) as platform:
-        for step in steps(PAGE):
-            output = await platform.do(step.command, patience=PATIENCE)
-            assert not step.shown or agrees(step.shown, output), f"$ {step.command}\n{output}\nshown:\n{step.shown}"
+        await platform.walk(PAGE, patience=PATIENCE)
 
 
 async def test_every_other_installation_of_the_page_is_taken_by_the_api_server(tmp_path: Path):

@@ -127,7 +127,7 @@ async def _trains(platform: Platform, home: str) -> None:
 
 async def _give_up(platform: Platform, home: str) -> None:
     """As the page says before an uninstallation."""
-    upgrade = f"helm upgrade muster {CHART} -n {home} --reuse-values --set setup.release=true"
+    upgrade = f"helm upgrade muster {CHART} -n {home} --reset-then-reuse-values --set setup.release=true"
     await platform.do(f"{upgrade} {WAIT}", patience=PATIENCE)
     await platform.says(f"-n {home} {SETUP}", "given up")
 

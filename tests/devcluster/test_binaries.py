@@ -35,6 +35,7 @@ def test_what_people_have_already_comes_first(cache: Path, monkeypatch: pytest.M
         ("kubelet", "python -m devcluster.binaries node"),
         ("fakenodes", "python -m devcluster.binaries bench"),
         ("helm", "python -m devcluster.binaries deploy"),
+        ("nats", "python -m devcluster.binaries deploy"),
     ],
 )
 def test_a_missing_program_says_how_to_get_it(cache: Path, program: str, command: str):

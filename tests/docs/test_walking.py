@@ -19,8 +19,16 @@ $ helm install muster \\
 docker build .
 ```
 
+## The end
+
 ```console
 $ true
+```
+
+### After it
+
+```console
+$ false
 ```
 """
 
@@ -31,7 +39,13 @@ def test_only_console_blocks_are_walked(tmp_path: Path):
         Step("kubectl get pods", ("NAME   READY", "p      1/1")),
         Step("helm install muster --wait", ()),
         Step("true", ()),
+        Step("false", ()),
     ]
+
+
+def test_a_section_ends_with_the_next_heading(tmp_path: Path):
+    (tmp_path / "page.md").write_text(PAGE)
+    assert steps(tmp_path / "page.md", "The end") == [Step("true", ())]
 
 
 @pytest.mark.parametrize(

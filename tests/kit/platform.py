@@ -22,13 +22,14 @@ from devcluster.node.relay import Ends, leading
 from devcluster.realnode import NAME, RealCluster
 from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
+from tests.kit.walking import agrees, steps
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "muster"
 IMAGES = {"muster": ROOT, "nats": ROOT, "muster-digits": ROOT / "examples" / "digits"}
 
 PATIENCE_SECONDS = 60.0
-PROGRAMS = ("kubectl", "helm")
+PROGRAMS = ("kubectl", "helm", "nats")
 
 
 class Platform:
@@ -40,6 +41,7 @@ class Platform:
             # Programs of the working tree by their bare names, as after its activation.
             "PATH": os.pathsep.join([*map(str, folders), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "KUBECONFIG": str(cluster.kubeconfig(ADMIN)),
+            "HOME": str(folder),
             **{f"HELM_{name}_HOME": str(folder / "helm" / name.lower()) for name in ("CACHE", "CONFIG", "DATA")},
         }
 
@@ -53,6 +55,12 @@ class Platform:
         ended = await self.shell(command, given=given, patience=patience)
         assert ended.code == 0, f"$ {command}\n{ended.out}{ended.complaint}\n{await self.picture()}"
         return ended.out
+
+    async def walk(self, page: Path, section: str = "", *, patience: float) -> None:
+        """The commands of a page as they stand, each with the output that the page shows."""
+        for step in steps(page, section):
+            output = await self.do(step.command, patience=patience)
+            assert not step.shown or agrees(step.shown, output), f"$ {step.command}\n{output}\nshown:\n{step.shown}"
 
     async def get(self, what: str) -> Any:
         """What `kubectl get` finds."""
@@ -78,17 +86,19 @@ class Platform:
     async def forwarded(self, pod: str, port: int) -> AsyncIterator[int]:
         """A port of this machine that leads to one of a pod, as `kubectl port-forward`; `pod` as `-n NAMESPACE NAME`.
 
-        Our node has no port forwarding, so it goes the way of the API server.
+        Our node has no port forwarding, so it goes the way of the API server, to whichever pod has that name now.
         """
-        address = await self.do(f"kubectl get pod {pod} -o jsonpath={{.status.podIP}}")
 
         async def dial(*_: object) -> Ends:
             assert self.cluster.tunnel is not None
+            found = await self.shell(f"kubectl get pod {pod} -o jsonpath={{.status.podIP}}")
+            if found.code:
+                raise ConnectionRefusedError(found.complaint)
             reader, writer = await asyncio.open_unix_connection(self.cluster.tunnel)
             with ExitStack() as unless_led:
                 # Also when it is broken off: a pod that is gone is answered for only after a while.
                 unless_led.callback(writer.close)
-                writer.write(f"CONNECT {address}:{port} HTTP/1.1\r\n\r\n".encode())
+                writer.write(f"CONNECT {found.out}:{port} HTTP/1.1\r\n\r\n".encode())
                 if b" 200 " not in await reader.readuntil(b"\r\n\r\n"):
                     raise ConnectionRefusedError(f"{pod} does not take connections")
                 unless_led.pop_all()
@@ -112,11 +122,14 @@ async def a_platform(
 ) -> AsyncIterator[Platform]:
     """With as many volumes as `disks`, of the default class; with `kubelet` on a real node, one at a time.
 
+    A volume has 50 GiB from the beginning: a claim may ask for more than it got, and nobody enlarges anything.
+
     `audit` is a file for one line per call of the API server.
     """
     require_control_plane()
     try:
-        find("helm")
+        for program in PROGRAMS:
+            find(program)
     except MissingProgram as missing:
         pytest.skip(str(missing))
     if kubelet:
@@ -138,6 +151,7 @@ def _storage(folder: Path, disks: int, node: str) -> dict[str, Any]:
         "metadata": {"name": "local", "annotations": default},
         "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
     }
     volumes = [_disk(folder, number, node) for number in range(disks)]
     return {"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]}
@@ -153,7 +167,7 @@ def _disk(folder: Path, number: int, node: str) -> dict[str, Any]:
         "metadata": {"name": path.name},
         "spec": {
             "storageClassName": "local",
-            "capacity": {"storage": "10Gi"},
+            "capacity": {"storage": "50Gi"},
             "accessModes": ["ReadWriteOnce"],
             "local": {"path": str(path)},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [there]}]}},

@@ -21,10 +21,15 @@ class Step:
     """The lines below it; none when the page does not care."""
 
 
-def steps(page: Path) -> list[Step]:
-    """All commands of all blocks, in order."""
+def steps(page: Path, section: str = "") -> list[Step]:
+    """All commands of all blocks, in order; with `section` of what stands below that heading alone."""
+    text = page.read_text()
+    if section:
+        _, heading, text = text.partition(f"# {section}\n")
+        assert heading, f"{page.name} has no section {section!r}"
+        text = re.split(r"^#+ ", text, maxsplit=1, flags=re.MULTILINE)[0]
     found: list[Step] = []
-    for block in _BLOCK.findall(page.read_text()):
+    for block in _BLOCK.findall(text):
         # A backslash at the end goes on in the next line, as in a shell.
         lines = re.sub(r" *\\\n *", " ", block).splitlines()
         assert lines[0].startswith(PROMPT), f"{page.name}: a console block begins with {lines[0]!r}"

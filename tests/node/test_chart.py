@@ -1,5 +1,6 @@
 """The chart on a real node: our image and NATS as pods under the kubelet's own probes, and a job from start to end."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,13 @@ import yaml
 
 from tests.kit.image import have
 from tests.kit.operator import a_job
-from tests.kit.platform import a_platform
+from tests.kit.platform import ROOT, a_platform
 
 pytestmark = pytest.mark.node
 
 INSTALL = "helm install muster deploy/helm/muster --namespace muster --create-namespace --wait --timeout 2m"
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "install.md").read_text(), re.DOTALL | re.MULTILINE)
+(FROM_OUTSIDE,) = [block for block in BLOCKS if "port-forward" in block]
 PATIENCE = 130.0
 """Seconds for a command that waits up to two minutes itself."""
 
@@ -34,3 +37,10 @@ async def test_what_the_chart_installs_by_default_runs_a_job(tmp_path: Path, bui
         assert restarts == dict.fromkeys(("nats", "setup", "watcher", "scheduler", "scaler", "status"), 0)
         # The log is on the volume, written by the user of the `restricted` profile.
         assert (tmp_path / "disk-0" / "jetstream").stat().st_uid == 65532
+
+        # As it stands on the page; what it leaves behind when it fails goes, too.
+        told = await platform.do(f"set -e; trap 'kill $(jobs -p) || true' EXIT; {FROM_OUTSIDE}")
+        assert "nats://127.0.0.1:4222 answers" in told
+        assert "4 services in 4 pods are ready" in told
+        assert "FAIL" not in told
+        assert "warn" not in told
