@@ -29,7 +29,8 @@ test-real: $(READY) binaries ## the end-to-end tests and the contract suite on t
 
 test-node: $(READY) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
 	@$(RUN) -m devcluster.binaries control-plane node
-	@$(RUN) -m pytest -m node -rs
+	@# Ports of its own, so that it may run beside the others.
+	@MUSTER_PORTS=30001-32000 $(RUN) -m pytest -m node -rs
 
 test-k3s: $(READY) ## the end-to-end tests on K3s in a container; skipped where no Docker engine runs
 	@# The client of the Docker engine leaves a socket open when nobody answers it.

@@ -1,6 +1,7 @@
 """The demo as a new user runs it, and interrupted at any moment: nothing is left."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
+from devcluster.realnode import places
 from muster.crds import manifests
 from muster.stack import APPLIED, CRDS, DIGITS
 from shared.cluster import Snapshot
@@ -52,7 +54,11 @@ def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def interfaces() -> set[str]:
-    return {entry.name for entry in Path("/sys/class/net").iterdir()}
+    """The machine's, but for those of a real node, which make test-node may have beside us: its bridge, and its pods'
+    cables by the names that the CNI plugin gives.  What a demo makes has other names.
+    """
+    found = {entry.name for entry in Path("/sys/class/net").iterdir()}
+    return {name for name in found if name != places.BRIDGE and not re.fullmatch("veth[0-9a-f]{8}", name)}
 
 
 @pytest.fixture(params=[pytest.param("embedded"), pytest.param("real", marks=pytest.mark.real)])
