@@ -233,3 +233,8 @@ def test_one_that_a_scale_in_takes_fills_no_place_that_another_left():
 
 def test_one_that_a_scale_out_brings_fills_no_place_that_another_left():
     assert records(*done_and_one_lost(*scaling_out(3, limit=0), lost=3)) == []
+
+
+def test_the_first_loss_of_a_scale_out_waits_for_nothing_whatever_the_job_lost_before():
+    story = [*crashed(1, limit=9), pods(worker(1, version=200)), *scaling_out(2)]
+    assert waits_of(*story, pods(worker(2, version=201, phase="Failed", exits=exited(1)))) == []
