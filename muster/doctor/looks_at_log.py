@@ -70,7 +70,7 @@ class LookAtLog:
             if refusal.reason != "Unfit":
                 raise
             unfit = str(refusal)
-        found = streams.settings(unfit, await differences(log))
+        found = streams.settings(unfit, differences({stream.name: stream.config for stream in there}))
         found += [*streams.copies(there), *streams.room(there)]
         if (time := there[-1].time) is not None:
             reading = clocks.Reading(time, asked, answered)

@@ -18,14 +18,9 @@ def owed(job: Job) -> list[Step]:
     if job.between_attempts or job.spec is None or not job.spec.handling.elastic:
         # Where every worker is needed to the end, each works for as long as its node lets it.
         return []
-    request = job.open_request
-    # What a request brings or takes is its own to release.
-    theirs = {member.index for member in request.leaving} | job.leaving if request is not None else job.leaving
-    free = [
-        slot
-        for slot in membership.disrupted(job)
-        if slot.index not in theirs and slot not in job.arriving and _unused(job, slot)
-    ]
+    # Whom a request brings or takes is its own to release.
+    others = job.arriving | job.outgoing
+    free = [slot for slot in membership.disrupted(job) if slot not in others and _unused(job, slot)]
     return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason="Disrupted"))] if free else []
 
 

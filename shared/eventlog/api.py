@@ -13,8 +13,9 @@ _T = TypeVar("_T")
 TIMEOUT = 3.0
 """Seconds for one request.  Longer than the slowest fsync, shorter than the election of a leader."""
 
-_WRONG_SEQUENCE = (10071, 10164)
-_DUPLICATE_IN_FLIGHT = 10158
+_WRONG_SEQUENCE = 10071
+_IN_FLIGHT = (10158, 10164)
+"""The same message, or some message of its scope, waits for the other replicas; it may be stored or lost."""
 _TOO_LARGE = (10054, 10097)
 _NO_MESSAGE = 10037
 _NO_STREAM = 10059
@@ -82,16 +83,16 @@ async def publish(
     """Store a message.
 
     Raises `Conflict` when the expected sequence moved, perhaps by this very message; `NoAnswer` when it may be
-    stored; `Transient` when it is not stored now; `Refused` when it never will be.
+    stored, or one before it may; `Transient` when it is not stored now; `Refused` when it never will be.
     """
     what = f"publish {subject}"
     answer = await connection.request(subject, body, headers, timeout=timeout)
     acknowledged = _decoded(_acknowledged, answer.body, what)
     if (fault := acknowledged.error) is None:
         return acknowledged
-    if fault.err_code in _WRONG_SEQUENCE:
+    if fault.err_code == _WRONG_SEQUENCE:
         raise Conflict(f"{what}: {fault.description}")
-    if fault.err_code == _DUPLICATE_IN_FLIGHT:
+    if fault.err_code in _IN_FLIGHT:
         raise NoAnswer(f"{what}: {fault.description}")
     raise trouble(fault, what)
 

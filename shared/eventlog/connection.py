@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
 import nats.errors
 from nats.aio.client import Server
 from nats.aio.subscription import Subscription
 
 from shared.errors import Refused, Transient
 from shared.eventlog import wire
+from shared.eventlog.asked import Answer, Asked
 from shared.eventlog.client import Handler, NoPassword, RawClient, distrust_in
 from shared.eventlog.retry import backoff
 from shared.eventlog.subjects import inbox_of
@@ -36,6 +36,7 @@ _NOBODY_THERE = {
     False: "no stream takes this subject; run `muster setup`",
 }
 """What it means that nobody answers a request of the JetStream API, or a publish."""
+_DENIED = re.compile(r'permissions violation for (?P<verb>publish|subscription)[^"]*"(?P<subject>[^"]*)"')
 
 
 class NotSent(Transient):
@@ -44,11 +45,6 @@ class NotSent(Transient):
 
 class NoAnswer(Transient):
     """The request may or may not have had its effect: no answer in time, or the connection was lost."""
-
-
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    headers: bytes
-    body: bytes
 
 
 class Connection:
@@ -64,8 +60,7 @@ class Connection:
         self._fatal: Refused | None = None
         self._trouble = "no connection yet"
         self._answers = ""
-        self._count = 0
-        self._asked: dict[str, _Asked] = {}
+        self._asked = Asked()
         self._on_loss: list[Callable[[], None]] = []
         self._turned_away = asyncio.Event()
         self._refusal: Refused | None = None
@@ -130,13 +125,11 @@ class Connection:
         """Ask and wait for the answer.  Raises `NotSent`, `NoAnswer`, or `Refused` for what can never be asked."""
         deadline = asyncio.get_running_loop().time() + timeout
         await self._ready(subject, deadline)
-        self._count += 1
-        token = str(self._count)
-        asked = self._asked[token] = _Asked(subject)
         try:
-            await self._client.publish(subject, body, f"{self._answers}.{token}", headers)
-            async with asyncio.timeout_at(deadline):
-                answer = await asked.answer
+            with self._asked.about(subject) as (token, coming):
+                await self._client.publish(subject, body, f"{self._answers}.{token}", headers)
+                async with asyncio.timeout_at(deadline):
+                    answer = await coming
         except TimeoutError as error:
             raise NoAnswer(f"{subject}: no answer within {timeout:g} s") from error
         except nats.errors.MaxPayloadError as error:
@@ -146,9 +139,6 @@ class Connection:
         except OSError as error:
             # It broke in the middle of a write.
             raise NoAnswer(f"{subject}: {error}") from error
-        finally:
-            del self._asked[token]
-            asked.forget()
         if wire.status(answer.headers) == 503:
             raise NotSent(f"{subject}: {_NOBODY_THERE[subject.startswith(_API)]}")
         return answer
@@ -177,7 +167,7 @@ class Connection:
             self._fatal = Refused(f"{self.name}: this connection was closed", reason="Closed")
         self._up.clear()
         await self._client.shut()
-        self._fail_all(self._end_reason)
+        self._asked.fail_all(self._end_reason)
 
     async def _first(self, trying: "asyncio.Task[None]", patience: float) -> None:
         turned_away, succeeded = asyncio.create_task(self._turned_away.wait()), False
@@ -185,7 +175,7 @@ class Connection:
             await asyncio.wait((trying, turned_away), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if trying.done() and trying.exception() is None:
                 self._answers = self._client.new_inbox()
-                await self._client.listen(f"{self._answers}.*", self._answered)
+                await self._client.listen(f"{self._answers}.*", self._asked.answered)
                 self._up.set()
                 succeeded = True
                 return
@@ -220,11 +210,6 @@ class Connection:
             raise NotSent(f"{subject}: no connection: {self._trouble}") from error
         self._must_live()
 
-    def _answered(self, subject: bytes, _: bytes, headers: bytes, body: bytes) -> None:
-        asked = self._asked.get(subject.rpartition(b".")[2].decode())
-        if asked is not None and not asked.answer.done():
-            asked.answer.set_result(Answer(headers, body))
-
     async def _error(self, error: Exception) -> None:
         text = str(error).lower()
         self._trouble = str(error) or type(error).__name__
@@ -236,7 +221,7 @@ class Connection:
             # Later the same may be mended by a new certificate, and nats-py goes on trying.
             self._turn_away(Refused(f"connect as {self.name}: {distrust}", reason="Untrusted"))
         elif denied := _DENIED.search(text):
-            self._deny(denied["verb"], denied["subject"])
+            self._asked.deny(self.name, denied["verb"], denied["subject"])
         elif "authorization" in text or "authentication" in text:
             # nats-py would try for ever, or close without a word, depending on when the server says it.
             self._turn_away(self._unauthorized())
@@ -246,20 +231,10 @@ class Connection:
         self._refusal = refusal
         self._turned_away.set()
 
-    def _deny(self, verb: str, subject: str) -> None:
-        # nats-py lowers the server's words, so two subjects that differ in case alone would fail together.
-        for asked in self._asked.values():
-            if not asked.answer.done() and (verb == "subscription" or asked.subject.lower() == subject):
-                asked.answer.set_exception(
-                    Refused(
-                        f"{asked.subject}: {self.name} has no permission for {verb} to {subject}", reason="Forbidden"
-                    )
-                )
-
     async def _lost(self) -> None:
         self._up.clear()
         self._client.forget_unsent()
-        self._fail_all(lambda: NoAnswer(f"{self.name}: the connection was lost while waiting for an answer"))
+        self._asked.fail_all(lambda: NoAnswer(f"{self.name}: the connection was lost while waiting for an answer"))
         for lost in tuple(self._on_loss):
             lost()
 
@@ -275,14 +250,9 @@ class Connection:
         if self._fatal is None:
             self._fatal = reason
         self._up.set()  # wakes those who wait for a connection, to find `_fatal`
-        self._fail_all(self._end_reason)
+        self._asked.fail_all(self._end_reason)
         for lost in tuple(self._on_loss):
             lost()
-
-    def _fail_all(self, reason: Callable[[], Exception]) -> None:
-        for asked in self._asked.values():
-            if not asked.answer.done():
-                asked.answer.set_exception(reason())
 
     def _must_live(self) -> None:
         if self._fatal:
@@ -320,21 +290,6 @@ class Listener:
         await self._connection._stop_listening(self)
 
 
-class _Asked:
-    """A request that waits for its answer."""
-
-    __slots__ = ("answer", "subject")
-
-    def __init__(self, subject: str) -> None:
-        self.subject = subject
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-    def forget(self) -> None:
-        # An answer that came while something else went wrong counts as seen; asyncio complains of unseen errors.
-        if not self.answer.cancel() and not self.answer.cancelled():
-            self.answer.exception()
-
-
 def _password(path: Path) -> Callable[[], str]:
     """Read at every attempt, so that a rotated one counts."""
 
@@ -354,9 +309,6 @@ def _password(path: Path) -> Callable[[], str]:
 def without_secrets(url: str) -> str:
     """One address or several, as they may be told: without user, password and token."""
     return re.sub(r"(^|,)(\w+://)?[^,]*@", r"\1\2", url)
-
-
-_DENIED = re.compile(r'permissions violation for (?P<verb>publish|subscription)[^"]*"(?P<subject>[^"]*)"')
 
 
 def _next_server(servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:

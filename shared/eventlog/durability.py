@@ -15,7 +15,7 @@ from shared.errors import Transient
 from shared.eventlog import inspection
 from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.setup import differences
+from shared.eventlog.setup import STREAMS, differences
 from shared.eventlog.subjects import STREAM
 
 _ANSWER_SECONDS = 3.0
@@ -121,10 +121,10 @@ async def varz(monitor: str) -> Varz:
 
 async def risks(log: JetStreamEventLog, monitors: Iterable[str]) -> list[str]:
     """One sentence for each.  Raises `Trouble` when the log itself cannot be asked."""
-    stream = await inspection.stream(log, STREAM)
-    copies = copies_trouble(stream) if stream else None
+    there = [stream for name in STREAMS if (stream := await inspection.stream(log, name))]
+    copies = next((copies_trouble(stream) for stream in there if stream.name == STREAM), None)
     told = [f"{copies.words}; {copies.remedy}"] if copies else []
-    return [*await fsync_troubles(monitors), *told, *await differences(log)]
+    return [*await fsync_troubles(monitors), *told, *differences({stream.name: stream.config for stream in there})]
 
 
 async def _fsync_trouble(monitor: str) -> str:

@@ -20,7 +20,7 @@ from shared.eventlog.subjects import GENESIS, STREAM, stream_of
 from shared.eventlog.tls import Tls
 
 _IN_FLIGHT = 1.0
-"""Seconds for which a refusal may speak of a message that cannot be read yet, because replicas still agree on it."""
+"""Seconds for which a refusal may speak of a message that cannot be read yet, because a new leader still applies it."""
 
 
 LAYOUT = 1

@@ -7,7 +7,7 @@ nothing else is changed: of a log's limits every other change may cost history.
 import contextlib
 import functools
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -209,12 +209,13 @@ def bucket_config(name: str, *, replicas: int, lifetimes: bool = False) -> dict[
     }
 
 
-async def differences(log: JetStreamEventLog) -> list[str]:
-    """What is not as it would be made today, one sentence each; how many copies and how large is the owner's choice."""
-    found: list[str] = []
-    for config in _configs():
-        found += _compare((await api.stream_info(log.connection, config["name"])).config, config)
-    return found
+def differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What of these streams' settings, by name, is not as it would be made today, one sentence each.
+
+    How many copies and how large is the owner's choice.
+    """
+    there = [config for config in _configs() if config["name"] in found]
+    return [sentence for config in there for sentence in _compare(found[config["name"]], config)]
 
 
 async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -> None:
@@ -243,7 +244,7 @@ def _configs() -> tuple[dict[str, Any], ...]:
     )
 
 
-def _compare(found: dict[str, Any], config: dict[str, Any]) -> list[str]:
+def _compare(found: Mapping[str, Any], config: dict[str, Any]) -> list[str]:
     wanted = {key: value for key, value in config.items() if key not in CHOSEN}
     return compare(config["name"], found, wanted)
 

@@ -34,7 +34,7 @@ class _Scope:
     def __init__(self) -> None:
         self.appending = False
         self.awaited = 0
-        """The sequence of our last append; nothing more is recorded until it was read back."""
+        """The sequence of our last append, as answered or read; nothing more is recorded until it was read back."""
         self.claimed = 0
         """The last of those sequences that was claimed."""
         self.facts = asyncio.Lock()
@@ -103,8 +103,10 @@ class Appends:
         return True
 
     def read_back(self, history: History, stored: Stored) -> None:
-        """One of the untold, perhaps: it is in the log."""
-        self._tell(history, stored.event_id, stored.sequence)
+        """One of the untold, perhaps: it is in the log, whatever its append was answered or will be."""
+        if stored.event_id in self.untold:
+            self._scopes[history.job.key].awaited = stored.sequence
+            self._tell(history, stored.event_id, stored.sequence)
 
     async def insist(self, history: History, event: AnyEvent) -> int:
         """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,17 @@ import yaml
 from devcluster.chart import CHART, Document, documents, render
 from devcluster.child import Child
 from muster.nats_users import CONF, render_users
-from shared.errors import Refused, Transient
+from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
-from shared.eventlog.durability import fsync_troubles, risks
+from shared.eventlog.durability import fsync_troubles
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, AUTHORS, LEASES, READER, USERS, permissions
 from shared.eventlog.tls import Tls
 from tests.deploy.charts import require_helm
 from tests.deploy.nats import NAME, Nats, Node, running
-from tests.kit.nats import READY, a_decision, read_to_end, until
+from tests.kit.nats import READY, a_decision, read_to_end, risks_now, until
 from tests.security.authority import Authority
 
 ROOT = Path(__file__).parents[2]
@@ -174,10 +173,7 @@ async def test_three_servers_with_tls_lose_one_after_the_other(tmp_path: Path) -
         assert len(kept) <= len(acknowledged) + 1, "the last may have been stored without an answer"
 
         async def no_risk() -> bool:
-            # A stream that has just lost its leader does not answer.
-            with suppress(Transient):
-                return await risks(log, [node.monitoring for node in nats.nodes]) == []
-            return False
+            return await risks_now(log, [node.monitoring for node in nats.nodes]) == []
 
         await until(no_risk)
         await log.close()

@@ -1,15 +1,19 @@
 """Three servers of which one is killed: the leader of the stream, or a follower that comes back behind."""
 
 import asyncio
-from contextlib import suppress
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from shared.errors import Conflict
-from shared.eventlog import Entry, api
-from shared.eventlog.connection import Connection
+from shared.eventlog import Entry, api, wire
+from shared.eventlog.connection import Connection, NoAnswer
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY, NatsCluster, a_decision, connected, read_to_end, until
 
@@ -75,7 +79,7 @@ async def test_a_server_that_comes_back_behind_ends_no_reading(tmp_path: Path):
                 sequence = 0
                 for number in range(each):
                     entry = a_decision("team-a", number, job=job, body=b"x" * 2_000)
-                    sequence = await insisted(log, entry, expect=sequence)
+                    sequence = await log.append(entry, expect=sequence)
 
             await asyncio.gather(*(write(f"job-{number}") for number in range(jobs)))
             counted: dict[tuple[str, ...], set[int]] = {(): set(), ("jobs.>",): set(), ("jobs.*.job-1.>",): set()}
@@ -89,11 +93,68 @@ async def test_a_server_that_comes_back_behind_ends_no_reading(tmp_path: Path):
     assert list(counted.values()) == [{jobs * each + 1}, {jobs * each}, {each}]
 
 
-async def insisted(log: JetStreamEventLog, entry: Entry, *, expect: int) -> int:
-    """Its sequence, for a scope's only writer: the conflict is then with its own first attempt, still in flight."""
-    while True:
-        with suppress(Conflict):
-            return await log.append(entry, expect=expect)
+async def test_what_is_in_flight_is_nobodys_yet(tmp_path: Path):
+    async with NatsCluster(tmp_path) as cluster:
+        leading, followers = await apart(cluster)
+        async with connected(cluster, url=leading.url) as log, connected(cluster, url=leading.url) as other:
+            with stopped(followers):
+                first = asyncio.create_task(log.append(a_decision(number=1), expect=0))
+                await until(lambda: in_flight(other, a_decision(number=1)))
+                again = asyncio.create_task(other.append(a_decision(number=1), expect=0))
+                rival = asyncio.create_task(other.append(a_decision(number=2), expect=0))
+                done, _ = await asyncio.wait((first, again, rival), timeout=2)
+                assert not done, "nothing is stored, and nothing can be said"
+            with pytest.raises(Conflict, match="came first"):
+                await rival
+            assert await first == await again
+
+
+async def test_what_waited_for_a_write_that_was_lost_is_stored(tmp_path: Path):
+    async with NatsCluster(tmp_path) as cluster:
+        leading, followers = await apart(cluster)
+        async with connected(cluster, url=leading.url) as log, connected(cluster) as other:
+            for follower in followers:
+                follower.kill()
+            lost = asyncio.create_task(log.append(a_decision(number=1), expect=0))
+            await until(lambda: in_flight(log, a_decision(number=1)))
+            kept = asyncio.create_task(other.append(a_decision(number=2), expect=0))
+            done, _ = await asyncio.wait((lost, kept), timeout=2)
+            assert not done
+            lost.cancel()
+            # What only it has is gone with it.
+            leading.kill()
+            await asyncio.gather(*(follower.start() for follower in followers))
+            sequence = await kept
+            events = await read_to_end(other, "jobs.>")
+    assert [(event.event_id, event.sequence) for event in events] == [(a_decision(number=2).event_id, sequence)]
+
+
+async def apart(cluster: NatsCluster) -> tuple[NatsServer, list[NatsServer]]:
+    """The leader of the stream, and the others once they have all that it has."""
+    async with connected(cluster) as log:
+        await until(lambda: all_current(log))
+    leading = cluster.servers[await leader(cluster)]
+    return leading, [server for server in cluster.servers.values() if server is not leading]
+
+
+@contextmanager
+def stopped(servers: Iterable[NatsServer]) -> Iterator[None]:
+    """Their processes stand still, and their connections look alive."""
+    for server in servers:
+        os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for server in servers:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:
+    """Whether the leader has it and waits for the others: it says so to whoever sends it again."""
+    headers = wire.headers(entry, expect=0)
+    with suppress(NoAnswer):
+        return b"in process" in (await log.connection.request(entry.subject, entry.body, headers, timeout=0.5)).body
+    return False
 
 
 async def all_current(log: JetStreamEventLog) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,12 @@ import msgspec
 import pytest
 
 from devcluster.child import Child
-from shared.errors import Transient
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, fsync_troubles, risks
 from shared.eventlog.inspection import Replica, Stream
 from shared.eventlog.server import _program
 from shared.eventlog.setup import set_up
 from shared.ports import free_port
-from tests.kit.nats import NatsCluster, a_server, connected, until
+from tests.kit.nats import NatsCluster, a_server, connected, risks_now, until
 
 
 @asynccontextmanager
@@ -134,15 +133,10 @@ async def test_a_cluster_tells_of_copies_that_are_missing(tmp_path: Path):
         async with connected(cluster) as log:
 
             async def whole() -> bool:
-                with suppress(Transient):
-                    return await risks(log, ()) == []
-                return False
+                return await risks_now(log) == []
 
             async def one_is_missing() -> bool:
-                # It may have been the one that we talked to, or the stream's leader.
-                with suppress(Transient):
-                    return "JOBS: 2 of 3 copies are current; look at n2" in await risks(log, ())
-                return False
+                return "JOBS: 2 of 3 copies are current; look at n2" in (await risks_now(log) or ())
 
             await until(whole)
             cluster.servers["n2"].kill()

@@ -169,6 +169,13 @@ class TestLosses:
         given(*deleted).then(scheduler, Record(again))
         given(*a_running_replicated_job(a_replicated_spec("Always")), ended("chief", 0, 0)).then_nothing(scheduler)
 
+    def test_the_chief_takes_no_place_of_the_workers(self):
+        lost = PodsGone(uids=(Uid("chief-0-0"), Uid("worker-0-0")))
+        both = spans([CHIEF, WORKERS[0]])
+        given(*a_running_replicated_job(SPEC), lost).then(
+            scheduler, Record(SlotsAssigned(slots=both, replaces=both, reason="PodsReplaced"))
+        )
+
     def test_nobody_leaves_before_its_node_does(self):
         story = given(
             *a_running_replicated_job(SPEC), DisruptionNoticed(node="n", uids=(Uid("worker-0-0"),), reason="Spot")

@@ -5,7 +5,7 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersReleased
-from shared.job.events.status import JobFailed
+from shared.job.events.status import JobFailed, JobRestarting, JobSuspended
 from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.timing import BACK_OFF_CAP_SECONDS, SCHEDULING_TIMEOUT_SECONDS, Timer, back_off, next_due, passed
@@ -134,3 +134,12 @@ def test_enough_workers_stop_that_clock():
 )
 def test_nothing_is_judged_any_more(end: AnyEvent):
     assert names(*SHORT, end) == []
+
+
+@pytest.mark.parametrize(
+    "pause",
+    [JobRestarting(reason="RestartRequested"), JobSuspended(reason="TrainingJobSuspended")],
+    ids=lambda e: type(e).__name__,
+)
+def test_between_attempts_no_worker_is_missed(pause: AnyEvent):
+    assert "BelowMinimum" not in names(*SHORT, pause)

@@ -7,6 +7,7 @@ from shared.job.events.status import JobCreated, JobRunning, JobScaling
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import Uid
 from shared.job.spec import UNLIMITED, WORKER, Handling, JobSpec, RestartPolicy, RoleSpec
+from shared.job.views import Member
 from tests.kit.builders import observed, pods, published, worker, workers
 
 ELASTIC = Handling(
@@ -63,5 +64,16 @@ def growing(*indices: int, size: int = 2, request: Uid = E2, **spec: object) -> 
         *a_running_group(size, **spec),
         sized(size + len(indices), **spec),
         ScaleAccepted(request=request, kind="ScaleOut", added=(workers(*indices),), deadline=600, drain=0),
+        JobScaling(reason="ScalingStart"),
+    ]
+
+
+def shrinking(*indices: int, size: int = 3, request: Uid = E2, **spec: object) -> list[AnyEvent]:
+    """An edit from `size` to fewer, without these, accepted and in phase Scaling."""
+    leaving = tuple(Member(index, Uid(f"pod-{index}")) for index in indices)
+    return [
+        *a_running_group(size, **spec),
+        sized(size - len(indices), **spec),
+        ScaleAccepted(request=request, kind="ScaleIn", leaving=leaving, deadline=600, drain=10),
         JobScaling(reason="ScalingStart"),
     ]

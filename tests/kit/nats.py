@@ -2,14 +2,16 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
 import pytest
 
+from shared.errors import Transient
 from shared.eventlog import Entry, EventLog, Stored
+from shared.eventlog.durability import risks
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer, Peer
 from shared.eventlog.setup import set_up
@@ -123,6 +125,13 @@ async def read_to_end(log: EventLog, *subjects: str, after: int = 0) -> list[Sto
         if batch.pending == 0:
             break
     return events
+
+
+async def risks_now(log: JetStreamEventLog, monitors: Iterable[str] = ()) -> list[str] | None:
+    """None while the log cannot be asked: it has just lost its leader, or the server that we talked to."""
+    with suppress(Transient):
+        return await risks(log, monitors)
+    return None
 
 
 async def until(

@@ -7,7 +7,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobRestarting, JobRunning, JobSucceeded, JobSuspended
-from shared.job.events.watcher import ScaleRequested
+from shared.job.events.watcher import JobGone, ScaleRequested
 from shared.job.naming import Uid
 from shared.job.spec import WORKER, Problem
 from shared.job.steps import Record
@@ -23,6 +23,7 @@ from tests.kit.builders import (
     scale_in,
     scale_out,
     scaling_out,
+    worker,
     workers,
 )
 from tests.kit.stories import given, scaler
@@ -151,3 +152,15 @@ def test_what_interrupts_the_job_ends_the_request_that_was_under_way(between: li
     given(*a_running_job(workers=2), *scaling_out(2, 3), *between).then_among_others(
         scaler, Record(ScaleCancelled(request=R1, reason=reason, released=(workers(2, 3),)))
     )
+
+
+def test_a_worker_that_is_about_to_be_replaced_is_no_reason_to_let_go_of_more_than_there_may_be():
+    failed = pods(worker(2, version=40, phase="Failed", exits=exited(1)))
+    given(*a_running_job(workers=3, of_workers="OnFailure"), failed, scale_in(3)).then_among_others(
+        scaler, Record(ScaleRejected(request=R1, reason="BelowMinimum"))
+    )
+
+
+def test_a_request_that_waits_hears_no_more_from_a_job_that_is_gone():
+    steps = given(*a_running_job(), scale_out(1), JobGone()).steps(scaler)
+    assert not any(isinstance(step, Record) for step in steps)

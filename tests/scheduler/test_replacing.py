@@ -218,3 +218,23 @@ def test_of_a_resource_that_became_invalid_no_pod_is_made():
     [owed] = records(*story)
     assert isinstance(owed, Record)
     assert given(*story, owed.event).steps(scheduler) == []
+
+
+def done_and_one_lost(*scaling: AnyEvent, lost: int) -> list[AnyEvent]:
+    """Worker 0 did its work and leaves a place that nobody fills; then this one fails while its request is open."""
+    done = worker(0, version=30, phase="Succeeded", exits=exited(0))
+    failed = worker(lost, version=40, phase="Failed", exits=exited(1))
+    return [*a_running_job(workers=3, of_workers="OnFailure"), pods(done), *scaling, pods(failed)]
+
+
+def test_one_that_a_scale_in_takes_fills_no_place_that_another_left():
+    assert records(*done_and_one_lost(*scaling_in(2), lost=2)) == []
+
+
+def test_one_that_a_scale_out_brings_fills_no_place_that_another_left():
+    assert records(*done_and_one_lost(*scaling_out(3, limit=0), lost=3)) == []
+
+
+def test_the_first_loss_of_a_scale_out_waits_for_nothing_whatever_the_job_lost_before():
+    story = [*crashed(1, limit=9), pods(worker(1, version=200)), *scaling_out(2)]
+    assert waits_of(*story, pods(worker(2, version=201, phase="Failed", exits=exited(1)))) == []

@@ -3,7 +3,7 @@
 from services.scheduler.effects import CreatePod, CreateSecret, CreateService, DeletePod
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, WorkersReleased
-from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import HistoryBroken, JobDeleting, PodsGone, TimePassed
 from shared.job.naming import Slot, Uid
@@ -137,3 +137,9 @@ def test_nothing_is_made_for_a_job_that_is_being_deleted():
 def test_nothing_is_done_while_the_history_cannot_be_trusted():
     broken = HistoryBroken(log="log-1", sequence=99, hash="ab", reason="BeyondTheEnd")
     given(*a_created_job(workers=2), broken).then_nothing(scheduler)
+
+
+def test_a_place_that_is_given_up_ends_no_back_off_while_another_pod_is_missing():
+    refused = [*a_created_job(workers=3), service(), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
+    released = SlotsReleased(slots=(workers(2),), reason="Test")
+    given(*refused, released).then_nothing(scheduler)

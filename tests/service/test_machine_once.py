@@ -17,6 +17,7 @@ from shared.job.steps import Effect, Record, Step
 from shared.service.acts import Standing
 from shared.service.run import Machine
 from tests.kit.virtual_time import in_virtual_time, until
+from tests.service.test_lines import Mute
 from tests.service.test_machine import ONE, TWO, Line, Make, Small, Stage
 
 AGES = 3_600.0
@@ -114,10 +115,23 @@ async def test_a_decision_that_is_read_before_its_append_is_answered_is_carried_
         stage.line.answers.clear()
         stage.see()
         await until(lambda: stage.history().job.attempt == 1, "read back")
-        await asyncio.sleep(10)
-        assert stage.service.acted == [], "whose it is nobody knows yet"
+        await until(lambda: len(stage.service.acted) == 1, "the launch: its id says whose it is")
         stage.line.answers.set()
-        await until(lambda: len(stage.service.acted) == 1, "the launch")
+        await asyncio.sleep(AGES)
+        assert len(stage.service.acted) == 1
+
+
+@pytest.mark.parametrize("after", [pytest.param(0.0, id="at once"), pytest.param(1.0, id="after it was read back")])
+@in_virtual_time
+async def test_a_decision_that_is_stored_without_an_answer_is_carried_out(after: float):
+    stage = Stage(Telling(launching))
+    stage.machine = Machine(stage.service, Mute(stage.journal, user="scheduler", after=after))
+    async with stage.running():
+        stage.see()
+        await until(lambda: bool(stage.service.acted), "the launch")
+        await asyncio.sleep(AGES)
+        assert stage.types().count("JobRestarted") == 1
+        assert len(stage.service.acted) == 1
 
 
 @in_virtual_time

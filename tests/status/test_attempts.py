@@ -281,3 +281,14 @@ def test_a_minimum_that_was_lowered_is_heard(least: int):
     late = [*short, ran_out("BelowMinimum", *short)]
     end = owed(*late, observed(a_spec(2, least=least), generation=2))
     assert (end is None) == (least == 1)
+
+
+def test_asked_for_while_it_restarts_already_it_does_not_restart_twice():
+    story = [*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="TrainingJobFailed")]
+    assert owed(*story, observed(a_spec(2, restart="OnFailure", word="now"), generation=2)) is None
+
+
+def test_a_worker_that_is_about_to_be_replaced_does_not_end_a_job_before_its_launcher():
+    lost = pods(worker(0), worker(1, version=40, phase="Failed", exits=exited(1)))
+    assert owed(*a_created_job(2, least=2, of_workers="OnFailure"), lost) is None
+    assert isinstance(owed(*a_created_job(2, least=2), lost), JobFailed)

@@ -12,7 +12,7 @@ from shared.job.naming import Uid
 from shared.job.spec import Problem
 from shared.job.steps import Record
 from tests.kit.builders import exited, pods, worker, workers
-from tests.kit.groups import a_running_group, a_starting_group
+from tests.kit.groups import a_running_group, a_starting_group, growing, shrinking
 from tests.kit.stories import given, status
 
 
@@ -82,3 +82,14 @@ def test_a_running_job_tells_why_an_edit_of_it_is_not_followed():
     assert told.warning
     assert told.message == "Created: spec.worker.replicas: write at most maxReplicas"
     assert given(*a_running_group(3), edit).job.size == 3
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(growing(2, backoff_limit=0), id="one that it brings"),
+        pytest.param(shrinking(2, backoff_limit=0), id="one that it takes"),
+    ],
+)
+def test_a_worker_of_an_open_request_that_fails_for_good_is_not_the_end_of_the_job(story: list[AnyEvent]):
+    assert phases(*story, pods(worker(2, version=50, phase="Failed", exits=exited(1)))) == []

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from devcluster.apiserver.cel import rule_problems
+from devcluster.apiserver.crdshapes import CustomResourceDefinition
 from devcluster.apiserver.errors import (
     Cause,
     Json,
@@ -15,7 +16,6 @@ from devcluster.apiserver.errors import (
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.names import label_1035, subdomain
 from devcluster.apiserver.resources import is_established
-from devcluster.apiserver.shapes import CustomResourceDefinition
 
 SCOPES = ("Cluster", "Namespaced")
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
