@@ -5,9 +5,7 @@ from collections.abc import Iterable, Sequence
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble
 from shared.eventlog.inspection import Stream
-
-FULL = 0.8
-"""Of the bytes that a stream may have: so much is worth a warning."""
+from shared.eventlog.room import Room, of_stream, size
 
 SET_UP = "run `muster setup` with an administrator's NATS credentials"
 
@@ -42,31 +40,18 @@ def copies(streams: Sequence[Stream]) -> list[Finding]:
 
 def room(streams: Iterable[Stream]) -> list[Finding]:
     """Of streams that may only grow so far."""
-    found = []
-    for stream in streams:
-        most = stream.config.get("max_bytes") or -1
-        if most <= 0:
-            continue
-        part = stream.bytes / most
-        words = f"{stream.name}: {_size(stream.bytes)} of at most {_size(most)} are used ({part:.0%})"
-        remedy = f"raise max_bytes with `nats stream edit {stream.name}`: a full log takes no event"
-        found.append(ok("log.room", words) if part < FULL else warn("log.room", words, remedy))
-    return found
+    return [_left("log.room", known, "") for known in map(of_stream, streams) if known.most]
 
 
 def disk(varz: Varz) -> list[Finding]:
     """Of a server, by what it says at `/varz`: is what it acknowledges on the disk, and is there room on it?"""
     found = []
-    name, most, used = varz.server_name, varz.room, varz.used
     if trouble := fsync_trouble(varz):
         found.append(warn("log.fsync", trouble, "set it in the server's configuration and restart the server"))
     else:
-        found.append(ok("log.fsync", f"NATS {name} has on its disk what it acknowledges"))
-    if most > 0:
-        part = used / most
-        words = f"NATS {name}: {_size(used)} of at most {_size(most)} of its disk are used ({part:.0%})"
-        remedy = "give it a larger disk and raise max_file_store: a full one takes no event"
-        found.append(ok("log.disk", words) if part < FULL else warn("log.disk", words, remedy))
+        found.append(ok("log.fsync", f"NATS {varz.server_name} has on its disk what it acknowledges"))
+    if varz.room.most:
+        found.append(_left("log.disk", varz.room, " of its disk"))
     return found
 
 
@@ -76,9 +61,7 @@ def unmonitored() -> Finding:
     return unknown("log.fsync", words, "say where it is in NATS_MONITOR, such as http://HOST:8222")
 
 
-def _size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
+def _left(check: str, known: Room, where: str) -> Finding:
+    part = known.used / known.most
+    words = f"{known.of}: {size(known.used)} of at most {size(known.most)}{where} are used ({part:.0%})"
+    return warn(check, words, known.remedy) if known.short else ok(check, words)

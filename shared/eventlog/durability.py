@@ -1,5 +1,5 @@
-"""What could cost acknowledged events although the log works: servers that acknowledge before the disk has it, copies
-that are too few or behind, settings that are not as they would be made today.
+"""What could cost events although the log works: servers that acknowledge before the disk has it, copies that are too
+few or behind, settings that are not as they would be made today, and a log that will soon be full.
 
 Nothing here keeps anybody from working; `must_fit` in `setup.py` says what does.
 """
@@ -15,6 +15,7 @@ from shared.errors import Transient
 from shared.eventlog import inspection
 from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.room import Room, of_stream
 from shared.eventlog.setup import STREAMS, differences
 from shared.eventlog.subjects import STREAM
 
@@ -45,14 +46,11 @@ class Varz(msgspec.Struct, frozen=True):
     jetstream: _JetStream = _JetStream()
 
     @property
-    def used(self) -> int:
-        """Bytes on its disk."""
-        return self.jetstream.stats.storage
-
-    @property
-    def room(self) -> int:
-        """How many they may be; 0 when it has no JetStream."""
-        return self.jetstream.config.max_storage if self.jetstream.config else 0
+    def room(self) -> Room:
+        """On its disk."""
+        most = self.jetstream.config.max_storage if self.jetstream.config else 0
+        remedy = "give it a larger disk and raise max_file_store: a full one takes no event"
+        return Room(f"NATS {self.server_name}", self.jetstream.stats.storage, max(most, 0), remedy)
 
 
 def fsync_trouble(varz: Varz) -> str:
@@ -103,8 +101,7 @@ def copies_trouble(stream: Stream) -> CopiesTrouble | None:
 
 async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
     """One sentence for each server whose `/varz` says, or does not say, what it should."""
-    said = await asyncio.gather(*(_fsync_trouble(url) for url in monitors))
-    return [trouble for trouble in said if trouble]
+    return [trouble for said in await _varz_of(monitors) if (trouble := _trouble(said))]
 
 
 async def varz(monitor: str) -> Varz:
@@ -119,16 +116,41 @@ async def varz(monitor: str) -> Varz:
         raise Transient(f"cannot ask {url} whether NATS syncs its disk: {why}; correct NATS_MONITOR") from error
 
 
-async def risks(log: JetStreamEventLog, monitors: Iterable[str]) -> list[str]:
-    """One sentence for each.  Raises `Trouble` when the log itself cannot be asked."""
+class Look(NamedTuple):
+    """What one look at the log found."""
+
+    risks: list[str]
+    """One sentence each."""
+    rooms: list[Room]
+    """Of each stream, and of each server whose monitor answered."""
+
+
+async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
+    """Raises `Trouble` when the log itself cannot be asked."""
     there = [stream for name in STREAMS if (stream := await inspection.stream(log, name))]
+    said = await _varz_of(monitors)
     copies = next((copies_trouble(stream) for stream in there if stream.name == STREAM), None)
-    told = [f"{copies.words}; {copies.remedy}"] if copies else []
-    return [*await fsync_troubles(monitors), *told, *differences({stream.name: stream.config for stream in there})]
+    rooms = [*map(of_stream, there), *(known.room for known in said if isinstance(known, Varz))]
+    risks = [
+        *filter(None, map(_trouble, said)),
+        *([f"{copies.words}; {copies.remedy}"] if copies else []),
+        *(room.risk for room in rooms if room.short),
+        *differences({stream.name: stream.config for stream in there}),
+    ]
+    return Look(risks, rooms)
 
 
-async def _fsync_trouble(monitor: str) -> str:
+async def _varz_of(monitors: Iterable[str]) -> list[Varz | Transient]:
+    """What each server says, or why it does not."""
+    return await asyncio.gather(*map(_said, monitors))
+
+
+async def _said(monitor: str) -> Varz | Transient:
     try:
-        return fsync_trouble(await varz(monitor))
+        return await varz(monitor)
     except Transient as trouble:
-        return str(trouble)
+        return trouble
+
+
+def _trouble(said: Varz | Transient) -> str:
+    return fsync_trouble(said) if isinstance(said, Varz) else str(said)

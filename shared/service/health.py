@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from shared.errors import Refused
+from shared.eventlog.room import Room
 from shared.figures import Count, Measure, Series
 from shared.job.events.event import Author
 from shared.job.fold import Held
@@ -33,6 +34,15 @@ BEHIND = Measure(
     ("service",),
     "How old the oldest of them is at the most; 0 when there was none at the last read, so also without a connection",
 )
+LOG_BYTES = Measure(
+    "muster_log_bytes",
+    "gauge",
+    ("service", "store"),
+    "Bytes in each stream of the log and on each NATS server's disk",
+)
+LOG_MAX_BYTES = Measure(
+    "muster_log_max_bytes", "gauge", ("service", "store"), "How many there may be; left out where nothing bounds them"
+)
 HISTORIES = Measure("muster_histories", "gauge", ("service",), "Histories in memory")
 HELD = Measure(
     "muster_histories_held", "gauge", ("service", "reason"), "Histories on which this process does not act, and why"
@@ -50,6 +60,8 @@ class Health:
         """Why it is not ready, in one sentence, as far as it was looked at; empty when all is well."""
         self.warnings: tuple[str, ...] = ()
         """What could go wrong with the log, a sentence each; it is no reason not to be ready."""
+        self.rooms: tuple[Room, ...] = ()
+        """How full the log was when it was last looked at."""
         self.machine: Machine | None = None
         """None until it runs."""
         self.failing: Callable[[], str] = lambda: ""
@@ -102,6 +114,12 @@ class Health:
         for reason in get_args(Held):
             held.add(self.service, reason, by=known.get(reason, 0))
         found.append(held)
+        used, most = Count(LOG_BYTES), Count(LOG_MAX_BYTES)
+        for room in self.rooms:
+            used.add(self.service, room.of, by=room.used)
+            if room.most:
+                most.add(self.service, room.of, by=room.most)
+        found += [used, most]
         if machine is not None and machine.measures is not None and machine.current and self.owner():
             found += machine.measures.series
         return found

@@ -17,7 +17,7 @@ from shared.cluster import Resource
 from shared.cluster.examination import Right, examine
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
-from shared.eventlog.durability import risks
+from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
@@ -162,8 +162,8 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
     keeping = asyncio.create_task(lease.keep(machine.owned))
     looking = asyncio.create_task(look_after(health, machine.alarm, lambda: found.must_do(author)))
     turning = asyncio.create_task(_until_another_version(found))
-    health.warnings = ()
-    telling = asyncio.create_task(tell_risks(health, lambda: risks(eventlog, settings.nats_monitor)))
+    health.warnings, health.rooms = (), ()
+    telling = asyncio.create_task(tell_risks(health, lambda: look(eventlog, settings.nats_monitor)))
     try:
         log.info("started", holder=holder, log=found.parts.identity)
         done, _ = await asyncio.wait((keeping, running, looking, turning, telling), return_when=asyncio.FIRST_COMPLETED)

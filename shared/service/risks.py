@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from shared.errors import Trouble
+from shared.eventlog.durability import Look
 from shared.service.health import Health
 
 EVERY_SECONDS = 60.0
@@ -16,11 +17,12 @@ log = structlog.get_logger()
 def tell_unmonitored(monitors: Sequence[str]) -> None:
     """Of somebody else's server, at the start."""
     if not monitors:
-        why = "nobody here can ask whether NATS has on its disk what it acknowledges; set NATS_MONITOR"
+        unknown = "whether NATS has on its disk what it acknowledges, and how full that is"
+        why = f"nobody here can ask {unknown}; set NATS_MONITOR"
         log.warning("log not monitored", why=why)
 
 
-async def tell_risks(health: Health, look: Callable[[], Awaitable[list[str]]]) -> None:
+async def tell_risks(health: Health, look: Callable[[], Awaitable[Look]]) -> None:
     """`look` for ever; what it finds is a warning and no reason not to be ready, and neither is what it fails at."""
     while True:
         try:
@@ -31,7 +33,8 @@ async def tell_risks(health: Health, look: Callable[[], Awaitable[list[str]]]) -
         except Exception:
             log.exception("risks not known")
         else:
-            _tell(health, found)
+            _tell(health, found.risks)
+            health.rooms = tuple(found.rooms)
         await asyncio.sleep(EVERY_SECONDS)
 
 

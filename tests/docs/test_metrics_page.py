@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from shared.eventlog.room import FULL
 from shared.eventlog.subjects import AUTHORS
 from shared.figures import Measure
 from shared.job.measures import Measures
@@ -65,6 +66,11 @@ def test_an_alert_tells_installations_apart(expression: str):
 def test_a_service_that_is_gone_altogether_is_seen():
     (nobody,) = (expression for expression in ALERTS if "(muster_owner) < 1" in expression)
     assert all(f'absent(muster_owner{{namespace="muster", service="{author}"}})' in nobody for author in AUTHORS)
+
+
+def test_the_alert_of_a_full_log_comes_with_the_warning_of_the_services():
+    (full,) = (expression for expression in ALERTS if "muster_log_max_bytes" in expression)
+    assert full.endswith(f">= {FULL:g}")
 
 
 def test_with_the_rules_on_the_page_training_operators_dashboards_go_on():

@@ -123,7 +123,8 @@ def test_copies(stream: Stream, statuses: list[str]):
     [
         pytest.param({"sync_always": True, "max_storage": 100}, 10, ["ok", "ok"], id="as it should be"),
         pytest.param({"sync_interval": 120_000_000_000, "max_storage": 100}, 10, ["warn", "ok"], id="synced late"),
-        pytest.param({"sync_always": True, "max_storage": 100}, 90, ["ok", "warn"], id="nearly full"),
+        pytest.param({"sync_always": True, "max_storage": 100}, 79, ["ok", "ok"], id="not yet nearly full"),
+        pytest.param({"sync_always": True, "max_storage": 100}, 80, ["ok", "warn"], id="nearly full"),
         pytest.param({"sync_always": True}, 90, ["ok"], id="without a bound"),
     ],
 )

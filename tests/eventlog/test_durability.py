@@ -11,18 +11,20 @@ import msgspec
 import pytest
 
 from devcluster.child import Child
-from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, fsync_troubles, risks
+from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, fsync_troubles, look
 from shared.eventlog.inspection import Replica, Stream
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.room import FULL
 from shared.eventlog.server import _program
 from shared.eventlog.setup import set_up
 from shared.ports import free_port
-from tests.kit.nats import NatsCluster, a_server, connected, risks_now, until
+from tests.kit.nats import NatsCluster, a_decision, a_server, connected, risks_now, until
 
 
 @asynccontextmanager
-async def monitored(folder: Path, jetstream: dict[str, Any] | None) -> AsyncIterator[str]:
-    """Where a server of the test's own is monitored."""
-    port, monitor = free_port(), free_port()
+async def monitored(folder: Path, jetstream: dict[str, Any] | None, port: int = 0) -> AsyncIterator[str]:
+    """Where a server of the test's own is monitored; it listens on `port`."""
+    port, monitor = port or free_port(), free_port()
     known = {"server_name": "n1", "listen": f"127.0.0.1:{port}", "http": f"127.0.0.1:{monitor}"}
     if jetstream is not None:
         known["jetstream"] = {"store_dir": str(folder / "store"), **jetstream}  # type: ignore[assignment]
@@ -121,7 +123,44 @@ def test_copies(stream: Stream, says: str):
 @pytest.mark.nats
 async def test_a_server_that_is_as_it_should_be_is_no_risk(tmp_path: Path):
     async with a_server(tmp_path) as server, connected(server) as log:
-        assert await risks(log, ()) == []
+        assert (await look(log, ())).risks == []
+
+
+ROOM = 20_000
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize(
+    ("max_bytes", "jetstream", "full", "remedy"),
+    [
+        pytest.param(ROOM, {}, "JOBS", "raise max_bytes with `nats stream edit JOBS`", id="a bound of the stream"),
+        pytest.param(-1, {"max_file_store": ROOM}, "NATS n1", "give it a larger disk", id="the disk of a server"),
+    ],
+)
+async def test_a_log_that_fills_up_is_a_risk_before_it_takes_no_more(
+    tmp_path: Path, max_bytes: int, jetstream: dict[str, Any], full: str, remedy: str
+):
+    port = free_port()
+    url = f"nats://127.0.0.1:{port}"
+    async with monitored(tmp_path, {"sync_interval": "always", **jetstream}, port) as monitor:
+        await set_up(url, user="", max_bytes=max_bytes)
+        log = await JetStreamEventLog.connect(url, name="test")
+        try:
+            found = await look(log, [monitor])
+            assert found.risks == []
+            used: list[int] = []
+            while not found.risks:
+                await log.append(a_decision(job=f"j{len(used)}", body=b"x" * 1_000), expect=0)
+                found = await look(log, [monitor])
+                used.append(next(room.used for room in found.rooms if room.of == full))
+            assert used == sorted({*used}), "each event takes room"
+            assert used[-2] < FULL * ROOM <= used[-1] < ROOM, "told from there on, and with room left"
+            (told,) = found.risks
+            assert told.startswith(f"{full}: at least 80% of the 20 KiB that it may have are used; {remedy}")
+            await log.append(a_decision(job="next", body=b"x" * 1_000), expect=0)
+            assert (await look(log, [monitor])).risks == [told], "the same words while it lasts"
+        finally:
+            await log.close()
 
 
 @pytest.mark.nats

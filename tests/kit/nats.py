@@ -11,7 +11,7 @@ import pytest
 
 from shared.errors import Transient
 from shared.eventlog import Entry, EventLog, Stored
-from shared.eventlog.durability import risks
+from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer, Peer
 from shared.eventlog.setup import set_up
@@ -130,7 +130,7 @@ async def read_to_end(log: EventLog, *subjects: str, after: int = 0) -> list[Sto
 async def risks_now(log: JetStreamEventLog, monitors: Iterable[str] = ()) -> list[str] | None:
     """None while the log cannot be asked: it has just lost its leader, or the server that we talked to."""
     with suppress(Transient):
-        return await risks(log, monitors)
+        return (await look(log, monitors)).risks
     return None
 
 

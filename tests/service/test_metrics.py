@@ -10,6 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.eventlog.room import Room
 from shared.job.events.event import Author
 from shared.job.measures import Measures
 from shared.ports import free_port
@@ -180,6 +181,19 @@ async def test_a_held_history_is_told_with_its_reason():
         found = await asked(known)
     assert told(found, "muster_histories_held", service="status", reason="UnknownEvent") == 1
     assert told(found, "muster_histories_held", service="status", reason="NotConfirmed") == 0
+
+
+async def test_how_full_the_log_is_is_told_by_stream_and_by_server():
+    known = health.Health("status")
+    assert not {name for name, _ in await asked(known) if name.endswith("_bytes")}
+    known.rooms = (Room("JOBS", used=7, most=0, remedy=""), Room("NATS n0", used=70, most=100, remedy=""))
+    found = await asked(known)
+    assert told(found, "muster_log_bytes", service="status", store="JOBS") == 7
+    assert told(found, "muster_log_bytes", service="status", store="NATS n0") == 70
+    assert {labels for name, labels in found if name == "muster_log_max_bytes"} == {
+        frozenset({"service": "status", "store": "NATS n0"}.items())
+    }, "what has no bound cannot be full"
+    assert told(found, "muster_log_max_bytes", service="status", store="NATS n0") == 100
 
 
 async def test_two_processes_in_one_share_no_figures():

@@ -5,6 +5,8 @@ import asyncio
 from structlog.testing import capture_logs
 
 from shared.errors import Transient
+from shared.eventlog.durability import Look
+from shared.eventlog.room import Room
 from shared.service.health import Health
 from shared.service.risks import EVERY_SECONDS, tell_risks, tell_unmonitored
 from tests.kit.virtual_time import in_virtual_time
@@ -12,15 +14,16 @@ from tests.kit.virtual_time import in_virtual_time
 
 @in_virtual_time
 async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothing():
-    answers: list[list[str] | Exception] = [
+    room = Room("JOBS", used=7, most=0, remedy="")
+    answers: list[Look | Exception] = [
         AttributeError("a bug of ours"),
-        ["one copy"],
+        Look(["one copy"], [room]),
         Transient("the log cannot be asked"),
-        ["one copy"],
-        [],
+        Look(["one copy"], [room]),
+        Look([], []),
     ]
 
-    async def look() -> list[str]:
+    async def look() -> Look:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -30,9 +33,9 @@ async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothi
     with capture_logs() as said:
         telling = asyncio.create_task(tell_risks(health, look))
         await asyncio.sleep(3.5 * EVERY_SECONDS)
-        assert health.warnings == ("one copy",)
+        assert (health.warnings, health.rooms) == (("one copy",), (room,))
         await asyncio.sleep(EVERY_SECONDS)
-        assert health.warnings == ()
+        assert (health.warnings, health.rooms) == ((), ())
         assert not telling.done()
         telling.cancel()
     assert [line["event"] for line in said] == ["risks not known", "log at risk", "log no longer at risk"]
