@@ -8,8 +8,8 @@ from muster.doctor.findings import fail as wrong
 
 OLDEST_KUBERNETES = (1, 29)
 """The first one in which the rules of our definitions (CEL) are there for good; their field paths came with 1.28."""
-NEWEST_KUBERNETES = (1, 36)
-"""The newest one that the tests have run on."""
+TRIED_KUBERNETES = (1, 36)
+"""The one that the tests run on."""
 
 OLDEST_NATS = (2, 11)
 """The first one whose messages run out one by one, which every lease needs."""
@@ -37,10 +37,11 @@ def kubernetes(server: str) -> Finding:
             "definitions",
             f"upgrade the cluster to Kubernetes {_text(OLDEST_KUBERNETES)} or newer",
         )
-    if known > NEWEST_KUBERNETES:
-        tried = f"this release was tried on Kubernetes {_text(OLDEST_KUBERNETES)} to {_text(NEWEST_KUBERNETES)}"
-        return warn(check, f"Kubernetes {server}; {tried}", "look for a newer release of Muster")
-    return ok(check, f"Kubernetes {server}")
+    if known == TRIED_KUBERNETES:
+        return ok(check, f"Kubernetes {server}")
+    tried = f"this release needs {_text(OLDEST_KUBERNETES)} or newer and was tried on {_text(TRIED_KUBERNETES)}"
+    words = f"Kubernetes {server}; {tried}"
+    return warn(check, words, "look for a newer release of Muster") if known > TRIED_KUBERNETES else ok(check, words)
 
 
 def nats(server: str) -> Finding:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from devcluster.binaries import kubernetes_version
 from muster.doctor import clocks, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
 from muster.doctor.services import Pod
@@ -51,7 +52,7 @@ def test_the_document_says_whether_all_is_well():
     [
         pytest.param(versions.kubernetes, "v1.28.15", "fail", id="Kubernetes before the rules of definitions"),
         pytest.param(versions.kubernetes, "v1.29.0-eks-5e0fdde", "ok", id="the oldest Kubernetes, with a tail"),
-        pytest.param(versions.kubernetes, "v1.36.1", "ok", id="the newest Kubernetes that was tried"),
+        pytest.param(versions.kubernetes, "v1.36.1", "ok", id="the Kubernetes that was tried"),
         pytest.param(versions.kubernetes, "v1.37.0", "warn", id="a newer Kubernetes"),
         pytest.param(versions.kubernetes, "", "unknown", id="a Kubernetes that does not say"),
         pytest.param(versions.nats, "2.10.29", "fail", id="NATS whose messages do not run out one by one"),
@@ -61,6 +62,14 @@ def test_the_document_says_whether_all_is_well():
 )
 def test_versions(rule: Any, version: str, status: str):
     assert rule(version).status == status
+
+
+def test_what_was_tried_is_what_the_tests_run_on_and_nothing_else_is_called_so():
+    tried = kubernetes_version()
+    assert versions.numbers(tried) == versions.TRIED_KUBERNETES
+    assert versions.kubernetes(tried).message == f"Kubernetes {tried}"
+    for other in ("v1.31.4", "v1.37.0"):
+        assert "needs 1.29 or newer and was tried on 1.36" in versions.kubernetes(other).message
 
 
 @pytest.mark.parametrize(
