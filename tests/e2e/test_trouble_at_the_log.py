@@ -230,3 +230,24 @@ async def test_each_service_of_one_process_is_its_own_user(place: Place, tmp_pat
         await until(everybody, within=PATIENCE_SECONDS)
     finally:
         await running.stop()
+
+
+async def test_the_log_is_nearly_full(place: Place, tmp_path: Path):
+    users, port, most = place.nats.users, free_port(), 300_000
+    nats = _started(tmp_path, port, users, {})
+    try:
+        url = f"nats://127.0.0.1:{port}"
+        await set_up(url, password=users[ADMIN], max_bytes=most)
+        log = await JetStreamEventLog.connect(url, name="test", user="scheduler", password=users["scheduler"])
+        await log.append(a_decision(body=random.randbytes(int(0.85 * most))), expect=0)
+        await log.close()
+        async with a_service("status", tmp_path, place.environment("status", NATS_URL=url)) as service:
+            await warns_and_is_ready(service, "JOBS: at least 80% of the 293 KiB", "nats stream edit JOBS")
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://127.0.0.1:{service.port}/metrics") as answer,
+            ):
+                told = await answer.text()
+            assert f'muster_log_max_bytes{{service="status",store="JOBS"}} {most:.1f}' in told
+    finally:
+        await nats.stop()
