@@ -58,6 +58,9 @@ def setup(
     release: Annotated[
         bool, typer.Option("--release", help="only give the scope up; with --take-scope without asking the log")
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="wait for what somebody has to mend too, such as a password, as in a pod")
+    ] = False,
     timeout: Annotated[
         int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers that are not up, 0 for ever")
     ] = 300,
@@ -83,6 +86,7 @@ def setup(
         take_crds=take_crds,
         take_scope=take_scope,
         release=release,
+        wait=wait,
         timeout=timeout,
     )
     running(lambda: set_up(chosen, wish))
