@@ -123,7 +123,7 @@ def doctor(
         typer.Option(
             "--installation-namespace",
             metavar="NAMESPACE",
-            help="where its services run; without it MUSTER_NAMESPACE, that of the pod it runs in, else muster",
+            help="where its services run; without it that of the pod it runs in, else MUSTER_NAMESPACE, else muster",
         ),
     ] = "",
     release: Annotated[str, typer.Option(help="the Helm release, where several are in one namespace")] = "",
