@@ -21,6 +21,8 @@ from shared.service.permissions import PERMISSIONS, SETUP, Jobs, Need, Permissio
 
 HOME = "muster"
 """The namespace of the service accounts."""
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+"""What that namespace asks of pods, which the image fulfils; the Kustomize base makes the same one."""
 RBAC = "rbac.authorization.k8s.io"
 CHART = "deploy/helm/muster/files/rules.yaml"
 """From the root of the repository."""
@@ -38,6 +40,8 @@ refused, each is allowed by that service's own role, and no right stays unused.
 
 `deploy/rbac/cluster/` grants this in the whole cluster, to accounts in the namespace `muster`.
 `muster rbac` prints the same, and besides it the rights for the kinds of job that other packages bring along.
+Its roles are called `muster:watcher` and so on, which the Helm chart calls none: applied beside a chart they change
+nothing of it, and give nothing to its accounts, whose rights come with its release (`rbac.extraRules` for other kinds).
 Requests are of the group `{group}`, what else has no group is Kubernetes' core.
 
 What is said of every kind of job holds for each of these:
@@ -47,7 +51,7 @@ What is said of every kind of job holds for each of these:
 {kinds}
 
 What is said to be for taking over is in no role unless somebody asks for it: `muster rbac --take-over` prints the
-rights that `MUSTER_TAKE_OVER` needs while it is set.
+rights that `MUSTER_TAKE_OVER` needs while it is set; in the chart `takeOver` sets both.
 
 Of a kind whose definition is not installed nothing is asked: its rights lie idle until it is.
 Where it never will be, they can be taken out of the roles.
@@ -134,13 +138,18 @@ def setup_rules() -> list[Document]:
     return [{"apiGroups": [group], "resources": [resource], "verbs": sorted(right.verb for right in SETUP)}]
 
 
+def role(service: Author) -> str:
+    """Of the role and its binding: a name that the chart never gives, as applying both must not change either."""
+    return f"muster:{service}"
+
+
 def manifests(
     service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
 ) -> list[Document]:
     """The service account, the role and the binding; in one `namespace` alone, or for the whole cluster without it."""
     scope = "" if namespace else "Cluster"
     home = namespace or HOME
-    name = f"muster-{service}"
+    name = role(service)
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service, "namespace": home}},
@@ -168,7 +177,9 @@ def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking
     }
     if not namespace:
         # Whoever may work in one namespace only may not make it either.
-        files["namespace"] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}]
+        files["namespace"] = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
+        ]
     return {f"{name}.yaml": HEADER + _yaml(found) for name, found in sorted(files.items())}
 
 

@@ -5,7 +5,8 @@ What it may change is said elsewhere: `shared.eventlog.limits` for streams, `mus
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, TypeVar
 
 import typer
@@ -15,7 +16,7 @@ from muster.following import WAITED_TOO_LONG
 from muster.reading import CONNECT_SECONDS, open_cluster
 from shared.cluster.examination import must_allow
 from shared.cluster.kube import KubeCluster
-from shared.errors import Conflict, Transient
+from shared.errors import Refused, Trouble
 from shared.eventlog.setup import STREAMS, SetUp
 from shared.eventlog.setup import set_up as set_up_log
 from shared.service.permissions import SETUP
@@ -23,6 +24,25 @@ from shared.service.plugins import chosen, kinds
 from shared.service.settings import Settings
 
 BETWEEN_TRIES_SECONDS = 1.0
+
+MENDED_BY_OTHERS = frozenset(
+    {
+        "BadKubeconfig",
+        "Disconnected",
+        "Forbidden",
+        "NameConflict",
+        "NoCluster",
+        "NoPassword",
+        "ScopeTaken",
+        "Unauthorized",
+        "Unfit",
+        "Untrusted",
+    }
+)
+"""Reasons that somebody else can take away while we look again, for whoever is told to wait.
+
+What is lost, or was asked for wrongly, is none of them: the next try could hide it.
+"""
 
 T = TypeVar("T")
 
@@ -37,16 +57,19 @@ class Wish(NamedTuple):
     take_crds: bool = False
     take_scope: bool = False
     release: bool = False
+    wait: bool = False
+    """Also for what somebody has to mend."""
     timeout: float = 300
 
 
 async def set_up(settings: Settings, wish: Wish) -> None:
     """Do it, or with `check` say what would be done.  Raises `Refused`, and `Exit` with 3 after the time."""
-    patience = _Patience(wish.timeout)
+    patience = _Patience(wish.timeout, MENDED_BY_OTHERS if wish.wait else frozenset())
     if not wish.cluster:
         changes = _tell_log(await patience(lambda: _log(settings, wish, check=wish.check)), check=wish.check)
     else:
-        async with open_cluster(settings) as cluster:
+        async with contextlib.AsyncExitStack() as stack:
+            cluster = await patience(lambda: stack.enter_async_context(open_cluster(settings)))
             changes = await _with_cluster(settings, wish, cluster, patience)
     if wish.check and changes:
         raise typer.Exit(1)
@@ -63,10 +86,16 @@ async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, pa
         identity = "" if wish.take_scope else (await patience(lambda: _log(settings, wish, check=True))).identity
         typer.echo(await patience(lambda: definitions.release(identity, whoever=wish.take_scope)))
         return True
+
+    async def free() -> SetUp:
+        # The log anew each time: another set-up may make it, and claim for it, while we wait.
+        found = await _log(settings, wish, check=True)
+        if not wish.take_scope:
+            await definitions.must_be_free(found.identity)
+        return found
+
     # Before there is a log of our own: services of a single namespace, who may not read the claims, find none then.
-    found = await patience(lambda: _log(settings, wish, check=True))
-    if not wish.take_scope:
-        await patience(lambda: definitions.must_be_free(found.identity))
+    found = await patience(free)
     done = found if wish.check else await patience(lambda: _log(settings, wish, check=False))
     changes = _tell_log(done, check=wish.check)
     return await patience(lambda: definitions.apply(done.identity, done.url, take_scope=wish.take_scope)) or changes
@@ -108,8 +137,10 @@ def _tell_log(done: SetUp, *, check: bool) -> bool:
 class _Patience:
     """Tries again what cannot be had yet, and says so, until the time is over."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, mended: Collection[str]) -> None:
+        """`mended` are the reasons of refusals that are tried again too."""
         self._seconds = seconds
+        self._mended = mended
         self._until = asyncio.get_running_loop().time() + (seconds or float("inf"))
         self._said = ""
 
@@ -117,7 +148,9 @@ class _Patience:
         while True:
             try:
                 return await work()
-            except (Transient, Conflict) as trouble:
+            except Trouble as trouble:
+                if isinstance(trouble, Refused) and trouble.reason not in self._mended:
+                    raise
                 if asyncio.get_running_loop().time() >= self._until:
                     typer.secho(f"muster: waited {self._seconds:g} s: {trouble}", err=True)
                     raise typer.Exit(WAITED_TOO_LONG) from trouble

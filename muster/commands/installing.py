@@ -58,6 +58,9 @@ def setup(
     release: Annotated[
         bool, typer.Option("--release", help="only give the scope up; with --take-scope without asking the log")
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="wait for what somebody has to mend too, such as a password, as in a pod")
+    ] = False,
     timeout: Annotated[
         int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers that are not up, 0 for ever")
     ] = 300,
@@ -83,6 +86,7 @@ def setup(
         take_crds=take_crds,
         take_scope=take_scope,
         release=release,
+        wait=wait,
         timeout=timeout,
     )
     running(lambda: set_up(chosen, wish))
@@ -119,7 +123,7 @@ def doctor(
         typer.Option(
             "--installation-namespace",
             metavar="NAMESPACE",
-            help="where its services run; without it MUSTER_NAMESPACE, that of the pod it runs in, else muster",
+            help="where its services run; without it that of the pod it runs in, else MUSTER_NAMESPACE, else muster",
         ),
     ] = "",
     release: Annotated[str, typer.Option(help="the Helm release, where several are in one namespace")] = "",

@@ -149,6 +149,7 @@ class LookAtCluster:
         self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
         running = ((pod.name, services.version(pod)) for pod in self.pods)
         told = [*services.readiness(self.pods), *services.warnings(self.pods)]
+        told += services.set_up(found, self._wishes.home)
         return [*told, *versions.services(running, this_release())]
 
     async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:

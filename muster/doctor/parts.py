@@ -23,7 +23,7 @@ class Wishes(NamedTuple):
 
 def home(namespace: str) -> str:
     """Where Muster is installed when nobody says so; `namespace` is the one that it works in, if it is only one."""
-    return namespace or pod_namespace() or HOME
+    return pod_namespace() or namespace or HOME
 
 
 async def part(check: str, whose: str, work: Awaitable[list[Finding]], seconds: float) -> list[Finding]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
-from shared.cluster.examination import Right
+from shared.cluster.examination import Right, granting
 from shared.frameworks.framework import Framework
 from shared.job.events.event import Author
 from shared.service.permissions import necessary, needs
@@ -163,9 +163,7 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     if not missing:
         return [ok(check, f"{who}: has all {len(granted)} rights {where}")]
     found = []
-    more = " --take-over" if account.taking_over else ""
-    scoped = f" -n {account.scope}" if account.scope else ""
-    remedy = f"upgrade the chart's release, or `muster rbac{scoped}{more} | kubectl apply -f -`"
+    remedy = granting(account.scope, taking_over=account.taking_over)
     if lacks := [right for right in missing if right in vital]:
         found.append(fail(check, f"{who}: may not {_told(lacks)} {where}", remedy))
     if lacks := [right for right in missing if right not in vital]:

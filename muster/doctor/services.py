@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
-from muster.doctor.rights import NAMESPACE, SERVICES, environment
+from muster.doctor.rights import COMPONENT, NAMESPACE, SERVICES, environment
 from shared.eventlog.inspection import Holding
 from shared.service.report import Report
 
@@ -108,6 +108,18 @@ def readiness(pods: Sequence[Pod]) -> list[Finding]:
     if asked and not found:
         return [ok("services.ready", f"{len(asked)} services in {len(pods)} pods are ready")]
     return found
+
+
+def set_up(found: Iterable[Document], home: str) -> list[Finding]:
+    """Whether the newest pod of the set-up failed, of all pods as the API server shows them."""
+    pods = [(pod.get("metadata") or {}, pod.get("status") or {}) for pod in found]
+    of_setup = [(meta, status) for meta, status in pods if (meta.get("labels") or {}).get(COMPONENT) == "setup"]
+    meta, status = max(of_setup, key=lambda each: each[0].get("creationTimestamp") or "", default=({}, {}))
+    if status.get("phase") != "Failed":
+        return []
+    name = meta["name"]
+    remedy = f"`kubectl -n {home} logs {name}` says why; docs/runbook.md, Set-up, how the Job is run again"
+    return [fail("services.setup", f"the set-up failed in {name}", remedy)]
 
 
 def warnings(pods: Sequence[Pod]) -> list[Finding]:

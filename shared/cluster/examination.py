@@ -96,15 +96,15 @@ def _not_installed(cluster: Examined, which: str, kinds: Iterable[Resource[Any]]
 
 async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, *, taking_over: bool) -> None:
     if missing := await _missing(cluster, rights, namespace):
-        more = " --take-over" if taking_over else ""
-        where, scope = (
-            (f"in the namespace {namespace}", f" -n {namespace}") if namespace else ("in the whole cluster", "")
-        )
-        raise Refused(
-            f"{cluster.url} does not let us {missing} {where}; "
-            f"`muster rbac{scope}{more} | kubectl apply -f -` grants it to the service accounts",
-            reason="Forbidden",
-        )
+        where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
+        remedy = granting(namespace, taking_over=taking_over)
+        raise Refused(f"{cluster.url} does not let us {missing} {where}; {remedy}", reason="Forbidden")
+
+
+def granting(namespace: str, *, taking_over: bool) -> str:
+    """How services get rights that they lack, in a namespace or the whole cluster, whoever installed them."""
+    scope, more = f" -n {namespace}" if namespace else "", " --take-over" if taking_over else ""
+    return f"upgrade the chart's release, or without the chart `muster rbac{scope}{more} | kubectl apply -f -`"
 
 
 async def must_allow(cluster: Examined, rights: Sequence[Right], remedy: str) -> None:

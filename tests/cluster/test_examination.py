@@ -87,19 +87,22 @@ async def test_what_belongs_to_a_kind_has_to_be_served_where_the_kind_is(
 
 
 @pytest.mark.parametrize(
-    ("namespace", "where"),
+    ("namespace", "where", "remedy"),
     [
-        pytest.param("", "in the whole cluster; `muster rbac | kubectl", id="everywhere"),
-        pytest.param("team-a", "in the namespace team-a; `muster rbac -n team-a | kubectl", id="in one namespace"),
+        pytest.param("", "in the whole cluster", "`muster rbac | kubectl", id="everywhere"),
+        pytest.param("team-a", "in the namespace team-a", "`muster rbac -n team-a | kubectl", id="in one namespace"),
     ],
 )
-async def test_rights_are_missing(cluster: KubeCluster, server: ScriptedApiServer, namespace: str, where: str):
+async def test_rights_are_missing(
+    cluster: KubeCluster, server: ScriptedApiServer, namespace: str, where: str, remedy: str
+):
     server.every_list = ok(group("trainingjobs"))
     server.answers += [ok(review(allowed=False))] * 3
     with pytest.raises(Refused) as refusal:
         await examine(cluster, {}, lambda _: [LIST_PODS, Right("watch", "", "pods"), PATCH_STATUS], namespace)
     assert refusal.value.reason == "Forbidden"
-    assert f"does not let us list/watch pods, patch trainingjobs/status {where}" in str(refusal.value)
+    missing = f"does not let us list/watch pods, patch trainingjobs/status {where}; "
+    assert f"{missing}upgrade the chart's release, or without the chart {remedy}" in str(refusal.value)
 
 
 async def test_whoever_may_not_even_ask_finds_out_by_trying(cluster: KubeCluster, server: ScriptedApiServer):

@@ -51,6 +51,20 @@ def test_a_role_of_the_chart_is_that_of_the_table() -> None:
         assert roles[f"muster-{service}"] == permissions.rules(service)
 
 
+@pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
+@pytest.mark.parametrize("namespace", ["", permissions.HOME, "team-a"])
+def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str, namespace: str) -> None:
+    texts = [golden(name).read_text()] if name in SETS else [path.read_text() for path in BASE.glob("*.yaml")]
+    made = {_identity(found): found for text in texts for found in documents(text) if "metadata" in found}
+    printed = [found for text in permissions.render(namespace).values() for found in documents(text)]
+    assert [found for found in printed if made.get(_identity(found), found) != found] == []
+
+
+def _identity(found: dict[str, Any]) -> tuple[str, str, str]:
+    metadata = found["metadata"]
+    return found["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
 def test_one_process_has_the_rights_of_all_four() -> None:
     [role] = of_kind("ClusterRole", "all-in-one", "muster")
     wanted = {right for service in permissions.SERVICE_ACCOUNTS for right in rights(permissions.rules(service))}

@@ -4,6 +4,9 @@ Nothing is made but namespaces of our own and the service accounts in them, with
 """
 
 import asyncio
+import os
+import re
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +23,7 @@ from tests.kit.commands import run
 pytestmark = pytest.mark.real
 
 HOME = "muster"
+PAGE = (ROOT / "deploy/kustomize/README.md").read_text()
 DRY = ("apply", "--dry-run=server", "--validate=strict", "-f", "-")
 
 
@@ -79,6 +83,46 @@ async def test_a_real_server_takes_what_kustomize_builds(control_plane: ControlP
     places = await restricted(control_plane, manifests)
     said = await tried(control_plane, *DRY, given=text(moved(manifests, places)))
     assert not said.code, said.complaint
+
+
+async def test_an_overlay_with_another_image_is_applied_again_as_its_page_says(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    first = await of_overlay(tmp_path / "first", "0.1.0")
+    pods = [pod_of(owner) for owner in first if "template" in owner.get("spec", {})]
+    images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}
+    assert images == {"registry.example/muster:0.1.0", "nats:2.15.1-alpine"}
+    places = await restricted(control_plane, first)
+    await kubectl(control_plane, "apply", "-f", "-", given=text(of_setup(first, places)))
+    upgrade = ("apply", "-f", "-")
+    after = text(of_setup(await of_overlay(tmp_path / "second", "0.2.0"), places))
+    said = await tried(control_plane, *upgrade, given=after)
+    assert "field is immutable" in said.complaint, "then the page need not delete the Job"
+    (delete,) = re.findall(r"^kubectl --namespace muster (delete job .*)$", PAGE, re.MULTILINE)
+    await kubectl(control_plane, "--namespace", places[HOME], *delete.split())
+    await kubectl(control_plane, *upgrade, given=after)
+
+
+async def of_overlay(folder: Path, tag: str) -> list[Document]:
+    """What the page's own overlay builds, with this tag of the image."""
+    write_overlay(folder, tag)
+    built = await run(str(binaries.kubectl()), "kustomize", str(folder))
+    assert not built.code, built.complaint
+    return documents(built.out)
+
+
+def write_overlay(folder: Path, tag: str) -> None:
+    (overlay,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    folder.mkdir()
+    base = os.path.relpath((ROOT / "deploy/kustomize/base").resolve(), folder.resolve())
+    written = overlay.replace("../../base", base).replace("newTag: 0.1.0", f"newTag: {tag}")
+    (folder / "kustomization.yaml").write_text(written)
+
+
+def of_setup(manifests: list[Document], places: dict[str, str]) -> list[Document]:
+    """The Job and its account alone, which need nothing else to be taken."""
+    named = [one for one in manifests if one["metadata"]["name"].startswith("muster-setup")]
+    return moved([one for one in named if one["kind"] in ("Job", "ServiceAccount")], places)
 
 
 async def restricted(plane: ControlPlane, manifests: list[Document]) -> dict[str, str]:

@@ -38,7 +38,9 @@ USERS = ("admin", "reader", "watcher", "scheduler", "scaler", "status")
 WITH_TLS = "--set nats.tls.enabled=true,nats.tls.secret=pki,nats.auth.existingSecret=passwords"
 ONE = f"helm install muster {CHART} -n one --set mode=all-in-one,scope.namespace=team-a,nats.persistence.enabled=false"
 TWO = f"helm install muster {CHART} -n two --set scope.namespace=team-b,nats.enabled=false,nats.url={LOG}"
-(KUSTOMIZE,) = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "deploy/kustomize/README.md").read_text(), re.DOTALL | re.M)
+PASSWORDS, *_ = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "deploy/kustomize/README.md").read_text(), re.DOTALL | re.M)
+KUSTOMIZE = "kubectl apply -k deploy/kustomize/base"
+"""Without an overlay, as the nodes have the image."""
 
 
 @pytest.fixture
@@ -63,7 +65,8 @@ async def test_one_namespace_another_on_its_log_and_then_the_whole_cluster(platf
     await asyncio.gather(*(_trains(platform, team) for team in ("team-a", "team-b")))
     await _the_set_up_was_itself(platform)
 
-    await platform.do(KUSTOMIZE.replace("users.env", str(platform.folder / "users.env")))
+    await platform.do(PASSWORDS.replace("users.env", str(platform.folder / "users.env")))
+    await platform.do(KUSTOMIZE)
     await platform.says(f"-n muster {SETUP}", "the namespace team-a has the log .*the namespace team-b has the log")
     await platform.says("-n muster deploy/muster-watcher", "stream not found")
     await platform.do("kubectl delete trainingjobs --all --all-namespaces")
@@ -172,7 +175,7 @@ async def _the_doctor_sees(platform: Platform) -> None:
         assert "nobody holds the lease of scaler" in _line(ill, "services.owners")
         assert "may not" in _line(ill, "rights.scheduler")
 
-        await platform.do("kubectl apply -k deploy/kustomize/base")
+        await platform.do(KUSTOMIZE)
         await _available(platform, "muster")
         await platform.do("kubectl -n muster scale statefulset/muster-nats --replicas=0")
         await platform.do("kubectl -n muster wait --for=delete pod/muster-nats-0 --timeout=60s")

@@ -97,7 +97,7 @@ async def test_an_administrator_learns_all_and_what_is_missing(own: Accounts, na
         rule | {"verbs": [verb for verb in rule["verbs"] if verb != "delete"]}
         for rule in permissions.rules("scheduler", own.namespace)
     ]
-    path = f"{RBAC}/namespaces/{own.namespace}/roles/muster-scheduler"
+    path = f"{RBAC}/namespaces/{own.namespace}/roles/{permissions.role('scheduler')}"
     async with own.plane.session() as session:
         kind = {"Content-Type": "application/merge-patch+json"}
         rules = [rule for rule in kept if rule["verbs"]]

@@ -1,6 +1,7 @@
 """What `muster doctor` makes of what it sees, answer by answer."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,7 +10,9 @@ import pytest
 from devcluster.binaries import kubernetes_version
 from muster.doctor import clocks, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
+from muster.doctor.parts import home
 from muster.doctor.services import Pod
+from shared.cluster import access
 from shared.cluster.examination import Right
 from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding, Replica, Stream
@@ -205,6 +208,31 @@ def test_what_a_service_says_of_itself_is_what_the_doctor_reads():
     assert services.version(labelled) == this_release(), "its own word goes before the label, which is the chart's"
 
 
+@pytest.mark.parametrize(
+    ("phases", "fails"),
+    [
+        pytest.param((), False, id="no Job"),
+        pytest.param(("Failed", "Running"), False, id="it is tried again"),
+        pytest.param(("Failed", "Succeeded"), False, id="it was mended"),
+        pytest.param(("Succeeded", "Failed"), True, id="the newest one failed"),
+    ],
+)
+def test_the_newest_set_up_counts(phases: tuple[str, ...], fails: bool):
+    pods = [
+        {
+            "metadata": {
+                "name": f"setup-{number}",
+                "labels": {rights.COMPONENT: "setup"},
+                "creationTimestamp": f"2030-01-01T00:0{number}:00Z",
+            },
+            "status": {"phase": phase},
+        }
+        for number, phase in enumerate(phases)
+    ]
+    found = services.set_up([*reversed(pods), {"metadata": {"name": "muster-nats-0"}}], "muster")
+    assert [finding.status for finding in found] == ["fail"] * fails
+
+
 def test_what_services_warn_of_is_told_once():
     warns = (Report(service="status", ready=True, warnings=("one copy",)),)
     (found,) = services.warnings([Pod(name="p", reports=warns), Pod(name="q", reports=warns), Pod(name="r")])
@@ -247,6 +275,16 @@ def test_a_scope_that_is_the_pods_own_namespace_is_no_whole_cluster():
 def test_who_examines_itself(me: str, services: tuple[str, ...] | None):
     found = rights.own(me, scope="", taking_over=False)
     assert (found and found.services) == services
+
+
+def test_a_pod_of_the_chart_knows_where_muster_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert (home(""), home("team-a")) == ("muster", "team-a")
+    own = tmp_path / "namespace"
+    own.write_text("operators")
+    monkeypatch.setattr(access, "POD_NAMESPACE", own)
+    monkeypatch.setenv(access.IN_CLUSTER, "10.0.0.1")
+    # Also where its services work in another namespace.
+    assert (home(""), home("team-a")) == ("operators", "operators")
 
 
 def test_a_right_that_a_service_can_do_without_is_a_warning():

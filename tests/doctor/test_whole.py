@@ -15,6 +15,7 @@ from muster.crds import manifests
 from muster.doctor.findings import is_well
 from muster.doctor.parts import Wishes
 from shared.cluster import scope
+from shared.cluster.kinds import PODS
 from shared.eventlog import Entry, api
 from shared.eventlog.inspection import stream
 from shared.eventlog.setup import STREAMS
@@ -120,6 +121,12 @@ async def a_pod_that_is_not_ready(it: Installation) -> dict[str, Any]:
     return {}
 
 
+async def a_failed_set_up(it: Installation) -> dict[str, Any]:
+    await it.with_pods("setup")
+    await it.cluster.patch(PODS, HOME, "muster-setup", {"status": {"phase": "Failed"}}, subresource="status")
+    return {}
+
+
 @pytest.mark.parametrize(
     ("trouble", "check", "says", "remedy"),
     [
@@ -132,6 +139,7 @@ async def a_pod_that_is_not_ready(it: Installation) -> dict[str, Any]:
         pytest.param(no_kubeconfig, "versions.kubernetes", "there is no kubeconfig", "", id="no kubeconfig"),
         pytest.param(no_monitor, "log.fsync", "correct NATS_MONITOR", "", id="no monitor"),
         pytest.param(another_monitor, "log.fsync", "correct NATS_MONITOR", "", id="something else at its address"),
+        pytest.param(a_failed_set_up, "services.setup", "failed in muster-setup", "runbook", id="a failed set-up"),
         pytest.param(a_pod_that_is_not_ready, "services.ready", "run `muster setup`", "runbook", id="not ready"),
     ],
 )

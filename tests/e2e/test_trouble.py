@@ -299,7 +299,7 @@ async def _grant(place: Place, service: Author) -> None:
 
 async def _take_away(place: Place, service: Author) -> None:
     binding = APPLIED["ClusterRoleBinding"]
-    found = await place.kube.get(binding, "", f"muster-{service}")
+    found = await place.kube.get(binding, "", permissions.role(service))
     if found is not None:
         await place.kube.delete(binding, "", found.metadata.name, uid=found.metadata.uid)
 

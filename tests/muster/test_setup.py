@@ -1,9 +1,10 @@
 """`muster setup` on an API server and a log of the test's own: what it makes, leaves alone and refuses."""
 
+import asyncio
 import copy
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from muster.setup import Wish, set_up
 from shared.cluster import scope
 from shared.cluster.kinds import DEFINITIONS
 from shared.errors import Refused
+from shared.eventlog import api
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subjects import ADMIN
 from shared.frameworks.kinds import Kinds
@@ -25,6 +27,8 @@ from shared.release import MARK, this_release
 from shared.service.settings import Settings
 from tests.kit import et_operator
 from tests.kit.apiserver import ScriptedApiServer, ok
+from tests.kit.nats import connected
+from tests.kit.virtual_time import until
 from tests.muster.conftest import MakeSite, Said, Site
 
 pytestmark = pytest.mark.nats
@@ -227,6 +231,93 @@ async def test_a_missing_password_is_one_line(a_site: MakeSite, tmp_path: Path):
     async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
         with pytest.raises(Refused, match=r"password file .*none cannot be read.*mount the Secret"):
             await set_up(settings(site, nats, nats_password_file=tmp_path / "none"), a_wish())
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "BETWEEN_TRIES_SECONDS", 0.05)
+
+
+async def _mended(work: Coroutine[Any, Any, None], said: Said, trouble: str, mend: Callable[[], object]) -> None:
+    """It says the `trouble` once while it waits, and goes on by itself once somebody mended it."""
+    task = asyncio.create_task(work)
+    await until(lambda: said.err.startswith("waiting: ") or task.done())
+    await asyncio.sleep(0.2)
+    assert not task.done()
+    if asyncio.iscoroutine(mending := mend()):
+        await mending
+    async with asyncio.timeout(20):
+        await task
+    (line,) = [line for line in said.err.splitlines() if line.startswith("waiting: ")]
+    assert trouble in line
+
+
+async def test_told_to_wait_it_goes_on_once_the_password_is_there(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        password = tmp_path / "password"
+        known = settings(site, nats, nats_password=None, nats_password_file=password)
+        work = set_up(known, a_wish(wait=True))
+        await _mended(work, said, "cannot be read", lambda: password.write_text(nats.users[ADMIN]))
+    assert shown(said)[-1] == "scope the whole cluster claimed by the log ID"
+
+
+async def test_told_to_wait_it_goes_on_once_the_password_is_right(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        password = tmp_path / "password"
+        password.write_text("guessed")
+        known = settings(site, nats, nats_password=None, nats_password_file=password)
+        work = set_up(known, a_wish(wait=True))
+        told = "does not know this user and password"
+        await _mended(work, said, told, lambda: password.write_text(nats.users[ADMIN]))
+
+
+async def test_told_to_wait_it_goes_on_once_there_is_a_cluster(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        kubeconfig = tmp_path / "later"
+        work = set_up(settings(site, nats, kubeconfig=kubeconfig), a_wish(wait=True))
+        given = site.kubeconfig.read_text()
+        await _mended(work, said, "there is no kubeconfig at", lambda: kubeconfig.write_text(given))
+
+
+async def test_told_to_wait_it_goes_on_once_the_scope_is_given_up(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
+        await set_up(settings(site, one), a_wish())
+        work = set_up(settings(site, two), a_wish(wait=True))
+        release = set_up(settings(site, one), a_wish(release=True))
+        await _mended(work, said, "the whole cluster has the log", lambda: release)
+
+
+async def test_while_it_waits_for_the_scope_another_set_up_may_take_it_for_the_same_log(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
+        await set_up(settings(site, one), a_wish())
+        work = set_up(settings(site, two), a_wish(wait=True))
+        taken = set_up(settings(site, two), a_wish(take_scope=True))
+        await _mended(work, said, "the whole cluster has the log", lambda: taken)
+
+
+async def test_told_to_wait_it_ends_with_the_time_or_with_what_waiting_cannot_mend(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+):
+    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
+        with pytest.raises(typer.Exit) as ended:
+            await set_up(settings(site, nats, nats_password="another"), Wish(timeout=1, wait=True))
+        assert ended.value.exit_code == 3
+        assert said.err.splitlines()[-1].startswith("muster: waited 1 s: ")
+        await set_up(settings(site, nats), a_wish())
+        async with connected(nats, ADMIN) as log:
+            await api.call(log.connection, "STREAM.PURGE.JOBS", {}, dict[str, Any])
+        with pytest.raises(Refused, match="its beginning was lost"):
+            await set_up(settings(site, nats), a_wish(wait=True, cluster=False))
 
 
 async def test_without_a_cluster_the_log_alone_is_set_up(tmp_path: Path, said: Said):

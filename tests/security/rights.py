@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from muster.permissions import HOME, SERVICE_ACCOUNTS
+from muster.permissions import HOME, SERVICE_ACCOUNTS, role
 from shared.cluster.answers import UNKNOWN_OWNER
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
@@ -82,7 +82,7 @@ def compare(calls: Iterable[Call], granted: Iterable[Need], kinds: Iterable[Fram
                 {
                     f"{call.need} by {call.role}"
                     for call in made
-                    if not call.refused and call.role != f"muster-{call.need.service}"
+                    if not call.refused and call.role != role(call.need.service)
                 }
             )
         ),
@@ -112,7 +112,7 @@ def calls(recording: Iterable[str], namespace: str = HOME) -> Iterator[Call]:
 def granted(manifests: Iterable[dict[str, Any]]) -> list[Need]:
     """What roles named after the services grant, one by one; a wildcard stands for itself."""
     return [
-        Need(role["metadata"]["name"].removeprefix("muster-"), verb, group, resource)
+        Need(role["metadata"]["name"].removeprefix("muster:"), verb, group, resource)
         for role in manifests
         if role["kind"] in ("Role", "ClusterRole")
         for rule in role["rules"]

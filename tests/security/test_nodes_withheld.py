@@ -22,7 +22,7 @@ async def test_a_watcher_that_may_not_see_nodes_says_so_once_and_works(tmp_path:
     async with Stack(tmp_path, ControlPlane, settings={"MUSTER_DRAIN": "PT0S"}) as stack:
         operator, watcher = Operator(stack, tmp_path / "audit.jsonl"), stack.services["watcher"]
         kept = permissions.rules("watcher", permissions.HOME)
-        await stack.kube.patch(APPLIED["ClusterRole"], "", "muster-watcher", {"rules": kept})
+        await stack.kube.patch(APPLIED["ClusterRole"], "", permissions.role("watcher"), {"rules": kept})
 
         async def withheld() -> bool:
             # It ends with an error for a no, which `fails` asks for.

@@ -32,7 +32,7 @@ def documents(variant: str) -> list[dict[str, Any]]:
 def line(need: Need, *, code: int = 200, message: str = "", decision: str = "allow", role: str = "") -> str:
     """What the API server writes about one call."""
     resource, _, subresource = need.resource.partition("/")
-    role = role or f"muster-{need.service}"
+    role = role or permissions.role(need.service)
     entry: dict[str, Any] = {
         "user": {"username": f"system:serviceaccount:muster:{need.service}"},
         "verb": need.verb,
@@ -184,7 +184,7 @@ def test_both_variants_grant_the_same_accounts_what_their_scope_has():
         return [(found["roleRef"]["name"], found["subjects"][0]["name"]) for found in bindings]
 
     accounts = sorted(permissions.SERVICE_ACCOUNTS)
-    assert bound("cluster") == bound("namespace") == [(f"muster-{name}", name) for name in accounts]
+    assert bound("cluster") == bound("namespace") == [(f"muster:{name}", name) for name in accounts]
 
 
 @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
