@@ -195,8 +195,9 @@ imagePullSecrets:
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
   value: {{ join "," .Values.disruptionTaints | quote }}
+{{- /* Every address: a pod has one of IPv4, one of IPv6 or both, and is probed at any of them. */}}
 - name: MUSTER_HEALTH_HOST
-  value: 0.0.0.0
+  value: ""
 - name: MUSTER_HEALTH_PORT
   value: "8080"
 - name: MUSTER_LOG_FORMAT
