@@ -98,6 +98,17 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
+def test_no_pod_waits_for_a_node_that_it_may_not_use(name: str) -> None:
+    """A node with a foreign taint would be the emptiest, and a predecessor's node a full one: an upgrade would wait."""
+    for owner in documents(golden(name).read_text()):
+        spread = owner.get("spec", {}).get("template", {}).get("spec", {}).get("topologySpreadConstraints", [])
+        assert owner["kind"] != "Deployment" or spread
+        for constraint in spread:
+            assert constraint["nodeTaintsPolicy"] == "Honor"
+            assert owner["kind"] == "StatefulSet" or constraint["matchLabelKeys"] == ["pod-template-hash"]
+
+
+@pytest.mark.parametrize("name", SETS)
 def test_a_service_mounts_its_own_password_alone(name: str) -> None:
     for deployment in of_kind("Deployment", name):
         component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
