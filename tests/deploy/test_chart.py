@@ -79,10 +79,8 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
         if "template" not in owner.get("spec", {}):
             continue
         pod = owner["spec"]["template"]["spec"]
-        assert {key: pod["securityContext"][key] for key in ("runAsNonRoot", "runAsUser")} == {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-        }
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["runAsUser"] == (1000700000 if name == "everything" else 65532)
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         # Only who speaks with the API server has a token.
         asks = owner["kind"] == "Deployment" or (owner["kind"] == "Job" and name != "one-namespace")
@@ -95,6 +93,15 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
             }
             assert container["command"]
             assert {*container["resources"]} == {"requests", "limits"} or name == "everything"
+
+
+def test_a_cluster_may_choose_users_and_groups_itself() -> None:
+    nobody = ",".join(f"podSecurityContext.{key}=null" for key in ("runAsUser", "runAsGroup", "fsGroup"))
+    for owner in documents(render("--set", nobody)):
+        if "template" in owner.get("spec", {}):
+            context = owner["spec"]["template"]["spec"]["securityContext"]
+            assert context.pop("fsGroupChangePolicy", "OnRootMismatch") == "OnRootMismatch"
+            assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -174,6 +181,8 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
         pytest.param("nats.persistence.size=big", "at '/nats/persistence/size': 'big' does not match", id="not a size"),
         pytest.param("resources.limits.memory=lots", "at '/resources/limits/memory'", id="not an amount"),
         pytest.param("networkPolicy.apiServer.ports={70000}", "maximum: got 70,000, want 65,535", id="not a port"),
+        pytest.param("podSecurityContext.runAsUser=0", "minimum: got 0, want 1", id="root"),
+        pytest.param("podSecurityContext.privileged=true", "additional properties 'privileged'", id="more rights"),
         pytest.param("image.tag=a b", "at '/image/tag': 'a b' does not match", id="not a tag"),
         pytest.param(
             "nats.enabled=false", "nats.enabled is false and nats.url is empty: name your own", id="NATS is nowhere"

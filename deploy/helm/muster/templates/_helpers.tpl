@@ -138,9 +138,11 @@ app.kubernetes.io/component: {{ .component }}
 {{/* The `restricted` profile. */}}
 {{- define "muster.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- range $key, $value := .Values.podSecurityContext }}
+{{- if not (kindIs "invalid" $value) }}
+{{ $key }}: {{ $value | int64 }}
+{{- end }}
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
