@@ -95,6 +95,16 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
             assert {*container["resources"]} == {"requests", "limits"} or name == "everything"
 
 
+def test_an_annotation_of_the_user_takes_the_place_of_ours() -> None:
+    own = {"kubectl.kubernetes.io/default-container": "proxy", "prometheus.io/port": "9090", "checksum/config": "mine"}
+    options = ",".join(f"podAnnotations.{key.replace('.', chr(92) + '.')}={value}" for key, value in own.items())
+    text = render("--set-string", options)
+    for owner in documents(text):
+        if owner["kind"] in ("Deployment", "StatefulSet"):
+            assert own.items() <= owner["spec"]["template"]["metadata"]["annotations"].items()
+    assert not re.search(r"^( +)(\S+): .*\n(?:\1\S.*\n)*\1\2: ", text, re.MULTILINE), "a key twice"
+
+
 def test_a_cluster_may_choose_users_and_groups_itself() -> None:
     nobody = ",".join(f"podSecurityContext.{key}=null" for key in ("runAsUser", "runAsGroup", "fsGroup"))
     for owner in documents(render("--set", nobody)):
@@ -225,6 +235,7 @@ def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
     ("options", "words"),
     [
         pytest.param("nats.persistence.size=1Pi", "max_file_store: 1013309916158361", id="a large volume"),
+        pytest.param("nats.resources.limits.memory=2Gi", 'GOMEMLIMIT\n value: "1932735283"', id="what NATS may hold"),
         pytest.param("nats.maxFileStore=5Gi", "max_file_store: 5368709120", id="of a volume that was enlarged"),
         pytest.param(
             "setup.takeScope=true,setup.takeCrds=true", "- --take-scope\n            - --take-crds", id="take"
