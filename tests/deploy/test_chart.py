@@ -15,6 +15,8 @@ from muster.commands import app
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 
 ROOT = Path(__file__).parents[2]
+NAMES = re.compile("(^n|N)ame(space)?$")
+"""Of keys that hold a name."""
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +95,42 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
             }
             assert container["command"]
             assert {*container["resources"]} == {"requests", "limits"} or name == "everything"
+
+
+def test_what_looks_like_a_number_is_a_name() -> None:
+    names = ("scope.namespace", "fullnameOverride", "priorityClassName", "nats.auth.existingSecret", "nats.tls.secret")
+    options = ",".join(f"{name}=1000" for name in (*names, "nats.persistence.storageClass"))
+    for mode in ("services", "all-in-one"):
+        more = f"mode={mode},networkPolicy.enabled=true,replicas=2,nats.replicas=3,nats.tls.enabled=true"
+        for document in documents(render("--set-string", options, "--set", more, release="123", namespace="456")):
+            assert not [*numbers(document)], document["kind"]
+
+
+def numbers(value: Any, inside: str = "") -> Iterator[str]:
+    """Where a name ought to be."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            named = inside in ("labels", "matchLabels") or NAMES.search(str(key))
+            if named and not isinstance(below, str | dict):
+                yield f"{inside}.{key}: {below}"
+            yield from numbers(below, str(key))
+    elif isinstance(value, list):
+        for below in value:
+            yield from numbers(below, inside)
+
+
+def test_the_notes_apply_one_file_as_the_page_does() -> None:
+    (path,) = re.findall(r"apply -f (\S+)", (CHART / "templates/NOTES.txt").read_text())
+    assert (ROOT / path).is_file()
+
+
+def test_nats_may_run_elsewhere() -> None:
+    options = "nodeSelector.pool=control,priorityClassName=high,nats.nodeSelector.disk=fast"
+    for owner in documents(render("--set", options)):
+        if "template" in owner.get("spec", {}):
+            pod = owner["spec"]["template"]["spec"]
+            assert pod["nodeSelector"] == ({"disk": "fast"} if owner["kind"] == "StatefulSet" else {"pool": "control"})
+            assert pod["priorityClassName"] == "high"
 
 
 def test_an_annotation_of_the_user_takes_the_place_of_ours() -> None:
@@ -202,6 +240,14 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             "nats.enabled=false,nats.url=nats://x",
             "nats.auth.existingSecret is empty: name a Secret with the passwords",
             id="own NATS without passwords",
+        ),
+        pytest.param(
+            "nats.enabled=false,nats.auth.existingSecret=p,nats.url=nats://x:4222\\,nats://u:p@y",
+            "nats.url has a user or a password in it",
+            id="a password for everybody to read",
+        ),
+        pytest.param(
+            "nats.maxFileStore=11Gi", "nats.maxFileStore is 11Gi and nats.persistence.size is 10Gi", id="a small disk"
         ),
         pytest.param(
             "nats.tls.enabled=true",
