@@ -59,6 +59,13 @@ def test_one_process_has_the_rights_of_all_four() -> None:
     assert rights(role["rules"]) == wanted
 
 
+def test_more_rights_of_the_set_up_are_nobody_elses() -> None:
+    options = "mode=all-in-one,rbac.extraRules.setup[0].resourceNames={gadgets.example.com}"
+    roles = [found for found in documents(render("--set", options)) if found["kind"] == "ClusterRole"]
+    who = [role["metadata"]["name"] for role in roles if "gadgets.example.com" in str(role)]
+    assert who == ["muster-setup"]
+
+
 def test_taking_over_adds_the_rights_for_it() -> None:
     [role] = of_kind("Role", "one-namespace", "muster")
     assert role["metadata"]["namespace"] == "team-a"
