@@ -17,7 +17,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import GROUP
 from shared.job.events.event import Author
-from shared.service.permissions import PERMISSIONS, SETUP, Jobs, Need, Permission, needs
+from shared.service.permissions import PERMISSIONS, Jobs, Need, Permission, needs, set_up
 
 HOME = "muster"
 """The namespace of the service accounts."""
@@ -134,8 +134,17 @@ def _together(wanted: Iterable[Need]) -> list[Document]:
 
 def setup_rules() -> list[Document]:
     """Those of `muster setup`, always for the whole cluster: definitions belong to no namespace."""
-    [(group, resource)] = {(right.group, right.resource) for right in SETUP}
-    return [{"apiGroups": [group], "resources": [resource], "verbs": sorted(right.verb for right in SETUP)}]
+    [(group, resource)] = {(right.group, right.resource) for right in set_up()}
+    definitions = {"apiGroups": [group], "resources": [resource]}
+    ours = [right for right in set_up() if right.name]
+    return [
+        {**definitions, "verbs": [right.verb for right in set_up() if not right.name]},
+        {
+            **definitions,
+            "resourceNames": sorted({right.name for right in ours}),
+            "verbs": sorted({right.verb for right in ours}),
+        },
+    ]
 
 
 def role(service: Author) -> str:

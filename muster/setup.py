@@ -19,7 +19,7 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
 from shared.eventlog.setup import STREAMS, SetUp
 from shared.eventlog.setup import set_up as set_up_log
-from shared.service.permissions import SETUP
+from shared.service.permissions import set_up as rights
 from shared.service.plugins import chosen, kinds
 from shared.service.settings import Settings
 
@@ -81,7 +81,8 @@ async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, pa
     definitions = Definitions(
         cluster, chosen(known, settings.kinds), settings.namespace, known=known, check=check, take=take
     )
-    await patience(lambda: must_allow(cluster, SETUP, "grant it to whoever runs `muster setup`, in a ClusterRole"))
+    remedy = "grant it to whoever runs `muster setup`, in a ClusterRole"
+    await patience(lambda: must_allow(cluster, rights(known), remedy))
     if wish.release:
         identity = "" if wish.take_scope else (await patience(lambda: _log(settings, wish, check=True))).identity
         typer.echo(await patience(lambda: definitions.release(identity, whoever=wish.take_scope)))

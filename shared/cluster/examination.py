@@ -21,6 +21,8 @@ class Right(NamedTuple):
     group: str
     resource: str
     """The plural, with `/<subresource>` where it is one."""
+    name: str = ""
+    """Of the one object; empty is any."""
 
 
 class Examined(Protocol):
@@ -121,10 +123,10 @@ async def must_allow(cluster: Examined, rights: Sequence[Right], remedy: str) ->
 async def _missing(cluster: Examined, rights: Sequence[Right], namespace: str) -> str:
     """What we may not do of it, as one says it; empty where we may do it all."""
     allowed = await asyncio.gather(*(cluster.may(right, namespace) for right in rights))
-    verbs: dict[str, list[str]] = {}
+    verbs: dict[str, dict[str, None]] = {}
     for right, may in zip(rights, allowed, strict=True):
         if not may:
-            verbs.setdefault(right.resource, []).append(right.verb)
+            verbs.setdefault(right.resource, {})[right.verb] = None
     return ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())
 
 

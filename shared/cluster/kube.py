@@ -206,10 +206,11 @@ class KubeCluster:
         resource, _, subresource = right.resource.partition("/")
         what = f"ask {self.url} whether we may {right.verb} {right.resource}"
         wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+        wanted |= {"namespace": namespace} | ({"name": right.name} if right.name else {})
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": wanted | {"namespace": namespace}},
+            "spec": {"resourceAttributes": wanted},
         }
         answer = await self._asked("POST", ACCESS_REVIEWS, what, encode(review))
         # Where nobody may ask, nobody was told no either.

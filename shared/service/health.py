@@ -129,6 +129,7 @@ class Health:
 async def serve(services: Sequence[Health], host: str, port: int) -> AsyncIterator[None]:
     """Answer probes while the context lasts; port 0 opens none.  Raises `Refused` when the port is taken.
 
+    Without a `host` it listens at every address, of IPv4 and of IPv6.
     Of several services in one process the answer is that of all: ready when each of them is.
     """
     if not port:

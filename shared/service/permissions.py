@@ -147,9 +147,6 @@ PERMISSIONS = (
     ),
 )
 
-SETUP = tuple(Right(verb, DEFINITIONS.group, DEFINITIONS.plural) for verb in ("get", "create", "patch"))
-"""What `muster setup` needs: to make the definitions, and to claim its scope in them."""
-
 
 def needs(
     service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
@@ -168,6 +165,21 @@ def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_
 def definitions(kind: Framework) -> tuple[Resource[Any], ...]:
     """What has to be served besides a kind of job where it is: requests are about TrainingJobs."""
     return REQUESTS if kind.resource == TRAININGJOBS else ()
+
+
+def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
+    """What `muster setup` needs: to make the definitions of these kinds, and to claim its scope in them.
+
+    What is made has no name yet that a rule could be held to.
+    """
+    group, plural = DEFINITIONS.group, DEFINITIONS.plural
+    every = [resource for kind in kinds for resource in (kind.resource, *definitions(kind))]
+    names = [f"{resource.plural}.{resource.group}" for resource in every]
+    return [
+        *(Right("get", group, plural, name) for name in names),
+        Right("create", group, plural),
+        *(Right("patch", group, plural, name) for name in names),
+    ]
 
 
 def _of(service: Author, taking_over: bool) -> list[Permission]:

@@ -99,7 +99,7 @@ class Settings(BaseSettings):
     """Where probes ask (`/healthz`, `/readyz`), and a scraper (`/metrics`); 0 opens no port."""
 
     health_host: str = "127.0.0.1"
-    """The address of that port; a pod listens on 0.0.0.0."""
+    """The address of that port; empty is every address, of IPv4 and of IPv6, as a pod needs it."""
 
     log_format: Literal["json", "console"] = "json"
     """One JSON object a line for machines, or aligned text for people."""

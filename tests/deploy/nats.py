@@ -1,6 +1,7 @@
 """The NATS servers of the chart on this machine: with the configuration and the environment that their pods would have.
 
-Nothing else of them is changed than where they are: addresses and folders.
+Nothing else of them is changed than where they are, addresses and folders, and that they look every second instead of
+every minute whether their certificates were renewed.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ class Node:
     def __init__(self, number: int, folder: Path) -> None:
         self.name = f"{NAME}-{number}"
         self.folder = folder / self.name
+        self.tls = self.folder / "tls"
         self.client, self.route, self.monitor = free_port(), free_port(), free_port()
         self.child: Child
 
@@ -41,6 +43,12 @@ class Node:
                 return answer.status == 200
         except aiohttp.ClientError:
             return False
+
+    def certify(self, tls: Tls) -> None:
+        """What its Secret is from now on."""
+        for path, name in ((tls.ca, "ca.crt"), (tls.certificate, "tls.crt"), (tls.key, "tls.key")):
+            assert path is not None
+            shutil.copy(path, self.tls / name)
 
     @property
     def monitoring(self) -> str:
@@ -86,7 +94,7 @@ class Nats:
         return known
 
     def _write(self, node: Node) -> None:
-        node.folder.mkdir(parents=True, exist_ok=True)
+        node.tls.mkdir(parents=True, exist_ok=True)
         text: str = self.objects["ConfigMap", NAME]["data"]["nats.conf"]
         places = {
             "0.0.0.0:4222": f"127.0.0.1:{node.client}",
@@ -94,19 +102,19 @@ class Nats:
             "0.0.0.0:8222": f"127.0.0.1:{node.monitor}",
             '"/data"': f'"{node.folder}/data"',
             "/var/run/nats": str(node.folder),
-            "/etc/nats/tls": str(node.folder),
+            "/etc/nats/tls": str(node.tls),
         }
         for there, here in places.items():
             text = text.replace(there, here)
         config = node.folder / "nats.conf"
         config.write_text(text)
         if self.tls is not None:
-            for path, name in ((self.tls.ca, "ca.crt"), (self.tls.certificate, "tls.crt"), (self.tls.key, "tls.key")):
-                assert path is not None
-                shutil.copy(path, node.folder / name)
-        program, *words = [str(word).replace("/etc/nats/nats.conf", str(config)) for word in self.container["command"]]
-        assert program == "nats-server"
-        node.child = Child(node.name, [_program(), *words], node.folder / "log", self.environment(node))
+            node.certify(self.tls)
+        places |= {"nats-server": _program(), "/etc/nats/nats.conf": str(config), "sleep 60": "sleep 1"}
+        command = [str(word) for word in self.container["command"]]
+        for there, here in places.items():
+            command = [word.replace(there, here) for word in command]
+        node.child = Child(node.name, command, node.folder / "log", self.environment(node))
 
     async def refusal(self, node: Node) -> str:
         """What keeps this pod's server from starting; nothing when it may."""

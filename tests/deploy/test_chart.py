@@ -15,6 +15,8 @@ from muster.commands import app
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 
 ROOT = Path(__file__).parents[2]
+NAMES = re.compile("(^n|N)ame(space)?$")
+"""Of keys that hold a name."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +73,13 @@ def test_one_process_has_the_rights_of_all_four() -> None:
     assert rights(role["rules"]) == wanted
 
 
+def test_more_rights_of_the_set_up_are_nobody_elses() -> None:
+    options = "mode=all-in-one,rbac.extraRules.setup[0].resourceNames={gadgets.example.com}"
+    roles = [found for found in documents(render("--set", options)) if found["kind"] == "ClusterRole"]
+    who = [role["metadata"]["name"] for role in roles if "gadgets.example.com" in str(role)]
+    assert who == ["muster-setup"]
+
+
 def test_taking_over_adds_the_rights_for_it() -> None:
     [role] = of_kind("Role", "one-namespace", "muster")
     assert role["metadata"]["namespace"] == "team-a"
@@ -93,10 +102,8 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
         if "template" not in owner.get("spec", {}):
             continue
         pod = owner["spec"]["template"]["spec"]
-        assert {key: pod["securityContext"][key] for key in ("runAsNonRoot", "runAsUser")} == {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-        }
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["runAsUser"] == (1000700000 if name == "everything" else 65532)
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         # Only who speaks with the API server has a token.
         asks = owner["kind"] == "Deployment" or (owner["kind"] == "Job" and name != "one-namespace")
@@ -109,6 +116,72 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
             }
             assert container["command"]
             assert {*container["resources"]} == {"requests", "limits"} or name == "everything"
+
+
+def test_what_looks_like_a_number_is_a_name() -> None:
+    names = ("scope.namespace", "fullnameOverride", "priorityClassName", "nats.auth.existingSecret", "nats.tls.secret")
+    options = ",".join(f"{name}=1000" for name in (*names, "nats.persistence.storageClass"))
+    for mode in ("services", "all-in-one"):
+        more = f"mode={mode},networkPolicy.enabled=true,replicas=2,nats.replicas=3,nats.tls.enabled=true"
+        for document in documents(render("--set-string", options, "--set", more, release="123", namespace="456")):
+            assert not [*numbers(document)], document["kind"]
+
+
+def numbers(value: Any, inside: str = "") -> Iterator[str]:
+    """Where a name ought to be."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            named = inside in ("labels", "matchLabels") or NAMES.search(str(key))
+            if named and not isinstance(below, str | dict):
+                yield f"{inside}.{key}: {below}"
+            yield from numbers(below, str(key))
+    elif isinstance(value, list):
+        for below in value:
+            yield from numbers(below, inside)
+
+
+def test_the_notes_apply_one_file_as_the_page_does() -> None:
+    (path,) = re.findall(r"apply -f (\S+)", (CHART / "templates/NOTES.txt").read_text())
+    assert (ROOT / path).is_file()
+
+
+def test_nats_may_run_elsewhere() -> None:
+    options = "nodeSelector.pool=control,priorityClassName=high,nats.nodeSelector.disk=fast"
+    for owner in documents(render("--set", options)):
+        if "template" in owner.get("spec", {}):
+            pod = owner["spec"]["template"]["spec"]
+            assert pod["nodeSelector"] == ({"disk": "fast"} if owner["kind"] == "StatefulSet" else {"pool": "control"})
+            assert pod["priorityClassName"] == "high"
+
+
+def test_an_annotation_of_the_user_takes_the_place_of_ours() -> None:
+    own = {"kubectl.kubernetes.io/default-container": "proxy", "prometheus.io/port": "9090", "checksum/config": "mine"}
+    options = ",".join(f"podAnnotations.{key.replace('.', chr(92) + '.')}={value}" for key, value in own.items())
+    text = render("--set-string", options)
+    for owner in documents(text):
+        if owner["kind"] in ("Deployment", "StatefulSet"):
+            assert own.items() <= owner["spec"]["template"]["metadata"]["annotations"].items()
+    assert not re.search(r"^( +)(\S+): .*\n(?:\1\S.*\n)*\1\2: ", text, re.MULTILINE), "a key twice"
+
+
+def test_a_cluster_may_choose_users_and_groups_itself() -> None:
+    nobody = ",".join(f"podSecurityContext.{key}=null" for key in ("runAsUser", "runAsGroup", "fsGroup"))
+    for owner in documents(render("--set", nobody)):
+        if "template" in owner.get("spec", {}):
+            context = owner["spec"]["template"]["spec"]["securityContext"]
+            assert context.pop("fsGroupChangePolicy", "OnRootMismatch") == "OnRootMismatch"
+            assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_pod_waits_for_a_node_that_it_may_not_use(name: str) -> None:
+    """A node with a foreign taint would be the emptiest, and a predecessor's node a full one: an upgrade would wait."""
+    for owner in documents(golden(name).read_text()):
+        spread = owner.get("spec", {}).get("template", {}).get("spec", {}).get("topologySpreadConstraints", [])
+        assert owner["kind"] != "Deployment" or spread
+        for constraint in spread:
+            assert constraint["nodeTaintsPolicy"] == "Honor"
+            assert owner["kind"] == "StatefulSet" or constraint["matchLabelKeys"] == ["pod-template-hash"]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -177,6 +250,8 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
         pytest.param("nats.persistence.size=big", "at '/nats/persistence/size': 'big' does not match", id="not a size"),
         pytest.param("resources.limits.memory=lots", "at '/resources/limits/memory'", id="not an amount"),
         pytest.param("networkPolicy.apiServer.ports={70000}", "maximum: got 70,000, want 65,535", id="not a port"),
+        pytest.param("podSecurityContext.runAsUser=0", "minimum: got 0, want 1", id="root"),
+        pytest.param("podSecurityContext.privileged=true", "additional properties 'privileged'", id="more rights"),
         pytest.param("image.tag=a b", "at '/image/tag': 'a b' does not match", id="not a tag"),
         pytest.param(
             "nats.enabled=false", "nats.enabled is false and nats.url is empty: name your own", id="NATS is nowhere"
@@ -186,6 +261,14 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             "nats.enabled=false,nats.url=nats://x",
             "nats.auth.existingSecret is empty: name a Secret with the passwords",
             id="own NATS without passwords",
+        ),
+        pytest.param(
+            "nats.enabled=false,nats.auth.existingSecret=p,nats.url=nats://x:4222\\,nats://u:p@y",
+            "nats.url has a user or a password in it",
+            id="a password for everybody to read",
+        ),
+        pytest.param(
+            "nats.maxFileStore=11Gi", "nats.maxFileStore is 11Gi and nats.persistence.size is 10Gi", id="a small disk"
         ),
         pytest.param(
             "nats.tls.enabled=true",
@@ -219,6 +302,7 @@ def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
     ("options", "words"),
     [
         pytest.param("nats.persistence.size=1Pi", "max_file_store: 1013309916158361", id="a large volume"),
+        pytest.param("nats.resources.limits.memory=2Gi", 'GOMEMLIMIT\n value: "1932735283"', id="what NATS may hold"),
         pytest.param("nats.maxFileStore=5Gi", "max_file_store: 5368709120", id="of a volume that was enlarged"),
         pytest.param(
             "setup.takeScope=true,setup.takeCrds=true", "- --take-scope\n            - --take-crds", id="take"

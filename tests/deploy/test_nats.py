@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import ssl
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from devcluster.chart import CHART, Document, documents, render
 from devcluster.child import Child
@@ -177,6 +180,57 @@ async def test_three_servers_with_tls_lose_one_after_the_other(tmp_path: Path) -
 
         await until(no_risk)
         await log.close()
+
+
+@pytest.mark.nats
+async def test_renewed_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
+    """To clients and to the other servers; connections that are there go on."""
+    authority = Authority(tmp_path / "pki")
+    first, second = (
+        Tls(ca=authority.path, certificate=issued.certificate, key=issued.key)
+        for issued in (authority.issue("first"), authority.issue("second"))
+    )
+    options = ("--set", "nats.replicas=3,nats.tls.enabled=true,nats.tls.secret=pki")
+    async with running(Nats(tmp_path / "nats", passwords(), *options, tls=first)) as nats:
+        await set_up(nats.url, password=nats.users[ADMIN], tls=Tls(ca=authority.path), replicas=3)
+        log = await connect(nats, "scheduler")
+        assert await _served(nats, first) == {"first"}
+        before = {node.child.pid for node in nats.nodes}
+        for node in nats.nodes:
+            node.certify(second)
+
+        async def renewed() -> bool:
+            return await _served(nats, second) == {"second"}
+
+        await until(renewed)
+        for node in nats.nodes:
+            await until(node.is_ready)
+        assert {node.child.pid for node in nats.nodes} == before
+        assert await log.append(a_decision(), expect=0)
+        await log.close()
+
+
+async def _served(nats: Nats, ours: Tls) -> set[str]:
+    """Whose certificates the servers show to clients and to each other."""
+    assert ours.certificate is not None
+    trust = ssl.create_default_context(cafile=ours.ca)
+    trust.load_cert_chain(ours.certificate, ours.key)
+    found = set()
+    for node in nats.nodes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.client)
+        assert (await reader.readline()).startswith(b"INFO ")
+        await writer.start_tls(trust, server_hostname="localhost")
+        found.add(_shown(writer))
+        # Between servers TLS comes before the first word.
+        found.add(_shown((await asyncio.open_connection("localhost", node.route, ssl=trust))[1]))
+    return found
+
+
+def _shown(writer: asyncio.StreamWriter) -> str:
+    shown = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+    writer.close()
+    (name,) = shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name.value)
 
 
 async def _append(log: JetStreamEventLog, acknowledged: dict[str, int]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from muster import permissions
+from muster.crds import manifests
 from shared.cluster.kinds import DEFINITIONS, NODES
 from shared.job.events.event import Author
 from shared.job.steps import Effect
@@ -203,13 +204,12 @@ def test_a_service_begins_without_what_it_can_do_without(service: Author):
     )
 
 
-def test_a_set_up_may_make_definitions_and_nothing_else():
-    (rule,) = permissions.setup_rules()
-    assert rule == {
-        "apiGroups": [DEFINITIONS.group],
-        "resources": [DEFINITIONS.plural],
-        "verbs": ["create", "get", "patch"],
-    }
+def test_a_set_up_may_make_definitions_and_change_ours_and_nothing_else():
+    makes, changes = permissions.setup_rules()
+    definitions = {"apiGroups": [DEFINITIONS.group], "resources": [DEFINITIONS.plural]}
+    assert makes == {**definitions, "verbs": ["create"]}
+    names = sorted(each["metadata"]["name"] for each in manifests())
+    assert changes == {**definitions, "resourceNames": names, "verbs": ["get", "patch"]}
 
 
 def test_no_right_is_a_wildcard_or_given_twice():

@@ -1,11 +1,14 @@
 """Health: what probes hear, over real HTTP on the loopback."""
 
 import asyncio
+import socket
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 
 from services.status.decide import decide
 from shared.errors import Refused
@@ -20,6 +23,13 @@ from shared.service import health
 from shared.service.acts import Standing
 from shared.service.run import Machine
 from tests.kit.virtual_time import until
+
+
+def has_ipv6() -> bool:
+    with suppress(OSError), socket.socket(socket.AF_INET6) as tried:
+        tried.bind(("::1", 0))
+        return True
+    return False
 
 
 class Idle:
@@ -47,8 +57,8 @@ def standing(machine: Machine, *, owner: bool = True) -> health.Health:
     return known
 
 
-async def asked(port: int, path: str) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+async def asked(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
         return answer.status, await answer.json()
 
 
@@ -134,3 +144,15 @@ async def test_a_port_that_is_taken_is_said_in_one_sentence():
         with pytest.raises(Refused, match="MUSTER_HEALTH_PORT"):
             async with health.serve([health.Health("scaler")], "127.0.0.1", port):
                 pass
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_without_a_host_it_answers_at_the_addresses_of_both_families(run: Callable[[Coroutine[Any, Any, None]], None]):
+    async def both() -> None:
+        port = free_port()
+        async with health.serve([health.Health("status")], "", port):
+            for host in ("127.0.0.1", "[::1]"):
+                assert (await asked(port, "/healthz", host))[0] == 200
+
+    run(both())

@@ -49,7 +49,8 @@ def test_every_setting_has_a_default_and_says_what_it_is_for():
         ("MUSTER_DISRUPTION_TAINTS", "", "disruption_taints", ()),
         ("MUSTER_KINDS", "tfjob.kubeflow.org, x", "kinds", ("tfjob.kubeflow.org", "x")),
         ("MUSTER_HEALTH_PORT", "8080", "health_port", 8080),
-        ("MUSTER_HEALTH_HOST", "0.0.0.0", "health_host", "0.0.0.0"),  # noqa: S104  only read, never opened
+        ("MUSTER_HEALTH_HOST", "::1", "health_host", "::1"),
+        ("MUSTER_HEALTH_HOST", "", "health_host", ""),
         ("MUSTER_LOG_FORMAT", "console", "log_format", "console"),
         ("MUSTER_LOG_LEVEL", "debug", "log_level", "debug"),
     ],

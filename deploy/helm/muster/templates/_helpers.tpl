@@ -19,7 +19,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{/* What selects the pods of a component. */}}
 {{- define "muster.selector" -}}
 app.kubernetes.io/name: muster
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -115,7 +115,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- define "muster.natsVolumes" -}}
 - name: nats-users
   secret:
-    secretName: {{ include "muster.natsUsers" .root }}
+    secretName: {{ include "muster.natsUsers" .root | quote }}
     # While it is missing the process says so on one line and is not ready; it goes on once the Secret is there.
     optional: true
     defaultMode: 0440
@@ -127,7 +127,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- if .root.Values.nats.tls.enabled }}
 - name: nats-ca
   secret:
-    secretName: {{ .root.Values.nats.tls.secret }}
+    secretName: {{ .root.Values.nats.tls.secret | quote }}
     defaultMode: 0440
     items:
       - key: ca.crt
@@ -138,9 +138,11 @@ app.kubernetes.io/component: {{ .component }}
 {{/* The `restricted` profile. */}}
 {{- define "muster.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- range $key, $value := .Values.podSecurityContext }}
+{{- if not (kindIs "invalid" $value) }}
+{{ $key }}: {{ $value | int64 }}
+{{- end }}
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
@@ -152,24 +154,14 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* Where pods may run: the same for all. */}}
+{{/* Where pods may run, the same for all but for what `own` says: (dict "root" $ "own" .Values.nats). */}}
 {{- define "muster.placement" -}}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with get $.own $key | default (get $.root.Values $key) }}
+{{ dict $key . | toYaml }}
 {{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.image.pullSecrets }}
+{{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -195,8 +187,9 @@ imagePullSecrets:
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
   value: {{ join "," .Values.disruptionTaints | quote }}
+{{- /* Every address: a pod has one of IPv4, one of IPv6 or both, and is probed at any of them. */}}
 - name: MUSTER_HEALTH_HOST
-  value: 0.0.0.0
+  value: ""
 - name: MUSTER_HEALTH_PORT
   value: "8080"
 - name: MUSTER_LOG_FORMAT
