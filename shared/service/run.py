@@ -120,6 +120,8 @@ class Machine:
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told_held: set[JobKey] = set()
         self._told_unmeasured = False
+        self._unread = ""
+        """What keeps us from reading the log, or from asking where it ends."""
         self._stopping = False
 
     @property
@@ -128,7 +130,7 @@ class Machine:
 
         Who is not the owner any more has nothing to append, and learns nothing of how it would go.
         """
-        return self.appends.trouble if self._owns() or not self.current else ""
+        return self._unread or (self.appends.trouble if self._owns() else "")
 
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
@@ -216,18 +218,22 @@ class Machine:
             try:
                 end = await self._log.end(self._subjects)
             except Transient as trouble:
-                self.appends.trouble = str(trouble)
+                self._unread = str(trouble)
                 await asyncio.sleep(trouble.retry_after or 1.0)
             else:
-                self.appends.trouble = ""
+                self._unread = ""
                 return end
 
     async def _read(self) -> None:
-        async for batch in self._log.read(after=self.histories.position, subjects=self._subjects):
+        after, subjects = self.histories.position, self._subjects
+        async for batch in self._log.read(after=after, subjects=subjects, trouble=self._cannot_read):
             self._fold(batch)
             self.meters.read(batch)
             # A batch is folded without a pause; give the effects of this turn theirs.
             await asyncio.sleep(0)
+
+    def _cannot_read(self, why: str) -> None:
+        self._unread = why
 
     def _fold(self, batch: Batch) -> None:
         changed: dict[JobKey, History] = {}

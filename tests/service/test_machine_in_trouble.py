@@ -1,13 +1,14 @@
 """The machine in trouble: events that cannot be folded, a log that answers late, health that comes back."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import structlog
 from structlog.testing import capture_logs
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Entry, Stored
+from shared.eventlog import Batch, Entry, Stored, unheard
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.measures import Measures
@@ -154,6 +155,33 @@ async def test_what_an_owner_could_not_append_is_no_trouble_of_who_is_none_any_m
         await until(lambda: stage.machine.trouble == "no answer", "the trouble")
         owner = False
         assert not stage.machine.trouble
+
+
+class Unreadable(Line):
+    """A log that takes appends and cannot be read from some moment on."""
+
+    tell: Callable[[str], None]
+
+    def read(
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+    ) -> AsyncIterator[Batch]:
+        self.tell = trouble
+        return super().read(after=after, subjects=subjects, trouble=trouble)
+
+
+@in_virtual_time
+async def test_what_keeps_it_from_reading_is_trouble_of_an_owner_and_of_who_is_none():
+    owner = True
+    stage = Stage(Small(wanting()), owns=lambda: owner)
+    stage.line = line = Unreadable(stage.journal, user=stage.service.author)
+    stage.machine = Machine(stage.service, line, owns=lambda: owner)
+    async with stage.running():
+        line.tell("no memory for a consumer")
+        assert stage.machine.trouble == "no memory for a consumer"
+        owner = False
+        assert stage.machine.trouble == "no memory for a consumer"
+        line.tell("")
+        assert stage.machine.trouble == ""
 
 
 class Mute(Line):
