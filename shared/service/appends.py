@@ -24,6 +24,9 @@ from shared.service.meters import Meters
 APPENDS_IN_FLIGHT = 256
 """Appends of one service at a time, each of another scope."""
 
+REFUSED_SECONDS = 5.0
+"""How soon a refused append is tried again: a person mends that, and each try is a line."""
+
 MOST_UNTOLD = 1_000
 """Appends remembered until they are read back, the newest of them; without an answer most never were stored."""
 
@@ -57,7 +60,8 @@ class Appends:
         self.trouble = ""
         """What keeps this service from appending; empty when all is well."""
         self._troubled: JobKey | None = None
-        """Whose decision was the last that could not be appended."""
+        """Whose decision was the last that could not be appended; None when it was a fact, which is tried until it is
+        stored."""
         self.seconds = 0.0
         """How long the last one took, its turn included: what the log can bear."""
         self._author = author
@@ -107,7 +111,10 @@ class Appends:
         self._tell(history, stored.event_id, stored.sequence)
 
     async def insist(self, history: History, event: AnyEvent) -> int:
-        """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""
+        """A fact that only we can know: try until it is stored; return its sequence.
+
+        Raises `Refused` with reason `TooLarge` when it never can be.
+        """
         key = history.job.key
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -126,12 +133,17 @@ class Appends:
                     expect = None
                 except Transient as trouble:
                     self._meters.append("Retried")
-                    self.trouble = str(trouble)
+                    self.trouble, self._troubled = str(trouble), None
                     await asyncio.sleep(trouble.retry_after or 1.0)
                 except Refused as refusal:
                     self._meters.append("Refused")
-                    self.trouble = str(refusal)
-                    raise
+                    if refusal.reason == "TooLarge":
+                        # This job's story, and an answer all the same.
+                        self.trouble = ""
+                        raise
+                    telling.append_refused(history.job, event, refusal)
+                    self.trouble, self._troubled = str(refusal), None
+                    await asyncio.sleep(REFUSED_SECONDS)
                 else:
                     self.trouble = ""
                     self._stored(history, event, sequence, loop.time() - begun)
@@ -162,11 +174,12 @@ class Appends:
             self.untold.pop(entry.event_id, None)
             telling.append_refused(history.job, event, refusal)
             if refusal.reason == "TooLarge":
-                # This job's story; it says nothing about the log.
+                # This job's story, and an answer all the same.
+                self.trouble = ""
                 history.hold("TooLarge", f"{type(event).__name__} is too large for the log")
             else:
                 self.trouble, self._troubled = str(refusal), key
-                self._wake_later(key, 5.0)
+                self._wake_later(key, REFUSED_SECONDS)
         else:
             self.trouble = ""
             self._stored(history, event, scope.awaited, self.seconds, since)

@@ -157,6 +157,40 @@ async def test_what_an_owner_could_not_append_is_no_trouble_of_who_is_none_any_m
         assert not stage.machine.trouble
 
 
+@in_virtual_time
+async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_longer():
+    permitted = False
+
+    async def act(effect: Effect, standing: Standing) -> None:
+        if not permitted:
+            raise Refused("no permission for pods", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    stage.line.trouble = [Refused("no permission for facts", reason="Forbidden") for _ in range(3)]
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.machine.trouble == "no permission for facts", "the trouble")
+        permitted = True
+        await until(lambda: not stage.machine.trouble, "its end")
+        assert not stage.line.trouble
+        assert len(stage.bodies("EffectRefused")) == 1
+        await until(lambda: len(stage.service.acted) == 2, "the effect")
+
+
+@in_virtual_time
+async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_service():
+    async def act(effect: Effect, standing: Standing) -> None:
+        raise Refused("no permission for pods", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    stage.line.trouble = [Refused("too many bytes", reason="TooLarge")]
+    async with stage.running():
+        stage.see()
+        await until(lambda: not stage.line.trouble, "the refusal")
+        assert stage.machine.trouble == ""
+        await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the next one's fact")
+
+
 class Unreadable(Line):
     """A log that takes appends and cannot be read from some moment on."""
 
