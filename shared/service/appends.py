@@ -13,6 +13,7 @@ import msgspec
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog, Stored, scope_of
+from shared.eventlog.retry import backoff
 from shared.figures import seconds_between
 from shared.job.events.catalog import FACTS, AnyEvent
 from shared.job.events.event import Author
@@ -55,6 +56,7 @@ class Appends:
         wake_later: Callable[[JobKey, float], None],
         now: Callable[[], datetime],
         new_id: Callable[[], str],
+        chance: Callable[[], float],
         meters: Meters,
     ) -> None:
         self.trouble = ""
@@ -70,6 +72,7 @@ class Appends:
         self._wake_later = wake_later
         self._now = now
         self._new_id = new_id
+        self._chance = chance
         self._meters = meters
         self._scopes: defaultdict[JobKey, _Scope] = defaultdict(_Scope)
         self.untold: dict[str, tuple[AnyEvent, str]] = {}
@@ -121,12 +124,14 @@ class Appends:
         async with self._scopes[key].facts:
             entry = self._entry(key, event, "")
             expect: int | None = self._expected(history, event)
+            tries = 0
             while True:
                 try:
-                    if expect is None:
-                        newest = await self._log.last(scope_of(entry.subject))
-                        expect = newest.sequence if newest is not None else 0
-                    sequence = await self._log.append(entry, expect=expect)
+                    async with self._slots:
+                        if expect is None:
+                            newest = await self._log.last(scope_of(entry.subject))
+                            expect = newest.sequence if newest is not None else 0
+                        sequence = await self._log.append(entry, expect=expect)
                 except Conflict:
                     self._meters.append("Conflict")
                     self.trouble = ""
@@ -134,7 +139,8 @@ class Appends:
                 except Transient as trouble:
                     self._meters.append("Retried")
                     self.trouble, self._troubled = str(trouble), None
-                    await asyncio.sleep(trouble.retry_after or 1.0)
+                    await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))
+                    tries += 1
                 except Refused as refusal:
                     self._meters.append("Refused")
                     if refusal.reason == "TooLarge":

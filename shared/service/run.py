@@ -19,6 +19,7 @@ import structlog
 
 from shared.errors import Transient
 from shared.eventlog import Batch, EventLog, Stored
+from shared.eventlog.retry import backoff
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
@@ -99,11 +100,13 @@ class Machine:
             wake_later=self.wake_later,
             now=now,
             new_id=new_id,
+            chance=chance,
             meters=self.meters,
         )
         self._log = eventlog
         self._subjects = namespace_subjects(namespace)
         self._owns = owns
+        self._chance = chance
         self._acts = Acts(
             service.act,
             self.appends,
@@ -214,12 +217,14 @@ class Machine:
 
         It is the stream's leader that says it: a reader that was served by a server that is behind is no owner yet.
         """
+        tries = 0
         while True:
             try:
                 end = await self._log.end(self._subjects)
             except Transient as trouble:
                 self._unread = str(trouble)
-                await asyncio.sleep(trouble.retry_after or 1.0)
+                await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))
+                tries += 1
             else:
                 self._unread = ""
                 return end
