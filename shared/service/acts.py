@@ -77,7 +77,12 @@ class Acts:
         """What is to be run now of all that one turn wishes for, marked as under way."""
         key = history.job.key
         allowed = [effect for effect in wanted if self._may_begin(key, effect)]
-        due = self._lanes[key].wishes.due(allowed, self._time(), history.sequence)
+        if not allowed and key not in self._lanes:
+            return
+        lane = self._lanes[key]
+        due = lane.wishes.due(allowed, self._time(), history.sequence)
+        if not lane.wishes:
+            del self._lanes[key]
         standing = Standing(history.job, history.head, history.time)
         if together := [wish for wish in due if not wish.effect.apart]:
             yield self._round(history, together, standing)

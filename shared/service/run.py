@@ -121,7 +121,6 @@ class Machine:
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._told_held: set[JobKey] = set()
         self._told_unmeasured = False
         self._unread = ""
         """What keeps us from reading the log, or from asking where it ends."""
@@ -252,8 +251,7 @@ class Machine:
                 if self.appends.untold:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = history
-                if history.held and history.job.key not in self._told_held:
-                    self._told_held.add(history.job.key)
+                if history.held and history.held_at == stored.sequence:
                     telling.held(history, stored.sequence)
         if not self.current:
             self._catch_up()
@@ -305,6 +303,8 @@ class Machine:
             self._start(work)
         for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
             self._start(work)
+        if history.job.gone:
+            self.appends.forget(history)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
