@@ -4,7 +4,7 @@ Reading is in `reader.py`, buckets in `buckets.py`, NATS itself in `connection.p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Self
 
@@ -109,7 +109,7 @@ class JetStreamEventLog:
 
     def read(
         self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
-    ) -> AsyncIterator[Batch]:
+    ) -> AsyncGenerator[Batch, None]:
         reader = Reader(self._connection, self._same_log, after=after, subjects=subjects, trouble=trouble)
         return reader.batches()
 

@@ -7,7 +7,7 @@ task, and wakes its readers in the order in which they began to wait.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from shared.errors import Conflict, Refused
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, scope_of, unheard
@@ -93,7 +93,7 @@ class MemoryEventLog:
 
     async def read(
         self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
-    ) -> AsyncIterator[Batch]:
+    ) -> AsyncGenerator[Batch, None]:
         events = self._journal.events
         if after > len(events):
             raise Refused(

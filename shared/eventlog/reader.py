@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
 
@@ -75,7 +75,7 @@ class Reader:
         self._subjects = subjects
         self._shrunk = 0
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncGenerator[Batch, None]:
         was_at_end = False
         failures = 0
         while True:

@@ -10,6 +10,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from math import ceil
 from typing import Protocol
@@ -230,11 +231,12 @@ class Machine:
 
     async def _read(self) -> None:
         after, subjects = self.histories.position, self._subjects
-        async for batch in self._log.read(after=after, subjects=subjects, trouble=self._cannot_read):
-            self._fold(batch)
-            self.meters.read(batch)
-            # A batch is folded without a pause; give the effects of this turn theirs.
-            await asyncio.sleep(0)
+        async with aclosing(self._log.read(after=after, subjects=subjects, trouble=self._cannot_read)) as batches:
+            async for batch in batches:
+                self._fold(batch)
+                self.meters.read(batch)
+                # A batch is folded without a pause; give the effects of this turn theirs.
+                await asyncio.sleep(0)
 
     def _cannot_read(self, why: str) -> None:
         self._unread = why

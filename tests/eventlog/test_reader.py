@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.reading import everything
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
@@ -126,6 +127,13 @@ async def test_readers_that_stop_leave_nothing_behind(nats_server: NatsServer):
         async with aclosing(log.read()) as batches:
             await anext(batches)
         await until(lambda: _same(len(connection._on_loss), before))
+
+
+async def test_a_log_that_was_read_to_its_end_is_let_go_at_once(nats_server: NatsServer):
+    async with connected(nats_server) as log:
+        before = len(log.connection._on_loss)
+        await everything(log)
+        assert len(log.connection._on_loss) == before
 
 
 async def _same(one: object, other: object) -> bool:

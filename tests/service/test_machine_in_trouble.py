@@ -1,7 +1,7 @@
 """The machine in trouble: events that cannot be folded, a log that answers late, health that comes back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from itertools import pairwise
 
 import msgspec
@@ -269,7 +269,7 @@ class Unreadable(Line):
 
     def read(
         self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
-    ) -> AsyncIterator[Batch]:
+    ) -> AsyncGenerator[Batch, None]:
         self.tell = trouble
         return super().read(after=after, subjects=subjects, trouble=trouble)
 
