@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,9 +41,10 @@ async def show(
             _print_state(history, mine)
         if not follow:
             return
-        async for batch in log.read(after=histories.position, subjects=history_subjects(history.job.key)):
-            for stored in batch.events:
-                _print(stored, decisions=decisions, as_json=as_json)
+        async with aclosing(log.read(after=histories.position, subjects=history_subjects(history.job.key))) as batches:
+            async for batch in batches:
+                for stored in batch.events:
+                    _print(stored, decisions=decisions, as_json=as_json)
 
 
 def until(at: str) -> Callable[[Stored], bool]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 import uvloop
@@ -60,14 +60,15 @@ async def everything(log: EventLog) -> tuple[Histories, list[Stored]]:
     end, loop = await log.end(), asyncio.get_running_loop()
     try:
         async with asyncio.timeout(PATIENCE_SECONDS) as patience:
-            async for batch in log.read():
-                for stored in batch.events:
-                    if stored.sequence <= end:
-                        histories.fold(stored)
-                        kept.append(stored)
-                if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
-                    break
-                patience.reschedule(loop.time() + PATIENCE_SECONDS)
+            async with aclosing(log.read()) as batches:
+                async for batch in batches:
+                    for stored in batch.events:
+                        if stored.sequence <= end:
+                            histories.fold(stored)
+                            kept.append(stored)
+                    if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
+                        break
+                    patience.reschedule(loop.time() + PATIENCE_SECONDS)
     except TimeoutError as silence:
         words = f"read the log: it ends at {end}, and after {histories.position} nothing came"
         raise Transient(f"{words} for {PATIENCE_SECONDS:g} s; is a NATS server behind?") from silence

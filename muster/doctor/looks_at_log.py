@@ -1,6 +1,7 @@
 """Looking at the log: what the server, the streams, the leases and the histories are like now."""
 
 import asyncio
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from muster.doctor import clocks, jobs, services, streams, versions
@@ -116,9 +117,10 @@ class LookAtLog:
         return jobs.findings(histories, identity)
 
     async def _fold(self, log: JetStreamEventLog, histories: Histories, end: int) -> None:
-        async for batch in log.read(subjects=namespace_subjects(self._settings.namespace)):
-            for stored in batch.events:
-                if stored.sequence <= end:
-                    histories.fold(stored)
-            if not batch.pending or batch.events[-1].sequence >= end:
-                return
+        async with aclosing(log.read(subjects=namespace_subjects(self._settings.namespace))) as batches:
+            async for batch in batches:
+                for stored in batch.events:
+                    if stored.sequence <= end:
+                        histories.fold(stored)
+                if not batch.pending or batch.events[-1].sequence >= end:
+                    return

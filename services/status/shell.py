@@ -1,6 +1,7 @@
 """The status service's shell: documents, heads and Kubernetes Events, written to the cluster."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -52,14 +53,17 @@ class Status:
         self._identity = identity
         self._kinds = kinds
         self._now = now
-        self._written: set[Uid] = set()
-        """Objects whose status this process wrote, so that no look before the write is needed."""
-        self._repaired: set[tuple[Uid, int]] = set()
+        self._written: defaultdict[JobKey, set[Uid]] = defaultdict(set)
+        """Objects whose status this process wrote, by job, so that no look before the write is needed."""
+        self._repaired: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
 
     def known(self) -> Iterable[JobKey]:
         return ()
 
     def decide(self, history: History) -> list[Step]:
+        if history.job.gone:
+            self._written.pop(history.job.key, None)
+            self._repaired.pop(history.job.key, None)
         return decide(history.job, self._kinds)
 
     async def attend(self, machine: Machine) -> None:
@@ -77,23 +81,24 @@ class Status:
     async def _patch(self, effect: PatchStatus, standing: Standing) -> None:
         resource = self._kinds.resource(effect.api_version, effect.kind)
         namespace = standing.job.key.namespace
-        if effect.uid not in self._written and not effect.repair:
+        written, repaired = self._written[standing.job.key], self._repaired[standing.job.key]
+        if effect.uid not in written and not effect.repair:
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
             if same(held.status, effect.document):
-                self._written.add(effect.uid)
+                written.add(effect.uid)
                 return
         if effect.uid == standing.job.key.uid:
             head = f"{self._identity}/{standing.head}"
             await self._heads.put(effect.uid, head.encode())
-        if effect.repair and (effect.uid, effect.repair) not in self._repaired:
+        if effect.repair and (effect.uid, effect.repair) not in repaired:
             # The API server lets a head only grow: a forged one has to go before the right one can come.
             await self._write(resource, namespace, effect, {"history": None})
-            self._repaired.add((effect.uid, effect.repair))
+            repaired.add((effect.uid, effect.repair))
         status = with_head(effect.document, self._identity, standing.head, standing.time)
         await self._write(resource, namespace, effect, status)
-        self._written.add(effect.uid)
+        written.add(effect.uid)
 
     async def _write(
         self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any]

@@ -6,6 +6,7 @@ One question per job at a time; its answer is kept, and wakes the job.  What the
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from typing import Any
 
 import structlog
@@ -159,10 +160,11 @@ class Checks:
         """The hash of a job's history up to a sequence, from the log itself; empty when it has no such event."""
         key = history.job.key
         again = History(key)
-        async for batch in self._log.read(subjects=history_subjects(key)):
-            for stored in batch.events:
-                if stored.sequence <= sequence:
-                    again.fold(stored)
-            if not batch.pending or (batch.events and batch.events[-1].sequence >= sequence):
-                break
+        async with aclosing(self._log.read(subjects=history_subjects(key))) as batches:
+            async for batch in batches:
+                for stored in batch.events:
+                    if stored.sequence <= sequence:
+                        again.fold(stored)
+                if not batch.pending or (batch.events and batch.events[-1].sequence >= sequence):
+                    break
         return again.head.hash if again.sequence == sequence else ""

@@ -8,7 +8,7 @@ there; that guard is the fence between services, replicas and old leaders.
 Bodies are opaque here: what an event means is `shared.job`'s business.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 import msgspec
@@ -83,6 +83,10 @@ class Bucket(Protocol):
         """
 
 
+def unheard(trouble: str) -> None:
+    """For whoever reads and has nobody to tell that it does not get on."""
+
+
 class EventLog(Protocol):
     """The one log."""
 
@@ -102,11 +106,16 @@ class EventLog(Protocol):
         caller should look around; the entry may then still be stored, and appending the same entry again finds it.
         """
 
-    def read(self, *, after: int = 0, subjects: tuple[str, ...] = ()) -> AsyncIterator[Batch]:
+    def read(
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+    ) -> AsyncGenerator[Batch, None]:
         """Every event with a sequence greater than `after`, in order, for ever; reconnects by itself.
 
         `subjects` are NATS filters (`jobs.team-a.>`); none means everything.  Once at the log's end an empty
         `Batch` with `pending == 0` is given at least once, so that a reader of an empty log knows.
+        Whoever leaves it before its end closes it (`aclosing`): else it is served until it is collected.
+        `trouble` is told, each time, why the log cannot be read once that has lasted for some seconds, and an
+        empty word when it is read again.
         Ends after `close()`.  Raises `Refused(reason="LogTruncated")` when the log ends before `after`,
         `"LogReplaced"` when another log has come into its place, `"Unauthorized"` when the server turned us away.
         """

@@ -4,14 +4,14 @@ Reading is in `reader.py`, buckets in `buckets.py`, NATS itself in `connection.p
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, scope_of, wire
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, scope_of, unheard, wire
 from shared.eventlog.buckets import JetStreamBucket
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
@@ -107,8 +107,11 @@ class JetStreamEventLog:
             on=(NotSent, NoAnswer),
         )
 
-    def read(self, *, after: int = 0, subjects: tuple[str, ...] = ()) -> AsyncIterator[Batch]:
-        return Reader(self._connection, self._same_log, after=after, subjects=subjects).batches()
+    def read(
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+    ) -> AsyncGenerator[Batch, None]:
+        reader = Reader(self._connection, self._same_log, after=after, subjects=subjects, trouble=trouble)
+        return reader.batches()
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
         return await api.end(self._connection, STREAM, subjects)

@@ -7,10 +7,10 @@ task, and wakes its readers in the order in which they began to wait.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, scope_of
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, scope_of, unheard
 from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, matches, publishes, subject_of
 
 BATCH = 1_000
@@ -91,7 +91,9 @@ class MemoryEventLog:
         await asyncio.sleep(0)
         return self._journal.append(entry, expect=expect)
 
-    async def read(self, *, after: int = 0, subjects: tuple[str, ...] = ()) -> AsyncIterator[Batch]:
+    async def read(
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+    ) -> AsyncGenerator[Batch, None]:
         events = self._journal.events
         if after > len(events):
             raise Refused(

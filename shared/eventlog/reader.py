@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
 
@@ -36,6 +36,9 @@ _SILENCE = 3.0
 more, for one that is to be tried at another server."""
 _FORGOTTEN = 60.0
 """Seconds without a pull after which the server removes a consumer."""
+_LASTING = 3.0
+"""Seconds for which the log may be out of reach before that is told: a consumer lost with its server is made again
+sooner."""
 _SHRUNK = 3
 """How often in a row a log may look shorter than what was read before that counts as true: a server that was
 leader a moment ago may be behind."""
@@ -47,10 +50,12 @@ _PULL_EXPIRED = 408
 _PULL_ENDED = 409
 _IN_ORDER = (b"Batch Completed", b"Exceeds MaxBytes")
 """Ends of a pull that say nothing against the consumer; it may also be deleted, or have lost its leader."""
+_MISSED = "an event of its consumer was missed"
 
 
 class Reader:
-    """Where one reader is.  `same_log` raises when the stream is not the one that was read before."""
+    """Where one reader is.  `same_log` raises when the stream is not the one that was read before; `trouble` is told
+    what keeps it from reading, and an empty word once that is over."""
 
     def __init__(
         self,
@@ -59,22 +64,27 @@ class Reader:
         *,
         after: int,
         subjects: tuple[str, ...],
+        trouble: Callable[[str], None],
     ) -> None:
         self._connection = connection
         self._same_log = same_log
+        self._trouble = trouble
+        self._unwell_since: float | None = None
+        self._told = False
         self._after = after
         self._subjects = subjects
         self._shrunk = 0
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncGenerator[Batch, None]:
         was_at_end = False
         failures = 0
         while True:
-            consumer = _Consumer(self._connection, after=self._after, subjects=self._subjects)
+            consumer = _Consumer(self._connection, after=self._after, subjects=self._subjects, well=self._well)
             try:
                 await self._same_log()
                 await consumer.start(end=await self._end())
-                while (batch := await consumer.next()) is not None:
+                while True:
+                    batch = await consumer.next()
                     if batch.events:
                         failures = 0
                         self._after = batch.events[-1].sequence
@@ -82,8 +92,9 @@ class Reader:
                     if batch.pending == 0 and not was_at_end:
                         was_at_end = True
                         yield Batch((), 0)
-            except Transient:
-                pass
+            except Transient as error:
+                # One trouble has the same words each time, and every consumer has another name.
+                self._unwell(str(error).replace(consumer.name, "*"))
             except Refused as error:
                 if error.reason == "Closed":
                     return
@@ -92,6 +103,20 @@ class Reader:
                 await consumer.close()
             await asyncio.sleep(backoff(failures))
             failures += 1
+
+    def _unwell(self, why: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._unwell_since is None:
+            self._unwell_since = now
+        if now - self._unwell_since >= _LASTING:
+            self._told = True
+            self._trouble(why)
+
+    def _well(self) -> None:
+        self._unwell_since = None
+        if self._told:
+            self._told = False
+            self._trouble("")
 
     async def _end(self) -> int:
         """Where the log ends for this reader; raises when that is before what it has read."""
@@ -108,11 +133,14 @@ class Reader:
 
 
 class _Consumer:
-    """One consumer at the server, from its making to its first fault."""
+    """One consumer at the server, from its making to its first fault; `well` is called whenever it serves us."""
 
-    def __init__(self, connection: Connection, *, after: int, subjects: tuple[str, ...]) -> None:
+    def __init__(
+        self, connection: Connection, *, after: int, subjects: tuple[str, ...], well: Callable[[], None]
+    ) -> None:
         self._connection = connection
-        self._name = f"reader-{connection.name}-{secrets.token_hex(6)}"
+        self._well = well
+        self.name = f"reader-{connection.name}-{secrets.token_hex(6)}"
         self._after = after
         self._subjects = subjects
         self._listener: Listener | None = None
@@ -121,7 +149,8 @@ class _Consumer:
         self._pending = 0
         self._delivered = 0
         self._outstanding = 0
-        self._faulty = False
+        self._fault = ""
+        """What went wrong; nothing more is expected of it then."""
         self._wake = asyncio.Event()
         self._announce_end = False
 
@@ -129,7 +158,7 @@ class _Consumer:
         """`end` is what the stream's leader has: before that has come, there is more."""
         self._end = end
         config = {
-            "name": self._name,
+            "name": self.name,
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": self._after + 1,
             "ack_policy": "none",
@@ -139,12 +168,15 @@ class _Consumer:
             "filter_subjects": list(self._subjects),
         }
         request = {"stream_name": STREAM, "config": config, "action": "create"}
-        self._listener = await self._connection.listen(self._receive, lost=self._fault)
-        info = await api.call(self._connection, f"CONSUMER.CREATE.{STREAM}.{self._name}", request, api.ConsumerInfo)
+        self._listener = await self._connection.listen(self._receive, lost=self._lost)
+        info = await api.call(self._connection, f"CONSUMER.CREATE.{STREAM}.{self.name}", request, api.ConsumerInfo)
         self._announce_end = info.num_pending == 0 and self._after >= end
 
-    async def next(self) -> Batch | None:
-        """What has arrived, at least one event; empty when the log has none yet.  None when this consumer is done."""
+    async def next(self) -> Batch:
+        """What has arrived, at least one event; empty when the log has none yet.
+
+        Raises `Transient` when this consumer is done.
+        """
         await self._pull()
         if self._announce_end:
             self._announce_end = False
@@ -152,10 +184,17 @@ class _Consumer:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _SILENCE
         while not self._events:
-            behind = self._after < self._end and loop.time() >= give_up
-            if self._faulty or behind or not await self._heard_something():
-                return None
+            behind = self._after < self._end
+            if behind and loop.time() >= give_up:
+                self._fault = f"its server is behind: nothing after {self._after} of {self._end}"
+            elif not self._fault and not await self._heard_something():
+                self._fault = f"no word of its consumer for {_SILENCE:g} s"
+            if self._fault:
+                raise Transient(f"read the log: {self._fault}")
+            if not behind:
+                self._well()
             await self._pull()
+        self._well()
         take = min(BATCH, len(self._events))
         events = tuple([self._events.popleft() for _ in range(take)])
         pending = self._pending + len(self._events)
@@ -168,7 +207,7 @@ class _Consumer:
 
     async def _pull(self) -> None:
         waiting = self._outstanding + len(self._events)
-        if self._faulty or waiting > _WINDOW // 2:
+        if self._fault or waiting > _WINDOW // 2:
             return
         assert self._listener is not None, "pulled before it was started"
         request = {
@@ -179,7 +218,7 @@ class _Consumer:
         }
         self._outstanding += _WINDOW - waiting
         await self._connection.send(
-            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}", msgspec.json.encode(request), reply=self._listener.inbox
+            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self.name}", msgspec.json.encode(request), reply=self._listener.inbox
         )
 
     async def _heard_something(self) -> bool:
@@ -197,26 +236,27 @@ class _Consumer:
         place = wire.place(reply)
         if place is None:
             self._told(wire.status(headers), headers)
-        elif place.delivery == self._delivered + 1 and place.sequence > self._after and not self._faulty:
+        elif place.delivery == self._delivered + 1 and place.sequence > self._after and not self._fault:
             self._delivered = place.delivery
             self._after = place.sequence
             self._pending = place.pending
             self._outstanding -= 1
             self._events.append(wire.stored(place.sequence, subject.decode("utf-8", "replace"), headers, body))
         else:
-            self._faulty = True
+            self._fault = self._fault or _MISSED
         self._wake.set()
 
     def _told(self, status: int, headers: bytes) -> None:
         """The server speaks of a pull, and not of an event."""
         if status == _HEARTBEAT_STATUS:
             last = wire.header(headers, "Nats-Last-Consumer")
-            self._faulty |= last.isdigit() and int(last) > self._delivered
+            if last.isdigit() and int(last) > self._delivered:
+                self._fault = _MISSED
         elif status == _PULL_EXPIRED or (status == _PULL_ENDED and any(end in headers for end in _IN_ORDER)):
             self._outstanding -= int(wire.header(headers, "Nats-Pending-Messages") or 0)
         else:
-            self._faulty = True
+            self._fault = wire.status_line(headers) or _MISSED
 
-    def _fault(self) -> None:
-        self._faulty = True
+    def _lost(self) -> None:
+        self._fault = "the connection was lost"
         self._wake.set()

@@ -10,10 +10,11 @@ from shared.errors import Transient
 _T = TypeVar("_T")
 
 
-def backoff(attempt: int, *, slowest: float = 1.0) -> float:
-    """Seconds to wait after the failed `attempt` (0, 1, ...): growing, and different for everybody."""
+def backoff(attempt: int, *, slowest: float = 1.0, chance: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after the failed `attempt` (0, 1, ...): growing, and different for everybody by `chance`, which
+    is between 0 and 1."""
     longest: float = min(slowest, 0.02 * 2 ** min(attempt, 10))
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311  jitter is no secret
+    return longest * (0.5 + chance() / 2)
 
 
 async def insist(

@@ -87,6 +87,11 @@ def status(raw_headers: bytes) -> int:
     return int(code) if code.isdigit() else 0
 
 
+def status_line(raw_headers: bytes) -> str:
+    """The status with the server's words, such as `409 Consumer Deleted`."""
+    return raw_headers.partition(b"\r\n")[0].partition(b" ")[2].decode("utf-8", "replace")
+
+
 def place(reply: bytes) -> Place | None:
     """What `$JS.ACK.<...>` says of a delivered message, None when the subject is something else."""
     # $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<delivery>.<time>.<pending>; with a domain and an

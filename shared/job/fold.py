@@ -30,7 +30,18 @@ LONGEST_SEQUENCE = 20
 class History:
     """One job's fold: the job, the head of its chain, and the last sequence of each scope."""
 
-    __slots__ = ("_since_decision", "digest", "facts", "held", "held_for", "job", "last_decision", "sequence", "time")
+    __slots__ = (
+        "_since_decision",
+        "digest",
+        "facts",
+        "held",
+        "held_at",
+        "held_for",
+        "job",
+        "last_decision",
+        "sequence",
+        "time",
+    )
 
     def __init__(self, key: JobKey) -> None:
         self.job = Job(key=key)
@@ -45,6 +56,8 @@ class History:
         """Why nobody may act on this job here; empty when all is well."""
         self.held_for: Held | None = None
         """The same in one word."""
+        self.held_at = 0
+        """The last sequence by then."""
         self._since_decision: dict[int, bytes] = {0: START}
         """The hashes that a decision may name as its basis."""
 
@@ -65,12 +78,12 @@ class History:
         """One more event of this job, in log order; return it when it was one that counts."""
         subject, sequence = stored.subject, stored.sequence
         _, author, tag = subject.rsplit(".", 2)
+        self.sequence, self.time = sequence, stored.time
         if subject[0] == "j":
             self._confirm(sequence, stored.basis)
             self.last_decision = sequence
         else:
             self.facts[author] = sequence
-        self.sequence, self.time = sequence, stored.time
         self.digest = link(self.digest, subject, stored.event_id, stored.time, stored.body)
         self._since_decision[sequence] = self.digest
         try:
@@ -109,7 +122,7 @@ class History:
     def hold(self, reason: Held, why: str) -> None:
         """Stop acting on this job in this process; the first reason stays."""
         if not self.held:
-            self.held, self.held_for = why, reason
+            self.held, self.held_for, self.held_at = why, reason, self.sequence
 
 
 class Histories:

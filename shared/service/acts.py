@@ -13,7 +13,7 @@ import msgspec
 from shared.errors import Conflict, Refused, Transient
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.refused import PERMANENT, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot
 from shared.job.state import Job
@@ -77,7 +77,12 @@ class Acts:
         """What is to be run now of all that one turn wishes for, marked as under way."""
         key = history.job.key
         allowed = [effect for effect in wanted if self._may_begin(key, effect)]
-        due = self._lanes[key].wishes.due(allowed, self._time(), history.sequence)
+        if not allowed and key not in self._lanes:
+            return
+        lane = self._lanes[key]
+        due = lane.wishes.due(allowed, self._time(), history.sequence)
+        if not lane.wishes:
+            del self._lanes[key]
         standing = Standing(history.job, history.head, history.time)
         if together := [wish for wish in due if not wish.effect.apart]:
             yield self._round(history, together, standing)
@@ -92,13 +97,14 @@ class Acts:
     async def _round(self, history: History, wishes: list[Wish], standing: Standing) -> None:
         """Carry out what was wished for in one turn, then record what was refused, once per kind and reason."""
         answers = await asyncio.gather(*(self._carry_out(history, wish, standing) for wish in wishes))
-        rejected: defaultdict[tuple[str, str, str, bool], list[Wish]] = defaultdict(list)
+        rejected: defaultdict[tuple[str, str, str], list[Wish]] = defaultdict(list)
         for wish, refusal in zip(wishes, answers, strict=True):
             if refusal is not None:
                 kind = type(wish.effect).__name__
-                rejected[kind, refusal.reason, refusal.field, refusal.reason == "Invalid"].append(wish)
-        for (kind, reason, field, permanent), group in rejected.items():
+                rejected[kind, refusal.reason, refusal.field].append(wish)
+        for (kind, reason, field), group in rejected.items():
             slots = spans(slot for wish in group if isinstance(slot := getattr(wish.effect, "slot", None), Slot))
+            permanent = reason in PERMANENT
             event = EffectRefused(effect=kind, reason=reason, slots=slots, field=field, permanent=permanent)
             try:
                 sequence = await self._appends.insist(history, event)

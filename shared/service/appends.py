@@ -13,6 +13,7 @@ import msgspec
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog, Stored, scope_of
+from shared.eventlog.retry import backoff
 from shared.figures import seconds_between
 from shared.job.events.catalog import FACTS, AnyEvent
 from shared.job.events.event import Author
@@ -24,11 +25,14 @@ from shared.service.meters import Meters
 APPENDS_IN_FLIGHT = 256
 """Appends of one service at a time, each of another scope."""
 
+REFUSED_SECONDS = 5.0
+"""How soon a refused append is tried again: a person mends that, and each try is a line."""
+
 MOST_UNTOLD = 1_000
 """Appends remembered until they are read back, the newest of them; without an answer most never were stored."""
 
 
-class _Scope:
+class _UnderWay:
     """What is under way for one job."""
 
     def __init__(self) -> None:
@@ -37,6 +41,8 @@ class _Scope:
         """The sequence of our last append, as answered or read; nothing more is recorded until it was read back."""
         self.claimed = 0
         """The last of those sequences that was claimed."""
+        self.insisting = 0
+        """Facts that are to be stored, one after the other."""
         self.facts = asyncio.Lock()
 
 
@@ -52,12 +58,14 @@ class Appends:
         wake_later: Callable[[JobKey, float], None],
         now: Callable[[], datetime],
         new_id: Callable[[], str],
+        chance: Callable[[], float],
         meters: Meters,
     ) -> None:
         self.trouble = ""
         """What keeps this service from appending; empty when all is well."""
         self._troubled: JobKey | None = None
-        """Whose decision was the last that could not be appended."""
+        """Whose decision was the last that could not be appended; None when it was a fact, which is tried until it is
+        stored."""
         self.seconds = 0.0
         """How long the last one took, its turn included: what the log can bear."""
         self._author = author
@@ -66,8 +74,9 @@ class Appends:
         self._wake_later = wake_later
         self._now = now
         self._new_id = new_id
+        self._chance = chance
         self._meters = meters
-        self._scopes: defaultdict[JobKey, _Scope] = defaultdict(_Scope)
+        self._under_way: defaultdict[JobKey, _UnderWay] = defaultdict(_UnderWay)
         self.untold: dict[str, tuple[AnyEvent, str]] = {}
         """Decisions, by event id, that may be in the log by now, and what they were taken on."""
         self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
@@ -77,7 +86,7 @@ class Appends:
         if self.busy(history):
             # It comes back first, and wakes us.
             return None
-        self._scopes[history.job.key].appending = True
+        self._under_way[history.job.key].appending = True
         return self._append(history, event, self._expected(history, event), history.basis, history.time)
 
     def nothing_owed(self, history: History) -> None:
@@ -87,8 +96,14 @@ class Appends:
 
     def busy(self, history: History) -> bool:
         """Whether the last append of that job is under way, or not read back."""
-        scope = self._scopes[history.job.key]
-        return scope.appending or history.sequence < scope.awaited
+        known = self._under_way.get(history.job.key)
+        return known is not None and (known.appending or history.sequence < known.awaited)
+
+    def forget(self, history: History) -> None:
+        """The job is gone: keep nothing of it, unless something is under way still, which wakes it again."""
+        known = self._under_way.get(history.job.key)
+        if known is not None and not known.insisting and not self.busy(history):
+            del self._under_way[history.job.key]
 
     def claim(self, key: JobKey, sequence: int) -> bool:
         """Whether this process recorded that decision, as its newest of the job, and nobody claimed it before.
@@ -96,58 +111,75 @@ class Appends:
         For what must not happen twice.  The newest is enough: the turn that reads a decision back claims it before
         the next one can be appended.
         """
-        scope = self._scopes[key]
-        if scope.awaited != sequence or scope.claimed == sequence:
+        known = self._under_way.get(key)
+        if known is None or known.awaited != sequence or known.claimed == sequence:
             return False
-        scope.claimed = sequence
+        known.claimed = sequence
         return True
 
     def read_back(self, history: History, stored: Stored) -> None:
         """One of the untold, perhaps: it is in the log, whatever its append was answered or will be."""
         if stored.event_id in self.untold:
-            self._scopes[history.job.key].awaited = stored.sequence
+            self._under_way[history.job.key].awaited = stored.sequence
             self._tell(history, stored.event_id, stored.sequence)
 
     async def insist(self, history: History, event: AnyEvent) -> int:
-        """A fact that only we can know: try until it is stored; return its sequence.  Raises `Refused`."""
-        key = history.job.key
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        async with self._scopes[key].facts:
-            entry = self._entry(key, event, "")
-            expect: int | None = self._expected(history, event)
-            while True:
-                try:
+        """A fact that only we can know: try until it is stored; return its sequence.
+
+        Raises `Refused` with reason `TooLarge` when it never can be.
+        """
+        known, begun = self._under_way[history.job.key], asyncio.get_running_loop().time()
+        known.insisting += 1
+        try:
+            async with known.facts:
+                sequence = await self._insist(history, event)
+        finally:
+            known.insisting -= 1
+        self._stored(history, event, sequence, asyncio.get_running_loop().time() - begun)
+        return sequence
+
+    async def _insist(self, history: History, event: AnyEvent) -> int:
+        entry = self._entry(history.job.key, event, "")
+        expect: int | None = self._expected(history, event)
+        tries = 0
+        while True:
+            try:
+                async with self._slots:
                     if expect is None:
                         newest = await self._log.last(scope_of(entry.subject))
                         expect = newest.sequence if newest is not None else 0
                     sequence = await self._log.append(entry, expect=expect)
-                except Conflict:
-                    self._meters.append("Conflict")
+            except Conflict:
+                self._meters.append("Conflict")
+                self.trouble = ""
+                expect = None
+            except Transient as trouble:
+                self._meters.append("Retried")
+                self.trouble, self._troubled = str(trouble), None
+                await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))
+                tries += 1
+            except Refused as refusal:
+                self._meters.append("Refused")
+                if refusal.reason == "TooLarge":
+                    # This job's story, and an answer all the same.
                     self.trouble = ""
-                    expect = None
-                except Transient as trouble:
-                    self._meters.append("Retried")
-                    self.trouble = str(trouble)
-                    await asyncio.sleep(trouble.retry_after or 1.0)
-                except Refused as refusal:
-                    self._meters.append("Refused")
-                    self.trouble = str(refusal)
                     raise
-                else:
-                    self.trouble = ""
-                    self._stored(history, event, sequence, loop.time() - begun)
-                    return sequence
+                telling.append_refused(history.job, event, refusal)
+                self.trouble, self._troubled = str(refusal), None
+                await asyncio.sleep(REFUSED_SECONDS)
+            else:
+                self.trouble = ""
+                return sequence
 
     async def _append(self, history: History, event: AnyEvent, expect: int, basis: str, since: str) -> None:
         key = history.job.key
-        scope, loop = self._scopes[key], asyncio.get_running_loop()
+        known, loop = self._under_way[key], asyncio.get_running_loop()
         entry = self._entry(key, event, basis)
         try:
             begun = loop.time()
             async with self._slots:
                 self._await_word(entry, event)
-                scope.awaited = await self._log.append(entry, expect=expect)
+                known.awaited = await self._log.append(entry, expect=expect)
             self.seconds = loop.time() - begun
         except Conflict:
             self._meters.append("Conflict")
@@ -164,17 +196,19 @@ class Appends:
             self.untold.pop(entry.event_id, None)
             telling.append_refused(history.job, event, refusal)
             if refusal.reason == "TooLarge":
-                # This job's story; it says nothing about the log.
+                # This job's story, and an answer all the same.
+                self.trouble = ""
                 history.hold("TooLarge", f"{type(event).__name__} is too large for the log")
+                telling.held(history, history.sequence)
             else:
                 self.trouble, self._troubled = str(refusal), key
-                self._wake_later(key, 5.0)
+                self._wake_later(key, REFUSED_SECONDS)
         else:
             self.trouble = ""
-            self._stored(history, event, scope.awaited, self.seconds, since)
-            self._tell(history, entry.event_id, scope.awaited)
+            self._stored(history, event, known.awaited, self.seconds, since)
+            self._tell(history, entry.event_id, known.awaited)
         finally:
-            scope.appending = False
+            known.appending = False
         if self._expected(history, event) > expect:
             # It, or what it conflicted with, was read before the answer came: nothing else will wake us soon.
             self._wake(key)

@@ -41,6 +41,9 @@ class Wishes:
     def __init__(self) -> None:
         self._by_target: dict[str, Wish] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_target)
+
     def due(self, wanted: list[Effect], now: float, sequence: int) -> list[Wish]:
         """Those of `wanted` to carry out now, marked as running; what is no longer wanted is forgotten."""
         targets = {effect.target: effect for effect in wanted}

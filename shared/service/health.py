@@ -65,7 +65,7 @@ class Health:
         self.machine: Machine | None = None
         """None until it runs."""
         self.failing: Callable[[], str] = lambda: ""
-        """What the log refused last, of all that this service has to write."""
+        """What keeps this service from reading the log, or what it refused last of all that there is to write."""
         self.owner: Callable[[], bool] = lambda: False
         self.connected: Callable[[], bool] = lambda: True
         """To the log."""

@@ -56,8 +56,8 @@ class Waiting:
 
 
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:
-    """`look` for ever, now and then and soon after each `alarm` or failure to write; what it raises makes the service
-    not ready, and so does what the log goes on refusing."""
+    """`look` for ever, now and then and soon after each `alarm` or failure at the log; what it raises makes the
+    service not ready, and so does a log that goes on failing."""
     loop, waiting = asyncio.get_running_loop(), Waiting(health)
     while True:
         until = loop.time() + EVERY_SECONDS

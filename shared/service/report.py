@@ -10,7 +10,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     """Its release."""
     ready: bool = False
-    """False while it waits for what it needs, folds up to the log's end, or cannot append."""
+    """False while it waits for what it needs, folds up to the log's end, or cannot read or append."""
     owner: bool = False
     position: int = 0
     jobs: int = 0

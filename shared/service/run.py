@@ -10,6 +10,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from math import ceil
 from typing import Protocol
@@ -19,6 +20,7 @@ import structlog
 
 from shared.errors import Transient
 from shared.eventlog import Batch, EventLog, Stored
+from shared.eventlog.retry import backoff
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
@@ -99,11 +101,13 @@ class Machine:
             wake_later=self.wake_later,
             now=now,
             new_id=new_id,
+            chance=chance,
             meters=self.meters,
         )
         self._log = eventlog
         self._subjects = namespace_subjects(namespace)
         self._owns = owns
+        self._chance = chance
         self._acts = Acts(
             service.act,
             self.appends,
@@ -118,8 +122,9 @@ class Machine:
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._told_held: set[JobKey] = set()
         self._told_unmeasured = False
+        self._unread = ""
+        """What keeps us from reading the log, or from asking where it ends."""
         self._stopping = False
 
     @property
@@ -128,7 +133,7 @@ class Machine:
 
         Who is not the owner any more has nothing to append, and learns nothing of how it would go.
         """
-        return self.appends.trouble if self._owns() or not self.current else ""
+        return self._unread or (self.appends.trouble if self._owns() else "")
 
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
@@ -212,22 +217,29 @@ class Machine:
 
         It is the stream's leader that says it: a reader that was served by a server that is behind is no owner yet.
         """
+        tries = 0
         while True:
             try:
                 end = await self._log.end(self._subjects)
             except Transient as trouble:
-                self.appends.trouble = str(trouble)
-                await asyncio.sleep(trouble.retry_after or 1.0)
+                self._unread = str(trouble)
+                await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))
+                tries += 1
             else:
-                self.appends.trouble = ""
+                self._unread = ""
                 return end
 
     async def _read(self) -> None:
-        async for batch in self._log.read(after=self.histories.position, subjects=self._subjects):
-            self._fold(batch)
-            self.meters.read(batch)
-            # A batch is folded without a pause; give the effects of this turn theirs.
-            await asyncio.sleep(0)
+        after, subjects = self.histories.position, self._subjects
+        async with aclosing(self._log.read(after=after, subjects=subjects, trouble=self._cannot_read)) as batches:
+            async for batch in batches:
+                self._fold(batch)
+                self.meters.read(batch)
+                # A batch is folded without a pause; give the effects of this turn theirs.
+                await asyncio.sleep(0)
+
+    def _cannot_read(self, why: str) -> None:
+        self._unread = why
 
     def _fold(self, batch: Batch) -> None:
         changed: dict[JobKey, History] = {}
@@ -241,8 +253,7 @@ class Machine:
                 if self.appends.untold:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = history
-                if history.held and history.job.key not in self._told_held:
-                    self._told_held.add(history.job.key)
+                if history.held and history.held_at == stored.sequence:
                     telling.held(history, stored.sequence)
         if not self.current:
             self._catch_up()
@@ -294,6 +305,8 @@ class Machine:
             self._start(work)
         for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
             self._start(work)
+        if history.job.gone:
+            self.appends.forget(history)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

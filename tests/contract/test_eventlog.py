@@ -254,12 +254,13 @@ async def test_a_backlog_comes_whole_in_order_and_in_bounded_batches(world: Worl
 
     await asyncio.gather(*(write(f"job-{number}") for number in range(50)))
     read: list[int] = []
-    async for batch in log.read(subjects=world.mine):
-        assert len(batch.events) <= 1_000
-        read += [event.sequence for event in batch.events]
-        assert batch.pending == len(written) - len(read)
-        if batch.pending == 0:
-            break
+    async with aclosing(log.read(subjects=world.mine)) as batches:
+        async for batch in batches:
+            assert len(batch.events) <= 1_000
+            read += [event.sequence for event in batch.events]
+            assert batch.pending == len(written) - len(read)
+            if batch.pending == 0:
+                break
     assert read == sorted(written)
 
 

@@ -123,6 +123,32 @@ async def test_the_disk_is_full(place: Place, tmp_path: Path):
         await nats.stop()
 
 
+async def test_the_log_cannot_be_read(place: Place, tmp_path: Path):
+    """The server is there, the lease is renewed, and nothing would wake a job: a limit forbids what a reader asks."""
+    users = place.nats.users
+    port = free_port()
+    async with NatsServer(tmp_path / "nats", port=port, users=users) as whole:
+        await set_up(whole.url, password=users[ADMIN])
+        async with a_service("status", tmp_path, place.environment("status", NATS_URL=whole.url)) as service:
+            await service.becomes(200)
+            whole.stop()
+            nats = _started(whole.directory, port, users, {"limits": {"max_request_batch": 10}})
+            try:
+                why = "read the log: 409 Exceeded MaxRequestBatch of 10"
+                await until(lambda: _complains(service, why), within=PATIENCE_SECONDS)
+                assert (await service.becomes(503))["trouble"] == why
+            finally:
+                await nats.stop()
+            await whole.start()
+            await service.becomes(200)
+            assert [line["why"] for line in service.lines("not ready")].count(why) == 1
+            assert len(service.lines("started")) == 1
+
+
+async def _complains(service: Service, why: str) -> bool:
+    return why in (line["why"] for line in service.lines("not ready"))
+
+
 async def _fill(log: EventLog) -> None:
     for number in range(100):
         await log.append(a_decision(job=f"job-{number}", body=random.randbytes(100_000)), expect=0)

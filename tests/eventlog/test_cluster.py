@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -47,10 +47,11 @@ async def test_a_killed_leader_loses_and_doubles_nothing(tmp_path: Path):
                 return len(acknowledged) >= JOBS * EACH // 2
 
             async def follow() -> None:
-                async for batch in follower.read(subjects=("jobs.>",)):
-                    seen.extend(event.sequence for event in batch.events)
-                    if len(seen) >= JOBS * EACH:
-                        return
+                async with aclosing(follower.read(subjects=("jobs.>",))) as batches:
+                    async for batch in batches:
+                        seen.extend(event.sequence for event in batch.events)
+                        if len(seen) >= JOBS * EACH:
+                            return
 
             async with asyncio.timeout(2 * READY):
                 await asyncio.gather(kill(), follow(), *(write(f"job-{number}") for number in range(JOBS)))

@@ -41,10 +41,11 @@ async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_p
             return len(acknowledged) >= count
 
         async def follow() -> None:
-            async for batch in follower.read(subjects=("jobs.>",)):
-                seen.extend(event.sequence for event in batch.events)
-                if len(seen) >= JOBS * EACH:
-                    return
+            async with aclosing(follower.read(subjects=("jobs.>",))) as batches:
+                async for batch in batches:
+                    seen.extend(event.sequence for event in batch.events)
+                    if len(seen) >= JOBS * EACH:
+                        return
 
         async with asyncio.timeout(2 * READY):
             await asyncio.gather(kill(), follow(), *(write(f"job-{number}") for number in range(JOBS)))

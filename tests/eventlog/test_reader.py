@@ -6,32 +6,56 @@ from pathlib import Path
 
 import pytest
 
+from muster.reading import everything
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
+from tests.kit.place import administrator
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.nats
 
 
-async def test_a_reader_whose_consumer_was_deleted_goes_on(tmp_path: Path):
+async def test_a_reader_whose_consumer_was_deleted_goes_on_without_a_word(tmp_path: Path):
+    told: list[str] = []
     async with (
         a_server(tmp_path) as server,
         connected(server) as log,
-        aclosing(log.read()) as batches,
+        aclosing(log.read(trouble=told.append)) as batches,
         asyncio.timeout(READY),
     ):
         genesis = await anext(batches)
         assert (await anext(batches)).pending == 0
-        admin = await Connection.open(server.url, name="test", user="admin", password=server.users["admin"])
-        names = await api.call(admin, "CONSUMER.NAMES.JOBS", None, dict)
-        for name in names["consumers"]:
-            await api.call(admin, f"CONSUMER.DELETE.JOBS.{name}", None, dict)
-        await admin.close()
+        async with administrator(server) as admin:
+            await _delete_consumers(admin)
         sequence = await log.append(a_decision(), expect=0)
         assert sequence == genesis.events[-1].sequence + 1
         assert [event.sequence for event in (await anext(batches)).events] == [sequence]
+    assert told == []
+
+
+async def test_that_no_consumer_lasts_is_told_and_that_one_does(tmp_path: Path):
+    told: list[str] = []
+
+    async def follow() -> None:
+        async for _ in log.read(trouble=told.append):
+            pass
+
+    async with a_server(tmp_path) as server, connected(server) as log, administrator(server) as admin:
+        following = asyncio.create_task(follow())
+        async with asyncio.timeout(READY):
+            while not told:
+                await _delete_consumers(admin)
+            await until(lambda: _same(told[-1], ""))
+        following.cancel()
+    assert set(told) == {"read the log: 409 Consumer Deleted", ""}
+
+
+async def _delete_consumers(admin: Connection) -> None:
+    names = await api.call(admin, "CONSUMER.NAMES.JOBS", None, dict)
+    for name in names["consumers"] or ():
+        await api.call(admin, f"CONSUMER.DELETE.JOBS.{name}", None, dict)
 
 
 async def test_a_slow_reader_is_sent_no_more_than_it_asked_for(nats_server: NatsServer):
@@ -105,5 +129,12 @@ async def test_readers_that_stop_leave_nothing_behind(nats_server: NatsServer):
         await until(lambda: _same(len(connection._on_loss), before))
 
 
-async def _same(one: int, other: int) -> bool:
+async def test_a_log_that_was_read_to_its_end_is_let_go_at_once(nats_server: NatsServer):
+    async with connected(nats_server) as log:
+        before = len(log.connection._on_loss)
+        await everything(log)
+        assert len(log.connection._on_loss) == before
+
+
+async def _same(one: object, other: object) -> bool:
     return one == other

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -120,10 +120,11 @@ def a_decision(namespace: str = "team-a", number: int = 0, *, job: str = "resnet
 async def read_to_end(log: EventLog, *subjects: str, after: int = 0) -> list[Stored]:
     """Everything that the log holds now."""
     events: list[Stored] = []
-    async for batch in log.read(after=after, subjects=subjects):
-        events += batch.events
-        if batch.pending == 0:
-            break
+    async with aclosing(log.read(after=after, subjects=subjects)) as batches:
+        async for batch in batches:
+            events += batch.events
+            if batch.pending == 0:
+                break
     return events
 
 

@@ -159,6 +159,10 @@ class World:
             await task
         assert not failed, f"the {author} ended by itself: {failed}"
 
+    def machines(self) -> list[Machine]:
+        """Those that run."""
+        return [machine for machine, _ in self._running.values()]
+
     def seen(self) -> Seen:
         """What the watcher keeps of the cluster."""
         watcher = self._running["watcher"][0].service

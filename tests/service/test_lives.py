@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.status.shell import Status
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog import Stored
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
@@ -201,3 +202,35 @@ async def test_a_request_that_still_waits_when_its_job_goes_serves_the_next_one(
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
         await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
         assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+
+
+@in_virtual_time
+async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories():
+    async with Stage() as stage:
+        names = [f"job-{number}" for number in range(5)]
+        uids = [stage.apply(TRAININGJOBS, a_training_job(name)).metadata["uid"] for name in names]
+        for name in names:
+            await stage.running(name)
+        for name in names:
+            stage.apply(SCALEOUTS, a_scale_out(1, name=f"{name}-more", job=name))
+        await stage.until(
+            lambda: all(stage.status(SCALEOUTS, f"{name}-more").get("phase") == "ScaleSucceeded" for name in names)
+        )
+        assert any(kept_of_jobs(stage).values())
+        for name in names:
+            stage.delete(TRAININGJOBS, name)
+        await stage.until(lambda: all(stage.life(uid).gone for uid in uids))
+        await stage.quiet()
+        assert kept_of_jobs(stage) == dict.fromkeys(kept_of_jobs(stage), 0)
+
+
+def kept_of_jobs(stage: Stage) -> dict[str, int]:
+    """How many jobs each service remembers beside their histories, by what it remembers."""
+    kept = {}
+    for machine in stage.machines():
+        author, service = machine.service.author, machine.service
+        kept[f"{author}: appends"] = len(machine.appends._under_way)
+        kept[f"{author}: effects"] = len(machine._acts._lanes)
+        if isinstance(service, Status):
+            kept["statuses"] = len(service._written) + len(service._repaired)
+    return kept

@@ -1,19 +1,25 @@
 """The machine in trouble: events that cannot be folded, a log that answers late, health that comes back."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from itertools import pairwise
 
 import msgspec
 import structlog
 from structlog.testing import capture_logs
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Entry, Stored
+from shared.eventlog import Batch, Entry, Stored, unheard
+from shared.eventlog.memory import MemoryJournal
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.fold import History
 from shared.job.measures import Measures
+from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
-from shared.job.steps import Effect
+from shared.job.steps import Effect, Step
 from shared.service.acts import Standing
+from shared.service.appends import APPENDS_IN_FLIGHT
 from shared.service.run import Machine
 from tests.kit.builders import a_spec, exited, observed, pods, worker, workers
 from tests.kit.virtual_time import in_virtual_time, until
@@ -154,6 +160,133 @@ async def test_what_an_owner_could_not_append_is_no_trouble_of_who_is_none_any_m
         await until(lambda: stage.machine.trouble == "no answer", "the trouble")
         owner = False
         assert not stage.machine.trouble
+
+
+@in_virtual_time
+async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_longer():
+    permitted = False
+
+    async def act(effect: Effect, standing: Standing) -> None:
+        if not permitted:
+            raise Refused("no permission for pods", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    stage.line.trouble = [Refused("no permission for facts", reason="Forbidden") for _ in range(3)]
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.machine.trouble == "no permission for facts", "the trouble")
+        permitted = True
+        await until(lambda: not stage.machine.trouble, "its end")
+        assert not stage.line.trouble
+        assert len(stage.bodies("EffectRefused")) == 1
+        await until(lambda: len(stage.service.acted) == 2, "the effect")
+
+
+@in_virtual_time
+async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_service():
+    async def act(effect: Effect, standing: Standing) -> None:
+        raise Refused("no permission for pods", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    stage.line.trouble = [Refused("too many bytes", reason="TooLarge")]
+    async with stage.running():
+        stage.see()
+        await until(lambda: not stage.line.trouble, "the refusal")
+        assert stage.machine.trouble == ""
+        await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the next one's fact")
+
+
+@in_virtual_time
+async def test_facts_of_many_jobs_wait_for_their_turn_at_the_log():
+    async def act(effect: Effect, standing: Standing) -> None:
+        raise Refused("no permission", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    jobs = [JobKey("team-a", f"job-{number}", Uid(f"uid-{number}")) for number in range(APPENDS_IN_FLIGHT + 50)]
+    async with stage.running():
+        stage.line.gate.clear()
+        for key in jobs:
+            stage.see(key)
+        await until(lambda: stage.line.under_way == APPENDS_IN_FLIGHT, "a full line")
+        await asyncio.sleep(1)
+        assert stage.line.most_under_way == APPENDS_IN_FLIGHT
+        stage.line.gate.set()
+        await until(lambda: len(stage.bodies("EffectRefused")) == len(jobs), "all facts")
+
+
+class Clocked(Line):
+    """A log that notes when it was asked."""
+
+    def __init__(self, journal: MemoryJournal, *, user: str) -> None:
+        super().__init__(journal, user=user)
+        self.asked: list[float] = []
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        self.asked.append(asyncio.get_running_loop().time())
+        return await super().append(entry, expect=expect)
+
+
+@in_virtual_time
+async def test_a_fact_that_cannot_be_stored_now_is_tried_ever_more_seldom_and_not_in_step_with_others():
+    async def act(effect: Effect, standing: Standing) -> None:
+        raise Refused("no permission", reason="Forbidden")
+
+    async def pauses(chance: float) -> list[float]:
+        stage = Stage(Small(wanting(0), act))
+        stage.line = line = Clocked(stage.journal, user=stage.service.author)
+        stage.machine = Machine(stage.service, line, chance=lambda: chance)
+        line.trouble = [Transient("no room") for _ in range(9)]
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the fact")
+        return [round(after - before, 3) for before, after in pairwise(line.asked)]
+
+    early, late = await pauses(0.0), await pauses(1.0)
+    assert early == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
+    assert late == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0]
+
+
+@in_virtual_time
+async def test_that_a_job_is_held_is_told_once_however_its_history_goes_on():
+    def decide(history: History) -> list[Step]:
+        assert not history.job.generation, "our bug"
+        return []
+
+    stage = Stage(Small(decide))
+    with capture_logs() as said:
+        async with stage.running():
+            stage.see()
+            await until(lambda: stage.history().held != "", "the hold")
+            stage.see(generation=2)
+            await until(lambda: stage.history().job.generation == 2, "the next event")
+    assert [line["event"] for line in said] == ["job held"]
+
+
+class Unreadable(Line):
+    """A log that takes appends and cannot be read from some moment on."""
+
+    tell: Callable[[str], None]
+
+    def read(
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+    ) -> AsyncGenerator[Batch, None]:
+        self.tell = trouble
+        return super().read(after=after, subjects=subjects, trouble=trouble)
+
+
+@in_virtual_time
+async def test_what_keeps_it_from_reading_is_trouble_of_an_owner_and_of_who_is_none():
+    owner = True
+    stage = Stage(Small(wanting()), owns=lambda: owner)
+    stage.line = line = Unreadable(stage.journal, user=stage.service.author)
+    stage.machine = Machine(stage.service, line, owns=lambda: owner)
+    async with stage.running():
+        line.tell("no memory for a consumer")
+        assert stage.machine.trouble == "no memory for a consumer"
+        owner = False
+        assert stage.machine.trouble == "no memory for a consumer"
+        line.tell("")
+        assert stage.machine.trouble == ""
 
 
 class Mute(Line):

@@ -3,6 +3,9 @@
 from shared.job.events.event import Event
 from shared.job.views import Slots
 
+PERMANENT = frozenset({"Invalid"})
+"""The reasons for which the same thing will be refused again whatever the time; what has any other may pass."""
+
 
 class EffectRefused(Event, frozen=True, tag="EffectRefused"):
     """What the author tried and was refused; the retry waits for the back-off."""
@@ -12,4 +15,4 @@ class EffectRefused(Event, frozen=True, tag="EffectRefused"):
     slots: tuple[Slots, ...] = ()
     field: str = ""
     permanent: bool = False
-    """True: the same thing will be refused again whatever the time (an invalid pod)."""
+    """True: its reason is one of `PERMANENT` (an invalid pod)."""
