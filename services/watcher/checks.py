@@ -51,6 +51,8 @@ class Checks:
         self._world = world
         self._tasks = tasks
         self._wake_later = wake_later
+        self.began = 0
+        """The log's last sequence before this watcher looked at the cluster."""
         self._examined: dict[JobKey, tuple[str, Head]] = {}
         self._wrong: dict[JobKey, tuple[HistoryBroken | HeadForged, int]] = {}
         """What is wrong with a head, and how far the fold was when that was found."""
@@ -147,7 +149,8 @@ class Checks:
             self._wake_later(key, ASK_AGAIN_SECONDS)
             return
         checkpoint = kept.value.decode() if kept is not None else ""
-        wrong = judge(identity, named, head, end=end, known=known, checkpoint=checkpoint)
+        began = end if key in self._examined else self.began
+        wrong = judge(identity, named, head, began=began, end=end, known=known, checkpoint=checkpoint)
         if wrong is not None:
             self._wrong[key] = wrong, history.sequence
             log.error("head is wrong", job=str(key), head=str(head), verdict=type(wrong).__name__)

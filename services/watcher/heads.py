@@ -15,12 +15,14 @@ from shared.job.views import PodView, alive, ended, spans
 
 
 def judge(
-    identity: str, log: str, head: Head, *, end: int, known: str | None, checkpoint: str
+    identity: str, log: str, head: Head, *, began: int, end: int, known: str | None, checkpoint: str
 ) -> HistoryBroken | HeadForged | None:
     """What is wrong with `head`, or None.
 
-    `end` is the log's last sequence, `known` the hash that the fold had at the head's sequence (None: no longer
-    kept), `checkpoint` the head in the bucket as `<log>/<sequence>:<hash>`.
+    `end` is the log's last sequence, and `began` what it was when nobody here had seen a head of this job yet: one
+    that was beyond it is of events that a restored log had lost, though the log has grown past its sequence since.
+    `known` is the hash that the fold had at the head's sequence (None: no longer kept), `checkpoint` the head in the
+    bucket as `<log>/<sequence>:<hash>`, which may be as old as the log that was restored with it.
     """
     if log != identity:
         return _broken(log, head, "OtherLog")
@@ -28,6 +30,8 @@ def judge(
         return _broken(log, head, "BeyondTheEnd")
     if known is None or known == head.hash:
         return None
+    if head.sequence > began:
+        return _broken(log, head, "BeyondTheEnd")
     if checkpoint == f"{log}/{head}":
         return _broken(log, head, "HashMismatch")
     return HeadForged(log=log, sequence=head.sequence, hash=head.hash)

@@ -169,6 +169,7 @@ class Watcher:
         self._machine = machine
         # A LIST is compared with what the log knew before it was asked for.
         await machine.folded.wait()
+        self._checks.began = machine.histories.position
         async with self._tasks as tasks:
             tasks.create_task(self._deadlines.notice_stalls())
             self._watches.begin(machine)

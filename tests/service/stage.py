@@ -11,6 +11,7 @@ from typing import Any
 from shared.cluster import Manifest, Resource
 from shared.cluster.history import At, Held
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
+from shared.cluster.memory import Weather
 from shared.errors import Refused
 from shared.eventlog import Entry, Stored
 from shared.eventlog.memory import MemoryJournal
@@ -62,8 +63,9 @@ class Stage(World):
         log: str = "memory",
         journal: ToldJournal | None = None,
         takes_over: bool = False,
+        weather: Callable[[str], Weather | None] = lambda _: None,
     ) -> None:
-        super().__init__(drain_seconds=drain_seconds, kinds=kinds, takes_over=takes_over)
+        super().__init__(drain_seconds=drain_seconds, kinds=kinds, takes_over=takes_over, weather=weather)
         self.journal: ToldJournal = journal or ToldJournal(identity=log)
         if of is not None:
             self.store = of.store

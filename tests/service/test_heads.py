@@ -1,12 +1,16 @@
 """Heads: what happens to a job whose resource names a place that this log does not have."""
 
+import asyncio
+
 import pytest
 
 from shared.cluster.kinds import PODS
+from shared.cluster.memory import Call, Calm
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 from tests.service.stage import Document, Stage
+from tests.service.test_tfjobs import TFJOBS, a_tf_job
 
 
 def head(stage: Stage, name: str = "resnet") -> str:
@@ -78,6 +82,33 @@ async def a_job_of_a_lost_log(stage: Stage) -> dict[str, Document]:
     uid = stage.store.get(TRAININGJOBS, NAMESPACE, "resnet").metadata["uid"]  # type: ignore[union-attr]
     held = {f"{one.manifest['kind']}/{one.at[1]}": one.manifest for one in stage.owned_by(uid)}
     return held | {"TrainingJob/resnet": stage.store.get(TRAININGJOBS, NAMESPACE, "resnet").manifest}  # type: ignore[union-attr]
+
+
+class Late(Calm):
+    """Of one kind nothing is heard until the test says so."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    async def before(self, call: Call) -> None:
+        if (call.verb, call.plural) == ("watch", TRAININGJOBS.plural):
+            await self.over.wait()
+        await super().before(call)
+
+
+@in_virtual_time
+async def test_a_lost_history_is_found_though_the_log_grew_past_it_before_anybody_looked():
+    async with Stage() as lost:
+        await a_job_of_a_lost_log(lost)
+        sequence = int(head(lost).partition(":")[0])
+    late = Late()
+    async with Stage(of=lost, log="memory", weather=lambda _: late) as stage:
+        for number in range(sequence // 2):
+            stage.apply(TFJOBS, a_tf_job(f"other-{number}", Worker=1))
+        await stage.until(lambda: len(stage.journal.events) > sequence)
+        late.over.set()
+        await stage.until(lambda: stage.count("HeadForged") + stage.count("HistoryBroken") == 1)
+        assert stage.count("HistoryBroken") == 1
 
 
 @pytest.mark.parametrize(

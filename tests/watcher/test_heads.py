@@ -21,8 +21,10 @@ HEAD = Head(7, "ab")
 BROKEN = HistoryBroken(log="log-2", sequence=7, hash="ab", reason="OtherLog")
 
 
-def judged(log: str = "log-1", *, end: int = 100, known: str | None = "ab", checkpoint: str = "") -> object:
-    return judge("log-1", log, HEAD, end=end, known=known, checkpoint=checkpoint)
+def judged(
+    log: str = "log-1", *, began: int = 100, end: int = 100, known: str | None = "ab", checkpoint: str = ""
+) -> object:
+    return judge("log-1", log, HEAD, began=began, end=end, known=known, checkpoint=checkpoint)
 
 
 def broken(reason: str, log: str = "log-1") -> HistoryBroken:
@@ -43,6 +45,16 @@ def test_a_head_of_another_log_is_lost_history_whatever_the_checkpoint_says(chec
 @pytest.mark.parametrize("known", [None, "", "ab", "cd"])
 def test_a_head_beyond_the_end_is_lost_history(known: str | None):
     assert judged(end=6, known=known) == broken("BeyondTheEnd")
+
+
+@pytest.mark.parametrize("checkpoint", ["", "log-1/5:cd", "log-1/7:ab"])
+def test_a_head_that_was_beyond_the_end_is_lost_history_though_the_log_grew_past_it(checkpoint: str):
+    assert judged(began=6, known="cd", checkpoint=checkpoint) == broken("BeyondTheEnd")
+    assert judged(began=6, known="", checkpoint=checkpoint) == broken("BeyondTheEnd")
+
+
+def test_a_head_of_an_event_that_came_since_is_right():
+    assert judged(began=6) is None
 
 
 def test_a_wrong_hash_that_the_checkpoint_shows_too_is_lost_history():
