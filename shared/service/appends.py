@@ -147,6 +147,9 @@ class Appends:
                 async with self._slots:
                     if expect is None:
                         newest = await self._log.last(scope_of(entry.subject))
+                        if newest is not None and (newest.subject, newest.body) == (entry.subject, entry.body):
+                            # The other replica, which was or is the owner, saw the same, and was quicker to say so.
+                            return newest.sequence
                         expect = newest.sequence if newest is not None else 0
                     sequence = await self._log.append(entry, expect=expect)
             except Conflict:

@@ -317,6 +317,26 @@ async def test_a_fact_whose_scope_cannot_be_asked_for_now_is_stored_all_the_same
 
 
 @in_virtual_time
+async def test_a_fact_that_another_replica_said_meanwhile_is_said_once():
+    # It was the owner before, and what it saw last took a while to be stored.
+    async def act(effect: Effect, standing: Standing) -> None:
+        raise Refused("no permission", reason="Forbidden")
+
+    stage = Stage(Small(wanting(0), act))
+    stage.line.gate.clear()
+    async with stage.running():
+        stage.see()
+        await until(lambda: bool(stage.line.attempts), "the append")
+        ours, expect = stage.line.attempts[0]
+        stage.journal.append(msgspec.structs.replace(ours, event_id="of-the-other-replica"), expect=expect)
+        stage.line.gate.set()
+        await asyncio.sleep(0.5)
+        assert len(stage.line.attempts) == 1, "it was told that somebody else was quicker, and what that one said"
+        assert len(stage.bodies("EffectRefused")) == 1
+        assert stage.machine.trouble == ""
+
+
+@in_virtual_time
 async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_cluster():
     outcomes: list[Exception] = [Conflict("it has changed")]
 
