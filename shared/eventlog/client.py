@@ -74,6 +74,9 @@ class RawClient(Client):
         # A handshake that failed leaves its socket open, and the next attempt would forget it.
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
+        # Before uvloop does: of a connection that is given up it leaves the lookup behind, which then fails unheard.
+        async with asyncio.timeout(self.options["connect_timeout"]):
+            await asyncio.get_running_loop().getaddrinfo(server.uri.hostname, server.uri.port)
         await super()._connect_to_server(server)
 
     @property

@@ -386,6 +386,32 @@ async def test_a_command_says_it_in_one_line(place: Place, words: list[str], cha
     assert says in line
 
 
+SILENT_NAME_SERVER = """
+import fcntl, socket, struct, subprocess, sys
+subprocess.run(["mount", "--bind", sys.argv[1], "/etc/resolv.conf"], check=True)
+name_server = socket.socket(type=socket.SOCK_DGRAM)
+fcntl.ioctl(name_server, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS: up
+name_server.bind(("127.0.0.1", 53))
+sys.exit(subprocess.run([sys.executable, "-m", "muster", "get"]).returncode)
+"""
+"""In a network of its own, as in a cluster whose DNS is down."""
+
+
+async def test_a_name_that_nobody_looks_up_in_time_is_said_in_one_line(place: Place, tmp_path: Path):
+    resolver = tmp_path / "resolv.conf"
+    resolver.write_text("nameserver 127.0.0.1\noptions timeout:2 attempts:2\n")
+    apart = ("unshare", "--user", "--map-root-user", "--mount", "--net")
+    if (await run(*apart, "true")).code:
+        pytest.skip("this machine does not permit namespaces")
+    environment = place.environment(ADMIN, NATS_URL="nats://muster-nats:4222")
+    code, out, complaint = await run(
+        *apart, sys.executable, "-c", SILENT_NAME_SERVER, str(resolver), environment=environment
+    )
+    assert (code, out) == (1, "")
+    (line,) = complaint.splitlines()
+    assert "muster-nats" in line
+
+
 async def test_a_service_says_a_bad_setting_in_one_line(place: Place):
     environment = place.environment("status", MUSTER_HEALTH_PORT="many")
     ended = await run(sys.executable, "-m", "services.status", environment=environment)
