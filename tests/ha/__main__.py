@@ -15,7 +15,7 @@ from devcluster.binaries import MissingProgram
 from shared.service.telemetry import configure
 from tests.bench.real.table import conditions
 from tests.bench.real.world import progress
-from tests.ha.figures import figures, summary, table
+from tests.ha.figures import figures, slow, summary, table
 from tests.ha.run import Outcome, run
 from tests.ha.strikes import plan
 
@@ -46,8 +46,9 @@ def main() -> None:
         sys.exit(str(missing))
     lines = figures(outcomes)
     # A busy machine misses a goal; only what is wrong is a fault.
-    missed = "\n".join(line.missed for line in lines if line.missed) or "Every goal was met."
-    text = f"{table(lines)}\n\n{missed}\n\n{summary(outcomes)}\n\n{conditions()}"
+    missed = [line.missed for line in lines if line.missed] or ["Every goal was met."]
+    words = "\n".join([*missed, *slow(outcomes)])
+    text = f"{table(lines)}\n\n{words}\n\n{summary(outcomes)}\n\n{conditions()}"
     print(text)
     if given.into:
         before, _, rest = given.into.read_text().partition(BEGIN)

@@ -96,6 +96,23 @@ def _owners_killed(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Struck]]:
     ]
 
 
+def slow(outcomes: Sequence[Outcome]) -> list[str]:
+    """A sentence for each owner that was killed and followed later than the goal: what it was that took so long."""
+    found = []
+    for outcome, one in _owners_killed(outcomes):
+        ack = _first(outcome.told, one)
+        taken = (ack.at if ack is not None else math.inf) - one.began
+        if taken > GOAL_SECONDS:
+            during = [each for each in outcome.elections if 0 < each.at - one.began < taken]
+            elected = ", ".join(f"{each.stream} after {each.at - one.began:.2f} s" for each in during)
+            found.append(
+                f"late: {one.name} was killed, and the first append came after {taken:.2f} s; "
+                f"its lease was another's after {_acquired(outcome, one) - one.began:.2f} s, "
+                f"all was well after {one.well - one.began:.2f} s; new leaders at NATS meanwhile: {elected or 'none'}"
+            )
+    return found
+
+
 def _acquired(outcome: Outcome, one: Struck) -> float:
     return min((at for at, owner in _of_service(outcome, one) if owner and at > one.began), default=math.inf)
 

@@ -4,6 +4,7 @@ The logs of the services say which appends were acknowledged, the witnesses what
 the watch of the load what was made, the audit log who wrote what.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -22,6 +23,7 @@ TYPES = {str(known.__struct_config__.tag) for known in AUTHORS}
 """What an append is called in the log of a service; its other lines name sequences as well."""
 QUESTIONS = ("selfsubjectaccessreviews",)
 """They are asked by creating them."""
+ELECTED = re.compile(r"\] (?P<time>\S+ \S+) \[INF\] JetStream cluster new stream leader for '.* > (?P<stream>\S+)'")
 
 
 class Acknowledged(NamedTuple):
@@ -52,6 +54,18 @@ class Write(NamedTuple):
     verb: str
     what: str
     code: int
+
+
+class Election(NamedTuple):
+    """A line of a NATS server's log: from now on it leads this stream."""
+
+    at: float
+    stream: str
+
+
+def elections(lines: Iterable[str]) -> list[Election]:
+    found = [match for line in lines if (match := ELECTED.search(line))]
+    return [Election(_by_its_clock(one["time"]), one["stream"]) for one in found]
 
 
 def acknowledged(replica: str, lines: Iterable[Mapping[str, Any]]) -> list[Acknowledged]:
@@ -168,6 +182,11 @@ def stale(made: Iterable[Write]) -> list[str]:
 def late(made: Iterable[Write], token: str, after: float, before: float) -> list[Write]:
     """What a process wrote between these moments, at which it was not the owner."""
     return [write for write in made if write.token == token and after <= write.at < before]
+
+
+def _by_its_clock(time: str) -> float:
+    # A NATS server writes the time of its place, which is ours, and does not say which place that is.
+    return datetime.strptime(time, "%Y/%m/%d %H:%M:%S.%f").astimezone().timestamp()
 
 
 def seconds(time: str) -> float:

@@ -20,7 +20,7 @@ from shared.job.fold import Histories
 from tests.bench.real.client import Client
 from tests.ha import oracles
 from tests.ha.load import Load, quiet
-from tests.ha.oracles import Acknowledged, Write
+from tests.ha.oracles import Acknowledged, Election, Write
 from tests.ha.strikes import NATS, Strike, Struck, strike_all
 from tests.ha.witness import Witness, print_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
@@ -47,6 +47,8 @@ class Outcome(msgspec.Struct):
     """Of each pause of a service: what it wrote after waking up, before it was the owner again."""
     owners: dict[str, list[tuple[float, bool]]]
     """By replica, when it became the owner, and when it was no more."""
+    elections: list[Election]
+    """Of all servers of the log, by the clock."""
     owed: dict[int, float]
     """By the sequence of a decision, when that was told on which it was taken."""
     events: int
@@ -99,6 +101,11 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     told = sorted(
         (ack for name, lines in replicas.items() for ack in oracles.acknowledged(name, lines)), key=lambda ack: ack.at
     )
+    elections = sorted(
+        election
+        for server in world.nats.servers.values()
+        for election in oracles.elections((server.directory / "server.log").read_text(errors="replace").splitlines())
+    )
     owners = {name: _ownership(lines) for name, lines in replicas.items()}
     made = oracles.writes(_lines(world.audit))
     tokens = {replica.name: replica.token for replica in world.replicas}
@@ -117,7 +124,9 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     faults += [fault for _, written in late for fault in oracles.stale(written)]
     answers = await _replayed(world, histories, log, identity)
     faults += [answer for answer in answers if "DIFFERS" in answer]
-    return Outcome(struck, told, late, owners, _owed(log), len(log), len(load), load.scaled, len(answers), faults)
+    return Outcome(
+        struck, told, late, owners, elections, _owed(log), len(log), len(load), load.scaled, len(answers), faults
+    )
 
 
 async def _replayed(world: Pairs, histories: Histories, log: list[Stored], identity: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The checks of high availability see what they are there for: each is shown a history that somebody spoilt."""
 
 from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 import pytest
@@ -9,8 +10,10 @@ from shared.eventlog import Stored
 from shared.job.chain import basis
 from shared.job.fold import History
 from tests.ha import oracles
-from tests.ha.figures import Figure
-from tests.ha.oracles import Acknowledged, Place
+from tests.ha.figures import Figure, slow
+from tests.ha.oracles import Acknowledged, Election, Place
+from tests.ha.run import Outcome
+from tests.ha.strikes import Strike, Struck
 from tests.ha.witness import print_of
 from tests.kit.builders import a_running_job
 from tests.kit.histories import KEY, stored
@@ -174,3 +177,22 @@ def test_only_appends_count_as_acknowledged():
     line = {"event": "JobCreated", "service": "status", "uid": "u", "seq": 3, "timestamp": "2030-01-01T00:00:10Z"}
     others = [line | {"event": "effect will be retried"}, {"event": "started", "timestamp": line["timestamp"]}]
     assert [ack.sequence for ack in oracles.acknowledged("status-0", [line, *others])] == [3]
+
+
+def test_whom_a_server_of_the_log_says_it_leads_is_read():
+    line = "[7] 2030/01/01 00:00:10.500000 [INF] JetStream cluster new {} leader for '$G > {}'"
+    lines = [line.format("stream", "KV_LEASES"), line.format("consumer", "JOBS > status"), "[7] Starting nats-server"]
+    (one,) = oracles.elections(lines)
+    assert one.stream == "KV_LEASES"
+    assert one.at == datetime(2030, 1, 1, 0, 0, 10, 500_000).astimezone().timestamp()
+
+
+def test_what_a_late_append_may_have_waited_for_is_told():
+    killed = Struck(Strike("kill", "watcher", "owner"), "watcher-0", 100.0, 100.0, 101.0, 107.0)
+    told = [Acknowledged("watcher-1", 106.0, 7, "watcher", "u", "JobObserved")]
+    elections = [Election(99.0, "JOBS"), Election(105.5, "KV_LEASES"), Election(106.5, "JOBS")]
+    outcome = Outcome([killed], told, [], {"watcher-1": [(101.5, True)]}, elections, {}, 1, 1, 0, 0, [])
+    (words,) = slow([outcome])
+    assert "after 6.00 s; its lease was another's after 1.50 s" in words
+    assert words.endswith("at NATS meanwhile: KV_LEASES after 5.50 s")
+    assert not slow([REPLACE(outcome, told=[told[0]._replace(at=102.0)])])
