@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from services.status.checkpoints import Checkpoints
 from services.status.decide import decide
 from services.status.documents import same, with_head
 from services.status.effects import Announce, PatchStatus
@@ -49,7 +50,7 @@ class Status:
     ) -> None:
         """`heads` is the checkpoint bucket, `identity` that of the log."""
         self._cluster = cluster
-        self._heads = heads
+        self._checkpoints = Checkpoints(heads, identity)
         self._identity = identity
         self._kinds = kinds
         self._now = now
@@ -64,6 +65,7 @@ class Status:
         if history.job.gone:
             self._written.pop(history.job.key, None)
             self._repaired.pop(history.job.key, None)
+            self._checkpoints.forget(history.job.key.uid)
         return decide(history.job, self._kinds)
 
     async def attend(self, machine: Machine) -> None:
@@ -90,8 +92,7 @@ class Status:
                 written.add(effect.uid)
                 return
         if effect.uid == standing.job.key.uid:
-            head = f"{self._identity}/{standing.head}"
-            await self._heads.put(effect.uid, head.encode())
+            await self._checkpoints.reach(effect.uid, standing.head)
         if effect.repair and (effect.uid, effect.repair) not in repaired:
             # The API server lets a head only grow: a forged one has to go before the right one can come.
             await self._write(resource, namespace, effect, {"history": None})

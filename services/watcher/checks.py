@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from services.watcher.heads import checkpointed, judge, told
+from services.watcher.heads import judge, told
 from services.watcher.observe import bereft_of
 from services.watcher.sights import JobSight
 from services.watcher.world import World
@@ -19,7 +19,7 @@ from shared.cluster import Cluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
-from shared.job.chain import Head
+from shared.job.chain import Head, checkpointed
 from shared.job.events.watcher import HeadForged, HistoryBroken
 from shared.job.fold import History
 from shared.job.naming import JobKey, history_subjects
@@ -80,6 +80,12 @@ class Checks:
         """What is wrong with its head, until the log says so."""
         wrong, found = self._wrong.get(job.key, (None, 0))
         return None if wrong is None or told(job, wrong, found) else wrong
+
+    def forget(self, key: JobKey) -> None:
+        """The job is gone; should it come back, its head is compared again."""
+        self._examined.pop(key, None)
+        self._wrong.pop(key, None)
+        self._strangers.discard(key)
 
     def confirm(self, history: History) -> None:
         """Ask for this very job: only its own GET says that it is gone, or that a launcher was lost without it.

@@ -6,7 +6,7 @@ only when the checkpoint, which status writes first, shows it too; else somebody
 
 from collections.abc import Mapping
 
-from shared.job.chain import Head
+from shared.job.chain import Head, checkpoint_of
 from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
@@ -32,7 +32,7 @@ def judge(
         return None
     if head.sequence > began:
         return _broken(log, head, "BeyondTheEnd")
-    if checkpoint == f"{log}/{head}":
+    if checkpoint == checkpoint_of(log, head):
         return _broken(log, head, "HashMismatch")
     return HeadForged(log=log, sequence=head.sequence, hash=head.hash)
 
@@ -79,13 +79,6 @@ def _missing(job: Job, attempt: int) -> frozenset[Slot]:
     if job.spec is None or not job.spec.handling.strict:
         return frozenset()
     return frozenset(Slot(attempt, role.name, index) for role in job.spec.roles for index in range(role.replicas))
-
-
-def checkpointed(text: str) -> tuple[str, Head | None]:
-    """A log's identity and a head as the checkpoint has them, `<log>/<sequence>:<hash>`."""
-    log, _, head = text.partition("/")
-    sequence, _, digest = head.partition(":")
-    return (log, Head(int(sequence), digest)) if log and sequence.isdecimal() and digest else ("", None)
 
 
 def _broken(log: str, head: Head, reason: str) -> HistoryBroken:

@@ -93,6 +93,8 @@ class Watcher:
             # Another replica saw the store go back; what we saw before that is no news.
             self._watches.enter(job.epoch)
         sight = self._world.job(key)
+        if job.gone and sight is None:
+            self._forget(key)
         if not self._checks.examined(history, sight):
             # Nothing is said about a job whose history may have been lost.
             return []
@@ -115,6 +117,11 @@ class Watcher:
         self._pause_after(history, facts)
         self._see_off(job)
         return [*map(Record, facts), *map(Record, self._deadlines.passed(history))]
+
+    def _forget(self, key: JobKey) -> None:
+        self._checks.forget(key)
+        self._world.confirmed_gone.discard(key)
+        self._left_alone.discard(key)
 
     def _tell_of_another(self, job: Job) -> None:
         """Once in the life of this process."""

@@ -32,3 +32,15 @@ def link(before: bytes, subject: str, event_id: str, time: str, body: bytes) -> 
 def basis(sequence: int, digest: bytes) -> str:
     """How a decision names what it was taken on."""
     return f"{sequence}:{digest.hex()}"
+
+
+def checkpoint_of(log: str, head: Head) -> str:
+    """How a head is kept beside the log of this identity."""
+    return f"{log}/{head}"
+
+
+def checkpointed(text: str) -> tuple[str, Head | None]:
+    """The log and the head that a checkpoint names; nothing for what is none."""
+    log, _, head = text.partition("/")
+    sequence, _, digest = head.partition(":")
+    return (log, Head(int(sequence), digest)) if log and sequence.isdecimal() and digest else ("", None)

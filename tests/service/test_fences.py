@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.scaler.effects import NudgeLauncher, OwnRequest, WriteHosts
@@ -172,6 +173,26 @@ async def test_the_checkpoint_knows_a_head_before_the_resource_shows_it():
     kept = await heads.get(stage.uid)
     assert kept is not None
     assert kept.value.decode() == f"memory/{stage.standing.head}"
+
+
+async def test_a_status_that_woke_up_does_not_set_back_a_checkpoint():
+    stage = Stage()
+    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    slept, awake = (Status(stage.cluster, heads, "memory") for _ in range(2))
+
+    def later(events: int) -> Standing:
+        head = stage.standing.head
+        return msgspec.structs.replace(stage.standing, head=Head(head.sequence + events, head.hash))
+
+    effect = a_patch(stage.uid, b'{"phase":"Running"}')
+    await slept.act(effect, later(0))
+    await awake.act(a_patch(stage.uid, b'{"phase":"Succeeded"}'), later(2))
+    with pytest.raises(Conflict):
+        await slept.act(effect, later(1))
+    await slept.act(effect, later(1))
+    kept = await heads.get(stage.uid)
+    assert kept is not None
+    assert kept.value.decode() == f"memory/{later(2).head}"
 
 
 async def test_a_status_that_finds_no_such_kind_is_not_taken_for_written():

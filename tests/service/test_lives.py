@@ -3,6 +3,7 @@
 import pytest
 
 from services.status.shell import Status
+from services.watcher.shell import Watcher
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog import Stored
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
@@ -233,4 +234,8 @@ def kept_of_jobs(stage: Stage) -> dict[str, int]:
         kept[f"{author}: effects"] = len(machine._acts._lanes)
         if isinstance(service, Status):
             kept["statuses"] = len(service._written) + len(service._repaired)
+            kept["checkpoints"] = len(service._checkpoints._kept)
+        if isinstance(service, Watcher):
+            kept["heads"] = len(service._checks._examined)
+            kept["answers"] = len(service._world.confirmed_gone)
     return kept
