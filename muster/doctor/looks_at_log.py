@@ -4,7 +4,9 @@ import asyncio
 from contextlib import aclosing
 from datetime import UTC, datetime
 
-from muster.doctor import clocks, jobs, services, streams, versions
+from cryptography import x509
+
+from muster.doctor import certificates, clocks, jobs, services, streams, versions
 from muster.doctor.findings import Finding, ok, unknown
 from muster.doctor.parts import Wishes, part
 from muster.reading import open_log
@@ -14,6 +16,7 @@ from shared.eventlog.durability import varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import STREAMS, differences, must_fit
 from shared.eventlog.subjects import STREAM
+from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_subjects
 from shared.service.settings import Settings
@@ -37,7 +40,7 @@ class LookAtLog:
     async def _all(self) -> list[Finding]:
         async with open_log(self._settings) as log:
             known = inspection.server(log)
-            found = [versions.nats(known.version)]
+            found = [versions.nats(known.version), *self._of_certificates(known)]
             try:
                 identity = await log.identity()
             except Trouble as trouble:
@@ -55,6 +58,14 @@ class LookAtLog:
                 part("jobs.histories", log.url, self._of_histories(log, identity), seconds),
             )
         return [*found, *(finding for each in parts for finding in each)]
+
+    def _of_certificates(self, known: inspection.Server) -> list[Finding]:
+        lives = {"the certificate of the log's server": known.certificate}
+        if (ours := self._settings.nats_cert) is not None:
+            held = x509.load_pem_x509_certificate(ours.read_bytes())
+            lives[f"our certificate {ours}"] = Life(held.not_valid_before_utc, held.not_valid_after_utc)
+        now = datetime.now(UTC)
+        return [certificates.lasting(whose, life, now) for whose, life in lives.items() if life is not None]
 
     async def _of_streams(self, log: JetStreamEventLog) -> list[Finding]:
         asked = datetime.now(UTC)

@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
-from shared.eventlog.tls import Tls
+from shared.eventlog.tls import Life, Tls
 
 Handler = Callable[[bytes, bytes, bytes, bytes], None]
 """Takes subject, reply subject, raw headers and body of a message; must not raise."""
@@ -35,6 +36,16 @@ class RawClient(Client):
     def greeting(self) -> dict[str, Any]:
         """What the server said of itself when we came; empty before."""
         return dict(self._server_info)
+
+    @property
+    def certificate(self) -> Life | None:
+        """How long the server's certificate is good; None without TLS."""
+        writer = getattr(self._transport, "_io_writer", None)
+        shown = writer.get_extra_info("peercert") if writer is not None else None
+        if not shown:
+            return None
+        begins, ends = (ssl.cert_time_to_seconds(shown[moment]) for moment in ("notBefore", "notAfter"))
+        return Life(datetime.fromtimestamp(begins, UTC), datetime.fromtimestamp(ends, UTC))
 
     async def listen(self, subject: str, handler: Handler) -> Subscription:
         subscription = await self.subscribe(subject)

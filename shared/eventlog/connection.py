@@ -22,7 +22,7 @@ from shared.eventlog.asked import Answer, Asked
 from shared.eventlog.client import Handler, NoPassword, RawClient, distrust_in
 from shared.eventlog.retry import backoff
 from shared.eventlog.subjects import inbox_of
-from shared.eventlog.tls import Tls
+from shared.eventlog.tls import Life, Tls
 
 _PING = 5
 """Seconds between pings; two unanswered ones and the connection counts as lost."""
@@ -118,6 +118,11 @@ class Connection:
     def greeting(self) -> dict[str, Any]:
         """What the server said of itself when we connected: its version and its name among others."""
         return self._client.greeting
+
+    @property
+    def certificate(self) -> Life | None:
+        """How long the one is good that the server showed us; None without TLS."""
+        return self._client.certificate
 
     async def request(
         self, subject: str, body: bytes = b"", headers: dict[str, str] | None = None, *, timeout: float

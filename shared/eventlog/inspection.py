@@ -12,6 +12,7 @@ from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.subjects import LEASES, stream_of, subject_of
+from shared.eventlog.tls import Life
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -19,6 +20,8 @@ class Server(msgspec.Struct, frozen=True):
 
     name: str
     version: str
+    certificate: Life | None = None
+    """How long its certificate is good; None without TLS."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -90,7 +93,7 @@ class _Answer(msgspec.Struct, frozen=True):
 def server(log: JetStreamEventLog) -> Server:
     """By what it said when we connected."""
     greeting = log.connection.greeting
-    return Server(str(greeting.get("server_name", "")), str(greeting.get("version", "")))
+    return Server(str(greeting.get("server_name", "")), str(greeting.get("version", "")), log.connection.certificate)
 
 
 async def stream(log: JetStreamEventLog, name: str) -> Stream | None:

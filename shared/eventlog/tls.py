@@ -1,9 +1,17 @@
 """TLS to the log: whom we trust, and what we show for ourselves."""
 
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
+
+
+class Life(msgspec.Struct, frozen=True):
+    """Between which moments a certificate is good."""
+
+    begins: datetime
+    ends: datetime
 
 
 class Tls(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from devcluster.binaries import kubernetes_version
-from muster.doctor import clocks, rights, services, streams, versions
+from muster.doctor import certificates, clocks, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
 from muster.doctor.parts import home
 from muster.doctor.services import Pod
@@ -16,6 +16,7 @@ from shared.cluster import access
 from shared.cluster.examination import Right
 from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding, Replica, Stream
+from shared.eventlog.tls import Life
 from shared.frameworks.training_job import TRAININGJOB
 from shared.release import this_release
 from shared.service.health import Health
@@ -296,3 +297,20 @@ def test_a_right_that_a_service_can_do_without_is_a_warning():
     granted[Right("patch", "", "pods")] = False
     assert [each.status for each in rights.findings(account, [TRAININGJOB], granted)] == ["fail", "warn"]
     assert not is_well(rights.findings(account, [TRAININGJOB], granted))
+
+
+@pytest.mark.parametrize(
+    ("days", "left", "status"),
+    [
+        pytest.param(365, 15.0, "ok", id="two weeks are left"),
+        pytest.param(365, 13.9, "warn", id="of a long life less than two weeks are left"),
+        pytest.param(1, 0.3, "ok", id="of a life of a day a third is left"),
+        pytest.param(1, 0.2, "warn", id="of a life of a day less than a quarter is left"),
+        pytest.param(365, -1.0, "warn", id="it ran out, and connections that are there go on"),
+    ],
+)
+def test_a_certificate_that_runs_out_soon_is_told(days: int, left: float, status: str):
+    ends = NOW + timedelta(days=left)
+    found = certificates.lasting("the certificate", Life(ends - timedelta(days=days), ends), NOW)
+    assert found.status == status
+    assert f"{ends:%Y-%m-%d}" in found.message

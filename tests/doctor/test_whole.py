@@ -18,14 +18,17 @@ from shared.cluster import scope
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry, api
 from shared.eventlog.inspection import stream
-from shared.eventlog.setup import STREAMS
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import STREAMS, set_up
 from shared.eventlog.subjects import ADMIN
+from shared.eventlog.tls import Tls
 from shared.job.events.watcher import HistoryBroken
 from shared.job.naming import JobKey, Uid, fact_subject
 from shared.ports import free_port
 from tests.doctor.conftest import HOME, Installation, MakeInstallation, of, owners, wrong
 from tests.kit.commands import run
 from tests.kit.nats import a_decision, a_server, connected
+from tests.security.authority import Authority
 
 pytestmark = pytest.mark.nats
 
@@ -43,6 +46,23 @@ async def test_an_installation_that_is_well(an_installation: MakeInstallation):
     assert len([finding for finding in found if finding.check.startswith("rights.")]) == 4
     assert "agree within" in of(found, "clock.kubernetes")[0].message
     assert "agree within" in of(found, "clock.nats")[0].message
+
+
+async def test_certificates_that_run_out_are_told(an_installation: MakeInstallation, tmp_path: Path):
+    """Of both sides: those of this authority live for eleven days and have one left."""
+    authority = Authority(tmp_path / "pki")
+    ours = authority.issue("reader")
+    trusted = Tls(authority.path, ours.certificate, ours.key)
+    async with (
+        an_installation() as it,
+        NatsServer(tmp_path / "nats", tls=authority.issue("server", of_clients=authority.path)) as server,
+    ):
+        await set_up(server.url, password=server.users[ADMIN], tls=trusted)
+        mine = {"nats_password": server.users["reader"], "nats_cert": ours.certificate, "nats_key": ours.key}
+        found = of(await it.examined(nats_url=server.url, nats_ca=authority.path, **mine), "log.certificates")
+    assert [finding.status for finding in found] == ["warn", "warn"]
+    assert "the log's server" in found[0].message
+    assert str(ours.certificate) in found[1].message
 
 
 async def test_all_services_in_one_pod_and_one_account(an_installation: MakeInstallation):
