@@ -1,10 +1,7 @@
 """Three servers of which one is killed: the leader of the stream, or a follower that comes back behind."""
 
 import asyncio
-import os
-import signal
-from collections.abc import Iterable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY, NatsCluster, a_decision, connected, read_to_end, until
+from tests.kit.stopping import stopped
 
 pytestmark = pytest.mark.nats
 
@@ -98,7 +96,8 @@ async def test_what_is_in_flight_is_nobodys_yet(tmp_path: Path):
     async with NatsCluster(tmp_path) as cluster:
         leading, followers = await apart(cluster)
         async with connected(cluster, url=leading.url) as log, connected(cluster, url=leading.url) as other:
-            with stopped(followers):
+            # Their connections look alive.
+            with stopped(*(follower.pid for follower in followers)):
                 first = asyncio.create_task(log.append(a_decision(number=1), expect=0))
                 await until(lambda: in_flight(other, a_decision(number=1)))
                 again = asyncio.create_task(other.append(a_decision(number=1), expect=0))
@@ -136,18 +135,6 @@ async def apart(cluster: NatsCluster) -> tuple[NatsServer, list[NatsServer]]:
         await until(lambda: all_current(log))
     leading = cluster.servers[await leader(cluster)]
     return leading, [server for server in cluster.servers.values() if server is not leading]
-
-
-@contextmanager
-def stopped(servers: Iterable[NatsServer]) -> Iterator[None]:
-    """Their processes stand still, and their connections look alive."""
-    for server in servers:
-        os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for server in servers:
-            os.kill(server.pid, signal.SIGCONT)
 
 
 async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:

@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import json
-import os
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +24,7 @@ from shared.eventlog.subjects import ADMIN as LOG_ADMIN
 from shared.eventlog.subjects import LEASES, STREAM, stream_of
 from shared.ports import free_port
 from tests.kit.nats import NatsCluster, until
+from tests.kit.stopping import go_on, stop
 
 REPLICAS = 2
 NODES = 4
@@ -225,10 +224,10 @@ class Pairs(Stack):
             await self.nats.servers[name].start()
 
     def pause(self, name: str) -> None:
-        os.kill(self.pid(name), signal.SIGSTOP)
+        stop(self.pid(name))
 
     def wake(self, name: str) -> None:
-        os.kill(self.pid(name), signal.SIGCONT)
+        go_on(self.pid(name))
 
 
 def _whole(info: dict[str, Any]) -> bool:

@@ -1,7 +1,5 @@
 """A watcher process with a log of its own, undisturbed or behind a proxy."""
 
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,6 +16,7 @@ from shared.job.fold import Histories
 from shared.job.state import Job
 from tests.kit.faultproxy import FaultProxy, Plan
 from tests.kit.nats import connected
+from tests.kit.stopping import go_on, stop
 
 
 class Watched:
@@ -61,10 +60,10 @@ class Watched:
         return [history.job for history in await self.histories()]
 
     def pause(self) -> None:
-        os.kill(self.process.pid, signal.SIGSTOP)
+        stop(self.process.pid)
 
     def resume(self) -> None:
-        os.kill(self.process.pid, signal.SIGCONT)
+        go_on(self.process.pid)
 
     def kill(self) -> None:
         """And start again."""

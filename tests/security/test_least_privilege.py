@@ -4,17 +4,13 @@ The story here makes every call that a service has, also the rare ones.  What th
 asked for is compared as each of their servers ends (`tests/kit/recordings.py`).
 """
 
-import os
-import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from devcluster.child import Child
 from devcluster.controlplane import ControlPlane
 from muster.stack import Stack
 from shared.cluster.kinds import PODS, SECRETS, SERVICES
@@ -26,6 +22,7 @@ from shared.service.permissions import Need
 from tests.kit.controlplane import require_control_plane
 from tests.kit.operator import SHELL, Operator, a_job, a_request
 from tests.kit.recordings import NOTHING, needed
+from tests.kit.stopping import go_on, stopped
 from tests.security.rights import calls
 
 pytestmark = [pytest.mark.real, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -81,18 +78,6 @@ async def until_asked(operator: Operator, *wanted: Need) -> None:
         return made.issuperset(wanted)
 
     await operator.until(asked, lambda: f"never asked: {wanted}")
-
-
-@contextmanager
-def paused(*services: Child) -> Iterator[None]:
-    """They stand still, and go on afterwards."""
-    for service in services:
-        os.kill(service.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for service in services:
-            os.kill(service.pid, signal.SIGCONT)
 
 
 async def remove(operator: Operator, resource: Any, name: str) -> None:
@@ -193,7 +178,7 @@ async def test_another_pod_with_the_launchers_name_is_left_alone(operator: Opera
     kube, services, name = operator.stack.kube, operator.stack.services, "whole-launcher"
     launcher = await kube.get(PODS, HERE, name)
     assert launcher is not None
-    with paused(services["scaler"]):
+    with stopped(services["scaler"].pid):
         # The watcher tells that the launcher has to load its files again, and then nothing more.
         await kube.patch(PODS, HERE, name, {"metadata": {"annotations": {HOSTS_VERSION: "0"}}})
 
@@ -202,11 +187,11 @@ async def test_another_pod_with_the_launchers_name_is_left_alone(operator: Opera
             return job.launcher is not None and job.launcher.hosts == 0
 
         await operator.until(told, lambda: "the annotation is not in the log")
-        with paused(services["watcher"]):
+        with stopped(services["watcher"].pid):
             await operator.kubectl("delete", "pod", name, "--force", "--grace-period=0")
             foreign = {"schedulerName": "nobody", "containers": [{"name": "main", "image": SHELL}]}
             other = await kube.create(PODS, HERE, {"metadata": {"name": name}, "spec": foreign})
-            os.kill(services["scaler"].pid, signal.SIGCONT)
+            go_on(services["scaler"].pid)
             await until_asked(operator, Need("scaler", "get", "", "pods"))
             kept = await kube.get(PODS, HERE, name)
             assert kept is not None
