@@ -96,6 +96,15 @@ def test_an_installation_for_one_namespace_has_nothing_for_the_cluster() -> None
     assert not {kind for kind in kinds if kind.startswith("Cluster")}
 
 
+def test_an_alert_of_a_service_that_is_gone_names_the_namespace_of_the_release() -> None:
+    text = render("--set", "metrics.prometheusRule.enabled=true", namespace="team-a")
+    [rules] = [found for found in documents(text) if found["kind"] == "PrometheusRule"]
+    gone = [rule["expr"] for rule in rules["spec"]["groups"][0]["rules"] if "absent(" in rule["expr"]]
+    assert gone
+    assert not any('namespace="muster"' in expression for expression in gone)
+    assert all('absent(muster_owner{namespace="team-a", service="watcher"})' in expression for expression in gone)
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
     for owner in documents(golden(name).read_text()):

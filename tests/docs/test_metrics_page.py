@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import promql_parser
 import pytest
 import yaml
 
@@ -13,7 +14,8 @@ from shared.job.measures import Measures
 from shared.service.health import Health
 from shared.service.metrics import BUILD
 
-PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
 OF_JOBS = {series.measure.name: series.measure for series in Measures().series}
 OF_PROCESSES = {series.measure.name: series.measure for series in Health("status").figures()} | {BUILD.name: BUILD}
 ALL = OF_JOBS | OF_PROCESSES
@@ -61,6 +63,26 @@ def test_every_name_on_the_page_is_told(name: str):
 def test_an_alert_tells_installations_apart(expression: str):
     assert "scalar(" not in expression
     assert all("namespace" in labels.split(", ") for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression))
+
+
+@pytest.mark.parametrize("expression", ALERTS)
+def test_prometheus_can_read_an_alert(expression: str):
+    assert promql_parser.parse(expression)
+
+
+def test_the_charts_alerts_are_those_of_the_page():
+    told = []
+    for rule in yaml.safe_load((ROOT / "deploy/helm/muster/files/alerts.yaml").read_text()):
+        lasting = f" for {rule['for'][:-1]} {rule['for'][-1]}" if "for" in rule else ""
+        told.append((rule["summary"], f"`{rule['expr']}`{lasting}", rule["description"]))
+    section = PAGE.partition("## Alerts")[2].partition("## Logs")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if "| `" in line]
+    assert told == [(alert, expression, plain(remedy)) for alert, expression, remedy in rows]
+
+
+def plain(text: str) -> str:
+    """Without the marks of Markdown."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
 def test_a_service_that_is_gone_altogether_is_seen():
