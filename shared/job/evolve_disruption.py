@@ -18,7 +18,7 @@ def departed(job: Job, event: HostsPublished) -> Job:
     if not left and not job.departures:
         return job
     kept = {slot: departure for slot, departure in job.departures.items() if slot in job.slots}
-    slots = {job.worker_slot(index) for index in left} & job.slots
+    slots = map(job.worker_slot, left)
     return replace(job, departures={**kept, **dict.fromkeys(slots, Departure(event.version, event.drain))})
 
 

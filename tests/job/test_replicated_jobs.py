@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.scheduler.effects import CreatePod, CreateService, DeletePod, DeleteService
+from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
 from shared.job import replacement
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleAccepted, ScaleRejected
@@ -62,6 +62,18 @@ class TestBeginning:
         given(*taken_on, services(alone), JobCreated(reason="TrainingJobCreated")).then(
             scheduler, CreatePod(Slot(2, "chief", 0))
         )
+
+    def test_a_pod_of_another_operator_in_no_place_of_ours_goes_unclaimed(self):
+        theirs = [replica("worker", index, claimed=False) for index in (0, 2)]
+        taken_on = JobAdopted(source="AnotherOperator", attempt=0, slots=one(WORKERS[0]))
+        story = given(
+            observed(SPEC), JobCreated(reason="TrainingJobCreated"), taken_on, PodsObserved(pods=tuple(theirs))
+        )
+        claimed = [step for step in story.steps(scheduler) if isinstance(step, ClaimPod | DeletePod)]
+        assert claimed == [
+            DeletePod("resnet-worker-2", Uid("worker-2-0")),
+            ClaimPod("resnet-worker-0", Uid("worker-0-0"), WORKERS[0]),
+        ]
 
     def test_it_runs_when_the_pod_runs_that_is_judged(self):
         waiting = [*a_created_replicated_job(SPEC), PodsObserved(pods=(replica("worker", 0),))]
@@ -130,6 +142,13 @@ class TestLosses:
         story = given(*gone, again, back)
         story.then_nothing(scheduler)
         assert WORKERS[1] in story.job.slots - story.job.spent
+
+    def test_what_is_left_of_it_does_not_end_a_second_time_in_a_place_that_is_filled_again(self):
+        again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
+        went = replica("worker", 1, version=60, phase="Failed", deleting=True)
+        lost = [*a_running_replicated_job(a_replicated_spec("OnFailure")), ended("worker", 1, 3), again]
+        assert given(*lost, PodsObserved(pods=(went,))).job.vacancies == given(*lost).job.vacancies
+        assert WORKERS[1] in given(*lost, PodsObserved(pods=(went,))).job.slots
 
     def test_the_second_time_it_waits(self):
         spec = a_replicated_spec("OnFailure")
