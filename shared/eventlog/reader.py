@@ -48,6 +48,8 @@ _NANOSECONDS = 1_000_000_000
 _HEARTBEAT_STATUS = 100
 _PULL_EXPIRED = 408
 _PULL_ENDED = 409
+_NOBODY_THERE = 503
+"""The answer to a pull from a consumer that is gone, without a word of the server's."""
 _IN_ORDER = (b"Batch Completed", b"Exceeds MaxBytes")
 """Ends of a pull that say nothing against the consumer; it may also be deleted, or have lost its leader."""
 _MISSED = "an event of its consumer was missed"
@@ -254,6 +256,8 @@ class _Consumer:
                 self._fault = _MISSED
         elif status == _PULL_EXPIRED or (status == _PULL_ENDED and any(end in headers for end in _IN_ORDER)):
             self._outstanding -= int(wire.header(headers, "Nats-Pending-Messages") or 0)
+        elif status == _NOBODY_THERE:
+            self._fault = "its consumer is gone"
         else:
             self._fault = wire.status_line(headers) or _MISSED
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from muster.reading import everything
+from shared.errors import Transient
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
+from shared.eventlog.reader import _Consumer
 from shared.eventlog.server import NatsServer
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
 from tests.kit.place import administrator
@@ -49,7 +51,21 @@ async def test_that_no_consumer_lasts_is_told_and_that_one_does(tmp_path: Path):
                 await _delete_consumers(admin)
             await until(lambda: _same(told[-1], ""))
         following.cancel()
-    assert set(told) == {"read the log: 409 Consumer Deleted", ""}
+    # The first pull finds it gone already, or waits there when it goes.
+    *troubles, over = told
+    assert troubles
+    assert set(troubles) <= {"read the log: 409 Consumer Deleted", "read the log: its consumer is gone"}
+    assert over == ""
+
+
+async def test_a_consumer_that_is_gone_before_the_first_pull_is_said_in_words(tmp_path: Path):
+    async with a_server(tmp_path) as server, connected(server) as log, administrator(server) as admin:
+        consumer = _Consumer(log.connection, after=0, subjects=(), well=lambda: None)
+        await consumer.start(end=1)
+        await _delete_consumers(admin)
+        with pytest.raises(Transient, match="its consumer is gone"):
+            await consumer.next()
+        await consumer.close()
 
 
 async def _delete_consumers(admin: Connection) -> None:
