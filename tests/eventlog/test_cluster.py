@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import Conflict
+from shared.errors import Conflict, Transient
 from shared.eventlog import Entry, api, wire
-from shared.eventlog.connection import Connection, NoAnswer
+from shared.eventlog.connection import NoAnswer
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
@@ -146,15 +146,21 @@ async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:
 
 
 async def all_current(log: JetStreamEventLog) -> bool:
-    info = await api.call(log.connection, "STREAM.INFO.JOBS", None, dict)
-    return all(replica["current"] for replica in info["cluster"]["replicas"])
+    with suppress(Transient):  # Between two leaders there is nobody to answer.
+        info = await api.call(log.connection, "STREAM.INFO.JOBS", None, dict)
+        return all(replica["current"] for replica in info["cluster"]["replicas"])
+    return False
 
 
 async def leader(cluster: NatsCluster) -> str:
-    connection = await Connection.open(cluster.url, name="test", user="admin", password=cluster.users["admin"])
-    try:
-        info = await api.call(connection, "STREAM.INFO.JOBS", None, dict)
-    finally:
-        await connection.close()
-    name: str = info["cluster"]["leader"]
-    return name
+    found: list[str] = []
+    async with connected(cluster, "admin") as log:
+
+        async def known() -> bool:
+            with suppress(Transient):
+                info = await api.call(log.connection, "STREAM.INFO.JOBS", None, dict)
+                found[:] = [info["cluster"].get("leader", "")]
+            return any(found)
+
+        await until(known)
+    return found[0]
