@@ -285,24 +285,21 @@ async def test_told_to_wait_it_goes_on_once_there_is_a_cluster(
         await _mended(work, said, "there is no kubeconfig at", lambda: kubeconfig.write_text(given))
 
 
-async def test_told_to_wait_it_goes_on_once_the_scope_is_given_up(
-    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+@pytest.mark.parametrize(
+    ("whose", "wish"),
+    [
+        pytest.param("before", {"release": True}, id="it is given up"),
+        pytest.param("now", {"take_scope": True}, id="another set-up takes it for the same log"),
+    ],
+)
+async def test_told_to_wait_it_goes_on_once_the_scope_is_free(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None, whose: str, wish: dict[str, bool]
 ):
-    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
-        await set_up(settings(site, one), a_wish())
-        work = set_up(settings(site, two), a_wish(wait=True))
-        release = set_up(settings(site, one), a_wish(release=True))
-        await _mended(work, said, "the whole cluster has the log", lambda: release)
-
-
-async def test_while_it_waits_for_the_scope_another_set_up_may_take_it_for_the_same_log(
-    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
-):
-    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
-        await set_up(settings(site, one), a_wish())
-        work = set_up(settings(site, two), a_wish(wait=True))
-        taken = set_up(settings(site, two), a_wish(take_scope=True))
-        await _mended(work, said, "the whole cluster has the log", lambda: taken)
+    async with a_site(OURS) as site, NatsServer(tmp_path / "one") as before, NatsServer(tmp_path / "two") as now:
+        known = {"before": settings(site, before), "now": settings(site, now)}
+        await set_up(known["before"], a_wish())
+        work, freed = set_up(known["now"], a_wish(wait=True)), set_up(known[whose], a_wish(**wish))
+        await _mended(work, said, "the whole cluster has the log", lambda: freed)
 
 
 async def test_told_to_wait_it_ends_with_the_time_or_with_what_waiting_cannot_mend(
