@@ -38,6 +38,11 @@ class RawClient(Client):
         return dict(self._server_info)
 
     @property
+    def address(self) -> str:
+        """Of the server that we are connected to, or tried last; empty before."""
+        return self._current_server.uri.netloc if self._current_server else ""
+
+    @property
     def certificate(self) -> Life | None:
         """How long the server's certificate is good; None without TLS."""
         writer = getattr(self._transport, "_io_writer", None)

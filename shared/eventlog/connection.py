@@ -24,8 +24,11 @@ from shared.eventlog.retry import backoff
 from shared.eventlog.subjects import inbox_of
 from shared.eventlog.tls import Life, Tls
 
-_PING = 5
-"""Seconds between pings; two unanswered ones and the connection counts as lost."""
+_PING = 1
+"""Seconds between pings; two unanswered ones and the connection counts as lost.
+
+A server whose node lost its power ends no connection, and an election takes longer than three of these.
+"""
 _CONNECT = 5
 """Seconds that one attempt to connect may take."""
 _BETWEEN_FIRST_TRIES = 0.1
@@ -97,7 +100,7 @@ class Connection:
                 connect_timeout=_CONNECT,
                 reconnect_time_wait=_BETWEEN_FIRST_TRIES,  # type: ignore[arg-type]
                 max_reconnect_attempts=-1,
-                reconnect_to_server_handler=_next_server,
+                reconnect_to_server_handler=connection._next_server,
                 ping_interval=_PING,
                 # Nothing is published while the connection is down: it would arrive later, behind its caller's back.
                 pending_size=0,
@@ -259,6 +262,15 @@ class Connection:
         for lost in tuple(self._on_loss):
             lost()
 
+    def _next_server(self, servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
+        """Another one than the last, which may take connections and say nothing.
+
+        nats-py's own choice has no jitter, either: a restarted server would meet all its clients at once.
+        """
+        others = [server for server in servers if server.uri.netloc != self._client.address]
+        server = random.choice(others or servers)  # noqa: S311
+        return server, backoff(server.reconnects, slowest=_SLOWEST_RECONNECT)
+
     def _must_live(self) -> None:
         if self._fatal:
             raise self._end_reason()
@@ -314,9 +326,3 @@ def _password(path: Path) -> Callable[[], str]:
 def without_secrets(url: str) -> str:
     """One address or several, as they may be told: without user, password and token."""
     return re.sub(r"(^|,)(\w+://)?[^,]*@", r"\1\2", url)
-
-
-def _next_server(servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
-    """nats-py's own choice has no jitter; a restarted server would meet all its clients at once."""
-    server = random.choice(servers)  # noqa: S311
-    return server, backoff(server.reconnects, slowest=_SLOWEST_RECONNECT)

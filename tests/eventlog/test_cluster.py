@@ -20,6 +20,9 @@ pytestmark = pytest.mark.nats
 JOBS = 8
 EACH = 60
 
+SOON = 10.0
+"""Seconds; what stands still is noticed after three, and whoever looks for it at the same place waits five more."""
+
 
 async def test_a_killed_leader_loses_and_doubles_nothing(tmp_path: Path):
     cluster = NatsCluster(tmp_path)
@@ -90,6 +93,17 @@ async def test_a_server_that_comes_back_behind_ends_no_reading(tmp_path: Path):
             back = asyncio.create_task(follower.start())
             await asyncio.gather(back, *(read(subjects) for subjects in counted))
     assert list(counted.values()) == [{jobs * each + 1}, {jobs * each}, {each}]
+
+
+async def test_a_server_that_stands_still_is_soon_left_for_another(tmp_path: Path):
+    # As one whose node lost its power: no connection to it is refused or ends.
+    async with NatsCluster(tmp_path) as cluster:
+        _, (follower, _) = await apart(cluster)
+        async with connected(cluster, url=follower.url) as log:
+            await log.append(a_decision(number=1), expect=0)
+            with stopped(follower.pid):
+                async with asyncio.timeout(SOON):
+                    await log.append(a_decision(number=2, job="bert"), expect=0)
 
 
 async def test_what_is_in_flight_is_nobodys_yet(tmp_path: Path):
