@@ -184,7 +184,7 @@ class Definitions:
     async def _until_served(self, name: str) -> None:
         try:
             async with asyncio.timeout(SERVED_SECONDS):
-                while not _is_served(await self._cluster.get(DEFINITIONS, "", name)):
+                while not is_served(await self._cluster.get(DEFINITIONS, "", name)):
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError as error:
             raise Transient(f"{name} is not served after {SERVED_SECONDS:.0f} s") from error
@@ -194,7 +194,7 @@ def _name(manifest: Manifest) -> str:
     return str(manifest["metadata"]["name"])
 
 
-def _is_served(definition: Custom | None) -> bool:
+def is_served(definition: Custom | None) -> bool:
     """Whether the API server serves it.  Raises `Refused` when another definition has one of its names."""
     conditions = ((definition and definition.status) or {}).get("conditions") or ()
     states = {one["type"]: one for one in conditions}

@@ -20,6 +20,7 @@ from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
 from muster import crds, permissions
+from muster.definitions import is_served
 from shared.cluster import Resource
 from shared.cluster.access import find_cluster
 from shared.cluster.kinds import DEFINITIONS as CRDS
@@ -185,7 +186,7 @@ class Stack:
             await self._apply(manifest)
         deadline = asyncio.get_running_loop().time() + READY_SECONDS
         for name in [definition["metadata"]["name"] for definition in definitions]:
-            while not _established(await self.kube.get(CRDS, "", name)):
+            while not is_served(await self.kube.get(CRDS, "", name)):
                 if asyncio.get_running_loop().time() > deadline:
                     raise Transient(f"{name} is not served after {READY_SECONDS:.0f} s")
                 await asyncio.sleep(0.05)
@@ -207,11 +208,6 @@ class Stack:
             return
         if self.cluster.lasting:
             self._stack.push_async_callback(self.kube.delete, resource, namespace, name, uid=made.metadata.uid)
-
-
-def _established(crd: Custom | None) -> bool:
-    status = crd.status if crd is not None and isinstance(crd.status, dict) else {}
-    return any(known["type"] == "Established" and known["status"] == "True" for known in status.get("conditions", ()))
 
 
 def scratch() -> Path:

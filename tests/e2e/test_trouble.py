@@ -254,7 +254,9 @@ async def test_nats_goes_and_comes_back(place: Place, tmp_path: Path):
             await nats.start()
             await service.says("ready again")
             await service.becomes(200)
-            assert len(service.lines("not ready")) == 1
+            whys = [line["why"] for line in service.lines("not ready")]
+            # Between the first answers of the server and the next word of the lease another one may be due.
+            assert len(whys) == len({*whys}), "the same is not said twice"
 
 
 async def test_the_password_is_changed_and_given_back(place: Place, tmp_path: Path):

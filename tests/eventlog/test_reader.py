@@ -51,10 +51,14 @@ async def test_that_no_consumer_lasts_is_told_and_that_one_does(tmp_path: Path):
                 await _delete_consumers(admin)
             await until(lambda: _same(told[-1], ""))
         following.cancel()
-    # The first pull finds it gone already, or waits there when it goes.
+    # The first pull finds it gone already, or waits there when it goes; a busy machine is late to hear of either.
     *troubles, over = told
     assert troubles
-    assert set(troubles) <= {"read the log: 409 Consumer Deleted", "read the log: its consumer is gone"}
+    assert {why.removeprefix("read the log: ") for why in troubles} <= {
+        "409 Consumer Deleted",
+        "its consumer is gone",
+        "no word of its consumer for 3 s",
+    }
     assert over == ""
 
 

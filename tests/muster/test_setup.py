@@ -13,9 +13,11 @@ import typer
 
 from muster import setup
 from muster.crds import manifests
+from muster.definitions import is_served
 from muster.setup import Wish, set_up
 from shared.cluster import scope
 from shared.cluster.kinds import DEFINITIONS
+from shared.cluster.objects import Custom, Metadata
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.server import NatsServer
@@ -345,3 +347,16 @@ async def test_an_api_server_that_is_down_is_waited_for(a_site: MakeSite, tmp_pa
     assert ended.value.exit_code == 3
     assert said.err.startswith("waiting: ")
     assert "is the API server up" in said.err
+
+
+@pytest.mark.parametrize(
+    ("status", "served"),
+    [
+        pytest.param(None, False, id="nobody has looked at it yet"),
+        pytest.param({"conditions": None}, False, id="nobody has judged it yet"),
+        pytest.param({"conditions": [{"type": "Established", "status": "False"}]}, False, id="not yet"),
+        pytest.param({"conditions": [{"type": "Established", "status": "True"}]}, True, id="it is served"),
+    ],
+)
+def test_a_definition_is_served_once_it_is_established(status: Any, served: bool):
+    assert is_served(Custom(metadata=Metadata(name="trainingjobs.kai.alibabacloud.com"), status=status)) is served
