@@ -152,6 +152,8 @@ async def _installed(kube: KubeCluster) -> set[tuple[str, str, str]]:
     for resource in (*APPLIED.values(), PODS):
         async for seen in kube.watch(resource):
             assert isinstance(seen, Snapshot)
-            found |= {(resource.kind, one.metadata.namespace, one.metadata.name) for one in seen.objects}
+            # Its own roles come a little after the server does.
+            theirs = [one for one in seen.objects if "kubernetes.io/bootstrapping" not in (one.metadata.labels or ())]
+            found |= {(resource.kind, one.metadata.namespace, one.metadata.name) for one in theirs}
             break
     return {one for one in found if not any(part.startswith(("kube-", "system:", "default")) for part in one[1:])}
