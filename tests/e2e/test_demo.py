@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from muster.stack import APPLIED, CRDS, DIGITS
 from shared.cluster import Snapshot
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
+from shared.cluster.objects import Custom, Object
 from tests.kit.clusters import eventually
 from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
@@ -153,10 +153,22 @@ async def _installed(kube: KubeCluster) -> set[tuple[str, str, str]]:
     for resource in (*APPLIED.values(), PODS):
         async for seen in kube.watch(resource):
             assert isinstance(seen, Snapshot)
-            for one in map(attrgetter("metadata"), seen.objects):
-                # Its own roles come a little after the server does.  A definition that goes as soon as it came is kept
-                # for minutes at times (`storage is (re)initializing`), and we did ask for its end.
-                if "kubernetes.io/bootstrapping" not in (one.labels or ()) and one.deletion_timestamp is None:
-                    found.add((resource.kind, one.namespace, one.name))
+            theirs = [one.metadata for one in seen.objects if not _of_the_cluster(one)]
+            found |= {(resource.kind, metadata.namespace, metadata.name) for metadata in theirs}
             break
-    return {one for one in found if not any(part.startswith(("kube-", "system:", "default")) for part in one[1:])}
+    return found
+
+
+def _of_the_cluster(one: Object) -> bool:
+    """It is the server's own, or a definition that it was asked to take away and fails to.
+
+    One that goes as soon as it came may stay for minutes (`storage is (re)initializing`): it is tried ever more seldom.
+    """
+    metadata = one.metadata
+    if "kubernetes.io/bootstrapping" in (metadata.labels or ()):
+        return True
+    if isinstance(one, Custom) and isinstance(one.status, dict) and metadata.deletion_timestamp is not None:
+        reasons = [known.get("reason") for known in one.status.get("conditions") or ()]
+        if "InstanceDeletionFailed" in reasons:
+            return True
+    return any(part.startswith(("kube-", "system:", "default")) for part in (metadata.namespace, metadata.name))
