@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from shared.errors import Conflict, Transient
-from shared.eventlog import Entry, api, wire
+from shared.eventlog import Entry, inspection, wire
 from shared.eventlog.connection import NoAnswer
+from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
+from shared.eventlog.subjects import STREAM
 from tests.kit.nats import READY, NatsCluster, a_decision, connected, read_to_end, until
 from tests.kit.stopping import stopped
 
@@ -160,21 +162,20 @@ async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:
 
 
 async def all_current(log: JetStreamEventLog) -> bool:
-    with suppress(Transient):  # Between two leaders there is nobody to answer.
-        info = await api.call(log.connection, "STREAM.INFO.JOBS", None, dict)
-        return all(replica["current"] for replica in info["cluster"]["replicas"])
-    return False
+    replicas = (await jobs_stream(log)).replicas
+    return len(replicas) == 2 and all(replica.current for replica in replicas)
 
 
 async def leader(cluster: NatsCluster) -> str:
-    found: list[str] = []
-    async with connected(cluster, "admin") as log:
+    async with connected(cluster, "admin") as log, asyncio.timeout(READY):
+        while not (name := (await jobs_stream(log)).leader):
+            await asyncio.sleep(0.05)
+    return name
 
-        async def known() -> bool:
-            with suppress(Transient):
-                info = await api.call(log.connection, "STREAM.INFO.JOBS", None, dict)
-                found[:] = [info["cluster"].get("leader", "")]
-            return any(found)
 
-        await until(known)
-    return found[0]
+async def jobs_stream(log: JetStreamEventLog) -> Stream:
+    """As its leader knows it; nothing is known of it between two leaders."""
+    with suppress(Transient):
+        if (found := await inspection.stream(log, STREAM)) is not None:
+            return found
+    return Stream(name=STREAM, config={})

@@ -100,8 +100,7 @@ def slow(outcomes: Sequence[Outcome]) -> list[str]:
     """A sentence for each owner that was killed and followed later than the goal: what it was that took so long."""
     found = []
     for outcome, one in _owners_killed(outcomes):
-        ack = _first(outcome.told, one)
-        taken = (ack.at if ack is not None else math.inf) - one.began
+        taken = _appended(outcome, one) - one.began
         if taken > GOAL_SECONDS:
             during = [each for each in outcome.elections if 0 < each.at - one.began < taken]
             elected = ", ".join(f"{each.stream} after {each.at - one.began:.2f} s" for each in during)
@@ -115,6 +114,11 @@ def slow(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _acquired(outcome: Outcome, one: Struck) -> float:
     return min((at for at, owner in _of_service(outcome, one) if owner and at > one.began), default=math.inf)
+
+
+def _appended(outcome: Outcome, one: Struck) -> float:
+    ack = _first(outcome.told, one)
+    return ack.at if ack is not None else math.inf
 
 
 def _of_service(outcome: Outcome, one: Struck) -> list[tuple[float, bool]]:
@@ -149,7 +153,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 def _failovers(outcomes: Sequence[Outcome], how: How, service: str) -> list[float]:
     return [
-        (ack.at if (ack := _first(outcome.told, one)) is not None else math.inf) - one.began
+        _appended(outcome, one) - one.began
         for outcome in outcomes
         for one in outcome.struck
         if (one.strike.how, one.strike.service, one.strike.role) == (how, service, "owner")

@@ -14,6 +14,7 @@ import yaml
 from devcluster.cluster import ADMIN, DevelopmentCluster
 from devcluster.controlplane import ControlPlane
 from devcluster.start import Devcluster
+from muster.definitions import is_served
 from shared.cluster import Cluster, Manifest, Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -187,14 +188,9 @@ async def define(server: DevelopmentCluster, *definitions: Manifest) -> None:
                 if refusal.reason != "AlreadyExists":
                     raise
             name = definition["metadata"]["name"]
-            await eventually(functools.partial(cluster.get, DEFINITIONS, "", name), _is_established)
+            await eventually(functools.partial(cluster.get, DEFINITIONS, "", name), is_served)
     finally:
         await cluster.close()
-
-
-def _is_established(definition: Custom | None) -> bool:
-    conditions = ((definition and definition.status) or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 @pytest.fixture(scope="session")
