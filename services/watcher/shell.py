@@ -93,7 +93,7 @@ class Watcher:
             # Another replica saw the store go back; what we saw before that is no news.
             self._watches.enter(job.epoch)
         sight = self._world.job(key)
-        if job.gone and sight is None:
+        if job.gone:
             self._forget(key)
         if not self._checks.examined(history, sight):
             # Nothing is said about a job whose history may have been lost.

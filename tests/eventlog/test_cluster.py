@@ -3,8 +3,10 @@
 import asyncio
 from contextlib import aclosing, suppress
 from pathlib import Path
+from urllib.parse import urlparse
 
 import pytest
+from nats.aio.client import Server
 
 from shared.errors import Conflict, Transient
 from shared.eventlog import Entry, inspection, wire
@@ -106,6 +108,18 @@ async def test_a_server_that_stands_still_is_soon_left_for_another(tmp_path: Pat
             with stopped(follower.pid):
                 async with asyncio.timeout(SOON):
                     await log.append(a_decision(number=2, job="bert"), expect=0)
+
+
+async def test_a_lost_connection_is_not_sought_where_it_was(nats_cluster: NatsCluster):
+    async with connected(nats_cluster) as log:
+        servers = [Server(urlparse(server.url)) for server in nats_cluster.servers.values()]
+        here = [server for server in servers if server.uri.netloc == log.connection._client.address]
+        assert len(here) == 1
+        for _ in range(50):
+            chosen, _ = log.connection._next_server(servers, {})
+            assert chosen not in here
+        # Of one server there is no other.
+        assert log.connection._next_server(here, {})[0] in here
 
 
 async def test_what_is_in_flight_is_nobodys_yet(tmp_path: Path):

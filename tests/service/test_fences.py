@@ -195,6 +195,16 @@ async def test_a_status_that_woke_up_does_not_set_back_a_checkpoint():
     assert kept.value.decode() == f"memory/{later(2).head}"
 
 
+async def test_a_checkpoint_of_another_log_gives_way_however_far_that_came():
+    stage = Stage()
+    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    await heads.put(stage.uid, f"lost/{stage.standing.head.sequence + 100}:ab".encode())
+    await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, b'{"phase":"Running"}'), stage.standing)
+    kept = await heads.get(stage.uid)
+    assert kept is not None
+    assert kept.value.decode() == f"memory/{stage.standing.head}"
+
+
 async def test_a_status_that_finds_no_such_kind_is_not_taken_for_written():
     stage = Stage()
     eventlog = MemoryEventLog(MemoryJournal(), user="status")
