@@ -29,7 +29,7 @@ from shared.cluster.objects import Custom
 from shared.errors import Transient, Trouble
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.views import alive
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 NAMESPACE = "default"
 JOB = "digits"

@@ -12,7 +12,7 @@ from shared.job.fold import History
 from shared.job.naming import NO_UID
 from shared.job.state import Job
 from shared.job.views import alive
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 WIDE = 10_000
 """Characters of a line; none of it is cut where nobody looks at a terminal of some width."""

@@ -16,7 +16,7 @@ from muster.words import one_line
 from shared.eventlog import Stored
 from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY, history_subjects
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 
 async def show(

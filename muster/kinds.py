@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
+from shared.installation import plugins
 from shared.job.state import Job
-from shared.service import plugins
 
 
 def known_kinds() -> Kinds:

@@ -1,4 +1,4 @@
-"""The service accounts and roles of the services, and the page about them, made from `shared.service.permissions`.
+"""The service accounts and roles of the services, and the page about them, made from `shared.installation.permissions`.
 
 Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and its users at
 NATS, and `docs/permissions.md`; `tests/security/` holds them to what the services really ask.
@@ -16,8 +16,8 @@ from shared.eventlog.subjects import AUTHORS, READER, asks, listens, publishes
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import GROUP
+from shared.installation.permissions import PERMISSIONS, Jobs, Need, Permission, needs, set_up
 from shared.job.events.event import Author
-from shared.service.permissions import PERMISSIONS, Jobs, Need, Permission, needs, set_up
 
 HOME = "muster"
 """The namespace of the service accounts."""

@@ -13,7 +13,7 @@ from shared.errors import Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.job.fold import Histories
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 PATIENCE_SECONDS = 10.0
 """How long a command waits for an answer before it says that there is none."""

@@ -17,7 +17,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job.chain import Head
 from shared.job.fold import Histories, History
 from shared.job.naming import key_of
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 
 class SavedEvent(msgspec.Struct):

@@ -16,14 +16,14 @@ from services.watcher.shell import build as watcher
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
+from shared.installation.plugins import tell
+from shared.installation.risks import tell_unmonitored
 from shared.job.events.event import Author
-from shared.service.health import Health
-from shared.service.health import serve as probes
-from shared.service.main import Build, opened, serve
-from shared.service.plugins import tell
-from shared.service.risks import tell_unmonitored
-from shared.service.settings import Settings
-from shared.service.telemetry import configure
+from shared.process.health import Health
+from shared.process.health import serve as probes
+from shared.process.main import Build, opened, serve
+from shared.process.settings import Settings
+from shared.telemetry.logs import configure
 
 SERVICES: dict[Author, Build] = {"watcher": watcher, "scheduler": scheduler, "scaler": scaler, "status": status}
 

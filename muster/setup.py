@@ -19,9 +19,9 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
 from shared.eventlog.setup import STREAMS, SetUp
 from shared.eventlog.setup import set_up as set_up_log
-from shared.service.permissions import set_up as rights
-from shared.service.plugins import chosen, kinds
-from shared.service.settings import Settings
+from shared.installation.permissions import set_up as rights
+from shared.installation.plugins import chosen, kinds
+from shared.process.settings import Settings
 
 BETWEEN_TRIES_SECONDS = 1.0
 

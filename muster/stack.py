@@ -30,7 +30,7 @@ from shared.errors import Refused, Transient
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
-from shared.service.plugins import kinds
+from shared.installation.plugins import kinds
 
 SERVICES = permissions.SERVICE_ACCOUNTS
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"

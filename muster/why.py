@@ -19,7 +19,7 @@ from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import alive, ranges
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 
 async def why(asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from muster.targets import Asked, fail, parse_target
 from shared.errors import Refused
-from shared.service.settings import Settings, complaint
+from shared.process.settings import Settings, complaint
 
 
 def settings() -> Settings:

@@ -26,7 +26,7 @@ def run(
 
     from muster.reading import run as running
     from muster.run import run_all
-    from shared.service.main import until_stopped
+    from shared.process.main import until_stopped
 
     chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
     folder = data if nats is Nats.embedded else None
@@ -95,7 +95,7 @@ def setup(
 def crds() -> None:
     """Print the custom resource definitions of every kind: `muster crds | kubectl apply -f -`."""
     from muster.crds import render
-    from shared.service.plugins import installed
+    from shared.installation.plugins import installed
 
     for why in installed().left_out:
         typer.echo(why, err=True)
@@ -110,7 +110,7 @@ def rbac(
 ) -> None:
     """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
     from muster.permissions import render
-    from shared.service.plugins import installed
+    from shared.installation.plugins import installed
 
     for why in installed().left_out:
         typer.echo(why, err=True)

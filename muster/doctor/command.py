@@ -11,9 +11,9 @@ from muster.doctor.findings import Finding, document, fail, in_order, is_well, o
 from muster.doctor.looks_at_cluster import LookAtCluster
 from muster.doctor.looks_at_log import LookAtLog
 from muster.doctor.parts import Wishes
+from shared.installation.plugins import installed
+from shared.process.settings import Settings
 from shared.release import this_release
-from shared.service.plugins import installed
-from shared.service.settings import Settings
 
 
 async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:

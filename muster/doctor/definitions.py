@@ -7,7 +7,7 @@ from muster.crds.compare import Verdict, compare
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.cluster import Resource, scope
 from shared.frameworks.framework import Framework
-from shared.service.permissions import definitions
+from shared.installation.permissions import definitions
 
 CHECK = "definitions.kinds"
 UPGRADE = "`muster setup` upgrades the definitions, and takes nothing away"

@@ -21,10 +21,10 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
+from shared.installation.plugins import chosen, installed
+from shared.process import report
+from shared.process.settings import Settings
 from shared.release import this_release
-from shared.service import report
-from shared.service.plugins import chosen, installed
-from shared.service.settings import Settings
 
 REACHED = "versions.kubernetes"
 

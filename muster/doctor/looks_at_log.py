@@ -19,7 +19,7 @@ from shared.eventlog.subjects import STREAM
 from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_subjects
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 REACHED = "log.reached"
 

@@ -8,8 +8,8 @@ import msgspec
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.cluster.examination import Right, granting
 from shared.frameworks.framework import Framework
+from shared.installation.permissions import necessary, needs
 from shared.job.events.event import Author
-from shared.service.permissions import necessary, needs
 
 SERVICES: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 ALL = "all"

@@ -9,7 +9,7 @@ import msgspec
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from muster.doctor.rights import COMPONENT, NAMESPACE, SERVICES, environment
 from shared.eventlog.inspection import Holding
-from shared.service.report import Report
+from shared.process.report import Report
 
 BEHIND = 1_000
 """Events: a service reads so many in some hundredths of a second, so that more of them are not the last moment's."""

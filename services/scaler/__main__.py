@@ -1,7 +1,7 @@
 """`muster-scaler`, or `python -m services.scaler`: the scaler as a process."""
 
 from services.scaler.shell import build
-from shared.service.main import main
+from shared.process.main import main
 
 
 def run() -> None:

@@ -24,10 +24,10 @@ from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.service.acts import Standing
-from shared.service.claims import ours, settle
-from shared.service.parts import Parts
-from shared.service.run import Machine
+from shared.process.parts import Parts
+from shared.runtime.acts import Standing
+from shared.runtime.claims import ours, settle
+from shared.runtime.run import Machine
 
 
 class Scaler:

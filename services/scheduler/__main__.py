@@ -1,7 +1,7 @@
 """`muster-scheduler`, or `python -m services.scheduler`: the scheduler as a process."""
 
 from services.scheduler.shell import build
-from shared.service.main import main
+from shared.process.main import main
 
 
 def run() -> None:

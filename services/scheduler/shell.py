@@ -29,10 +29,10 @@ from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.service.acts import Standing
-from shared.service.claims import QUICK_SECONDS, ours, settle
-from shared.service.parts import Parts
-from shared.service.run import Machine
+from shared.process.parts import Parts
+from shared.runtime.acts import Standing
+from shared.runtime.claims import QUICK_SECONDS, ours, settle
+from shared.runtime.run import Machine
 
 KEPT_RESOURCES = 256
 """Resources kept between the pods of one start; a job of a thousand workers reads its own once."""

@@ -1,7 +1,7 @@
 """`muster-status`, or `python -m services.status`: the status as a process."""
 
 from services.status.shell import build
-from shared.service.main import main
+from shared.process.main import main
 
 
 def run() -> None:

@@ -20,9 +20,9 @@ from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.steps import Effect, Step
-from shared.service.acts import Standing
-from shared.service.parts import Parts
-from shared.service.run import Machine
+from shared.process.parts import Parts
+from shared.runtime.acts import Standing
+from shared.runtime.run import Machine
 
 EVENTS_LIVE = timedelta(hours=1)
 """Kubernetes forgets its Events after an hour; an older one is not written again after a restart."""

@@ -1,7 +1,7 @@
 """`muster-watcher`, or `python -m services.watcher`: the watcher as a process."""
 
 from services.watcher.shell import build
-from shared.service.main import main
+from shared.process.main import main
 
 
 def run() -> None:

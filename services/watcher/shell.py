@@ -28,9 +28,9 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
-from shared.service.acts import Standing
-from shared.service.parts import Parts
-from shared.service.run import Machine
+from shared.process.parts import Parts
+from shared.runtime.acts import Standing
+from shared.runtime.run import Machine
 
 log = structlog.get_logger()
 
@@ -93,7 +93,7 @@ class Watcher:
             # Another replica saw the store go back; what we saw before that is no news.
             self._watches.enter(job.epoch)
         sight = self._world.job(key)
-        if job.gone:
+        if job.gone and sight is None:
             self._forget(key)
         if not self._checks.examined(history, sight):
             # Nothing is said about a job whose history may have been lost.

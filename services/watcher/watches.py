@@ -25,7 +25,7 @@ from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import REQUESTS, TRAININGJOBS
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
-from shared.service.run import Machine
+from shared.runtime.run import Machine
 
 T = TypeVar("T", bound=Object)
 At = tuple[str, str]

@@ -1,4 +1,4 @@
-"""The frameworks that a process knows, by kind.  Pure; packages of users are found in `shared.service.plugins`."""
+"""The frameworks that a process knows, by kind.  Pure; packages of users are found in `shared.installation.plugins`."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any

@@ -6,7 +6,6 @@ Whoever folds the same log has the same figures, after a restart too.
 from collections.abc import Callable
 from functools import cache
 
-from shared.figures import Count, Distribution, Measure, Series, Words, seconds_between
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
@@ -22,6 +21,7 @@ from shared.job.events.status import (
 from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, LauncherLost, PodsGone, PodsObserved
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
+from shared.telemetry.figures import Count, Distribution, Measure, Series, Words, seconds_between
 
 PLACE = ("job_namespace", "kind")
 """Not `namespace`, which a scraper adds itself to say where the scraped pod is."""

@@ -19,7 +19,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
-from shared.service.telemetry import configure
+from shared.telemetry.logs import configure
 from tests.kit.world import AUTHORS, NAMESPACE, TRAININGJOBS, World, a_training_job
 
 JOBS = 60

@@ -19,7 +19,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
-from shared.service.acts import Standing
+from shared.runtime.acts import Standing
 from tests.crds.kubectl import CRDS, conditions, install, kubectl, tried
 from tests.frameworks.documents import training_job
 from tests.kit.clusters import NAMESPACES, eventually

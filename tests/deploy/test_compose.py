@@ -27,7 +27,7 @@ from shared.eventlog.server import Peer, _program, configuration
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import USERS
 from shared.ports import free_port
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 from tests.kit.commands import run
 from tests.kit.controlplane import require_control_plane
 

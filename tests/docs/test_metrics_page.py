@@ -9,10 +9,10 @@ import yaml
 
 from shared.eventlog.room import FULL
 from shared.eventlog.subjects import AUTHORS
-from shared.figures import Measure
 from shared.job.measures import Measures
-from shared.service.health import Health
-from shared.service.metrics import BUILD
+from shared.process.health import Health
+from shared.telemetry.figures import Measure
+from shared.telemetry.metrics import BUILD
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()

@@ -26,7 +26,7 @@ from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subjects import AUTHORS, LEASES
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 from tests.kit.apiserver import write_kubeconfig
 from tests.kit.clusters import NAMESPACES, real_server
 from tests.kit.nats import connected, started

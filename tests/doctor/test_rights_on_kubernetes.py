@@ -14,7 +14,7 @@ from muster.doctor.command import look
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes
 from shared.eventlog.server import NatsServer
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 from tests.doctor.conftest import of, owners, wrong
 from tests.kit.nats import until
 from tests.security.accounts import Accounts, accounts

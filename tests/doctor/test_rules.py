@@ -18,9 +18,9 @@ from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding, Replica, Stream
 from shared.eventlog.tls import Life
 from shared.frameworks.training_job import TRAININGJOB
+from shared.process.health import Health
+from shared.process.report import Report, read
 from shared.release import this_release
-from shared.service.health import Health
-from shared.service.report import Report, read
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

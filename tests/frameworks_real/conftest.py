@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.start import Devcluster
-from shared.service.plugins import GROUP
+from shared.installation.plugins import GROUP
 from tests.docs.test_frameworks_page import the_code
 from tests.frameworks_real.environments import EXAMPLES, PYTHONS, Unavailable, environment
 from tests.frameworks_real.training import Training

@@ -12,7 +12,7 @@ from pathlib import Path
 import uvloop
 
 from devcluster.binaries import MissingProgram
-from shared.service.telemetry import configure
+from shared.telemetry.logs import configure
 from tests.bench.real.table import conditions
 from tests.bench.real.world import progress
 from tests.ha.figures import figures, slow, summary, table

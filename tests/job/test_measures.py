@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from shared.figures import OTHER, Count, Distribution, Words, seconds_between
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
@@ -13,6 +12,7 @@ from shared.job.fold import Histories, History
 from shared.job.measures import Measures
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
+from shared.telemetry.figures import OTHER, Count, Distribution, Words, seconds_between
 from tests.kit.builders import (
     R1,
     a_created_job,

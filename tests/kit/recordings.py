@@ -14,7 +14,7 @@ from devcluster.controlplane import ControlPlane
 from muster import permissions
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.service.permissions import needs
+from shared.installation.permissions import needs
 from tests.security.rights import Comparison, calls, compare, of_kinds, used
 
 NOTHING = Comparison(refused=(), elsewhere=(), missing=frozenset(), in_vain=frozenset())

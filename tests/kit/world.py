@@ -33,7 +33,7 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories
 from shared.job.naming import JobKey
 from shared.job.state import Job
-from shared.service.run import Machine, Service
+from shared.runtime.run import Machine, Service
 
 NAMESPACE = "team-a"
 PATIENCE_SECONDS = 30.0

@@ -25,8 +25,8 @@ from shared.eventlog.subjects import ADMIN
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
+from shared.process.settings import Settings
 from shared.release import MARK, this_release
-from shared.service.settings import Settings
 from tests.kit import et_operator
 from tests.kit.apiserver import ScriptedApiServer, ok
 from tests.kit.nats import connected

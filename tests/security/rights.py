@@ -17,8 +17,8 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOB
+from shared.installation.permissions import Need
 from shared.job.events.event import Author
-from shared.service.permissions import Need
 
 EVERYBODYS = ("system:basic-user", "system:discovery", "system:public-info-viewer")
 """Roles that Kubernetes binds to everybody who is known: asking what one may do, and what is served."""

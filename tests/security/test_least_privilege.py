@@ -17,8 +17,8 @@ from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
+from shared.installation.permissions import Need
 from shared.job.naming import HOSTS_VERSION
-from shared.service.permissions import Need
 from tests.kit.controlplane import require_control_plane
 from tests.kit.operator import SHELL, Operator, a_job, a_request
 from tests.kit.recordings import NOTHING, needed

@@ -1,7 +1,7 @@
 """Services of one namespace on a log and a cluster that hold others: theirs alone is read, decided and touched."""
 
 from shared.cluster.kinds import PODS
-from shared.service.run import Machine
+from shared.runtime.run import Machine
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_scale_out, a_training_job
 from tests.kit.world import SCALEOUTS as REQUESTS
 

@@ -11,9 +11,9 @@ import yaml
 from muster import permissions
 from muster.crds import manifests
 from shared.cluster.kinds import DEFINITIONS, NODES
+from shared.installation.permissions import PERMISSIONS, Need, necessary, needs
 from shared.job.events.event import Author
 from shared.job.steps import Effect
-from shared.service.permissions import PERMISSIONS, Need, necessary, needs
 from tests.kit.recordings import NOTHING, allowed
 from tests.kit.swarm import SWARMJOB, WITH_SWARMS
 from tests.security.rights import calls, compare, granted, of_kinds, used

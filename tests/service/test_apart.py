@@ -9,8 +9,8 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.service.apart import Apart, lease_key
-from shared.service.ownership import TTL_SECONDS, Lease
+from shared.installation.apart import Apart, lease_key
+from shared.runtime.ownership import TTL_SECONDS, Lease
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_ownership import Weather, now
 

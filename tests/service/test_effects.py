@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from shared.job.steps import Effect
-from shared.service.effects import (
+from shared.runtime.effects import (
     FIRST_RETRY_SECONDS,
     LEAST_REST_SECONDS,
     LONGEST_REST_SECONDS,

@@ -25,7 +25,7 @@ from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import HOSTS_VERSION, JobKey, Uid
 from shared.job.state import Job
-from shared.service.acts import Standing
+from shared.runtime.acts import Standing
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job

@@ -6,8 +6,8 @@ import pytest
 
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.service.ownership import Lease
-from shared.service.run import Machine
+from shared.runtime.ownership import Lease
+from shared.runtime.run import Machine
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_machine import Small, Stage, restarting
 from tests.service.test_ownership import KEY, Weather, now

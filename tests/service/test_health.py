@@ -18,10 +18,10 @@ from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
 from shared.ports import free_port
+from shared.process import health
 from shared.release import this_release
-from shared.service import health
-from shared.service.acts import Standing
-from shared.service.run import Machine
+from shared.runtime.acts import Standing
+from shared.runtime.run import Machine
 from tests.kit.virtual_time import until
 
 

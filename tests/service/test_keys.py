@@ -16,7 +16,7 @@ from shared.errors import Refused, Transient
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import SSH_KEYS, JobKey, Uid
-from shared.service.acts import Standing
+from shared.runtime.acts import Standing
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
 from tests.kit.virtual_time import in_virtual_time

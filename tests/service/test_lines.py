@@ -13,9 +13,9 @@ from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
-from shared.service.acts import Standing
-from shared.service.appends import MOST_UNTOLD
-from shared.service.run import Machine
+from shared.runtime.acts import Standing
+from shared.runtime.appends import MOST_UNTOLD
+from shared.runtime.run import Machine
 from tests.kit.killing import killed_at_any_moment
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import World

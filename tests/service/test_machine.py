@@ -24,8 +24,8 @@ from shared.job.naming import JobKey, Slot, Uid, fact_subject
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import Slots
-from shared.service.acts import EFFECTS_PER_JOB, Standing
-from shared.service.run import STOP_SECONDS, Machine
+from shared.runtime.acts import EFFECTS_PER_JOB, Standing
+from shared.runtime.run import STOP_SECONDS, Machine
 from tests.kit.builders import a_spec, observed
 from tests.kit.virtual_time import in_virtual_time, until
 

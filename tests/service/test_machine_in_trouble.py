@@ -18,9 +18,9 @@ from shared.job.measures import Measures
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.service.acts import Standing
-from shared.service.appends import APPENDS_IN_FLIGHT
-from shared.service.run import Machine
+from shared.runtime.acts import Standing
+from shared.runtime.appends import APPENDS_IN_FLIGHT
+from shared.runtime.run import Machine
 from tests.kit.builders import a_spec, exited, observed, pods, worker, workers
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_machine import ONE, TWO, Line, Small, Stage, restarting, wanting

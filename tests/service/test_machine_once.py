@@ -14,8 +14,8 @@ from shared.job.fold import History
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
-from shared.service.acts import Standing
-from shared.service.run import Machine
+from shared.runtime.acts import Standing
+from shared.runtime.run import Machine
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_lines import Mute
 from tests.service.test_machine import ONE, TWO, Line, Make, Small, Stage

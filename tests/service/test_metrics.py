@@ -14,8 +14,8 @@ from shared.eventlog.room import Room
 from shared.job.events.event import Author
 from shared.job.measures import Measures
 from shared.ports import free_port
-from shared.service import health
-from shared.service.run import Machine
+from shared.process import health
+from shared.runtime.run import Machine
 from tests.kit.virtual_time import until
 from tests.kit.world import TRAININGJOBS, World, a_training_job
 from tests.service.test_crashes import a_life

@@ -18,8 +18,8 @@ from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.service import acts
-from shared.service.run import Machine
+from shared.runtime import acts
+from shared.runtime.run import Machine
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Stage

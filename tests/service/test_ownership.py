@@ -11,7 +11,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket, Revised
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.service.ownership import (
+from shared.runtime.ownership import (
     LONGEST_OFFER_SECONDS,
     LOOK_SECONDS,
     MARGIN_SECONDS,

@@ -16,12 +16,12 @@ from shared.errors import Refused
 from shared.frameworks.framework import Definition, Document, Framework, Place
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS
+from shared.installation import plugins
+from shared.installation.guarded import FAILED, Guarded
+from shared.installation.plugins import Plugins, chosen, find
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
 from shared.job.spec import JobSpec, Problem, RoleSpec
 from shared.job.state import Job
-from shared.service import plugins
-from shared.service.guarded import FAILED, Guarded
-from shared.service.plugins import Plugins, chosen, find
 from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_training_job

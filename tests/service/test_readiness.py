@@ -5,8 +5,8 @@ import asyncio
 from structlog.testing import capture_logs
 
 from shared.errors import Refused
-from shared.service.health import Health
-from shared.service.readiness import EVERY_SECONDS, LONGEST_WAIT_SECONDS, look_after
+from shared.process.health import Health
+from shared.process.readiness import EVERY_SECONDS, LONGEST_WAIT_SECONDS, look_after
 from tests.kit.virtual_time import in_virtual_time, until
 
 

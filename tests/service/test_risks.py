@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 from shared.errors import Transient
 from shared.eventlog.durability import Look
 from shared.eventlog.room import Room
-from shared.service.health import Health
-from shared.service.risks import EVERY_SECONDS, tell_risks, tell_unmonitored
+from shared.installation.risks import EVERY_SECONDS, tell_risks, tell_unmonitored
+from shared.process.health import Health
 from tests.kit.virtual_time import in_virtual_time
 
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from shared.eventlog.tls import Tls
-from shared.service.settings import Settings, complaint
+from shared.process.settings import Settings, complaint
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, PodsGone, PodsObserved
 from shared.job.naming import JobKey, Uid
 from shared.job.views import PodView
-from shared.service.run import Machine
+from shared.runtime.run import Machine
 from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, pods, worker, workers
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until

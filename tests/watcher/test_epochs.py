@@ -29,7 +29,7 @@ from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, fact_subject
 from shared.job.state import Job
-from shared.service.run import Machine
+from shared.runtime.run import Machine
 from tests.kit.apiserver import ScriptedApiServer
 from tests.kit.builders import a_running_job, worker
 from tests.kit.histories import KEY

@@ -19,7 +19,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid
 from shared.job.spec import WORKER
-from shared.service.run import Machine
+from shared.runtime.run import Machine
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.watcher.test_shell import Cluster

@@ -22,7 +22,7 @@ from shared.job.fold import Histories, History
 from shared.job.naming import JOB_NAME, JOB_ROLE, JOB_UID, Slot, Uid, decision_subject, pod_name
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
-from shared.service.run import Machine
+from shared.runtime.run import Machine
 from tests.kit.builders import a_running_job, launcher, worker
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until

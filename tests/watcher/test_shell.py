@@ -20,7 +20,7 @@ from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import Histories
 from shared.job.state import Job
-from shared.service.run import Machine
+from shared.runtime.run import Machine
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 
@@ -141,29 +141,6 @@ async def test_after_a_restore_and_a_restart_the_newer_epoch_goes_on():
     (job,) = cluster.jobs()
     assert (job.epoch, job.generation) == (1, 2)
     assert cluster.kinds() == ["JobObserved"] * 3
-
-
-@in_virtual_time
-async def test_a_job_that_was_gone_is_taken_on_again_when_a_backup_brings_it_back_with_its_head():
-    cluster = Cluster()
-    cluster.store.version = 5_000
-    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    async with cluster.watched() as machine:
-        await cluster.quiet()
-        (key,) = {history.job.key for history in machine.histories if history.job.generation}
-        head = machine.histories[key].head
-        cluster.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
-        await until(lambda: "JobGone" in cluster.kinds(), "the end")
-        await cluster.quiet()
-    cluster.restored(version=100)
-    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    shown = {"log": cluster.journal.events[0].event_id, "sequence": head.sequence, "hash": head.hash}
-    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": shown}}, subresource="status")
-    async with cluster.watched():
-        await cluster.quiet()
-    assert cluster.kinds() == ["JobObserved", "JobGone", "JobObserved"]
-    (job,) = cluster.jobs()
-    assert not job.gone
 
 
 @in_virtual_time

@@ -8,7 +8,7 @@ from pathlib import Path
 import uvloop
 
 from devcluster.binaries import MissingProgram
-from shared.service.telemetry import configure
+from shared.telemetry.logs import configure
 from tests.bench.real import footprint, reactions, scaling, services, starts
 from tests.bench.real.table import Figure, markdown
 from tests.bench.real.world import progress

@@ -28,10 +28,10 @@ from shared.job.measures import Measures
 from shared.job.naming import JobKey, key_of, namespace_subjects
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
-from shared.service import telling
-from shared.service.acts import Acts, Standing
-from shared.service.appends import Appends
-from shared.service.meters import Meters
+from shared.runtime import telling
+from shared.runtime.acts import Acts, Standing
+from shared.runtime.appends import Appends
+from shared.telemetry.meters import Meters
 
 STOP_SECONDS = 5.0
 """How long a stop waits for what is in hand; Kubernetes kills after 30."""

@@ -1,4 +1,4 @@
-"""Figures: what is counted and measured, by labels.  Pure; how they are told to a scraper is `shared.service.metrics`.
+"""Figures: what is counted and measured, by labels.  Pure; `shared.telemetry.metrics` serves them.
 
 Names and units are those that Prometheus' users expect; the labels of one measure take few values.
 """

@@ -13,7 +13,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shared.figures import Count, Distribution, Measure, Series
+from shared.telemetry.figures import Count, Distribution, Measure, Series
 
 BUILD = Measure("muster_build_info", "gauge", ("version",), "The release that answers; always 1")
 

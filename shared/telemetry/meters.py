@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Batch
-from shared.figures import Count, Distribution, Measure, Series, seconds_between
 from shared.job.events.event import Author
 from shared.job.steps import Effect
+from shared.telemetry.figures import Count, Distribution, Measure, Series, seconds_between
 
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds: from an append to a disk that is fast to an API server that nearly gave up."""

@@ -19,10 +19,10 @@ from shared.job.naming import JobKey, Slot
 from shared.job.state import Job
 from shared.job.steps import Effect
 from shared.job.views import spans
-from shared.service import telling
-from shared.service.appends import Appends
-from shared.service.effects import Wish, Wishes, failed, refused, succeeded
-from shared.service.meters import Meters
+from shared.runtime import telling
+from shared.runtime.appends import Appends
+from shared.runtime.effects import Wish, Wishes, failed, refused, succeeded
+from shared.telemetry.meters import Meters
 
 EFFECTS_IN_FLIGHT = 128
 """Calls of one service at a time: enough to keep an API server busy, few enough not to be turned away."""

@@ -7,7 +7,7 @@ import structlog
 
 from shared.errors import Trouble
 from shared.eventlog.durability import Look
-from shared.service.health import Health
+from shared.process.health import Health
 
 EVERY_SECONDS = 60.0
 

@@ -14,13 +14,13 @@ import msgspec
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog, Stored, scope_of
 from shared.eventlog.retry import backoff
-from shared.figures import seconds_between
 from shared.job.events.catalog import FACTS, AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, decision_subject, fact_subject
-from shared.service import telling
-from shared.service.meters import Meters
+from shared.runtime import telling
+from shared.telemetry.figures import seconds_between
+from shared.telemetry.meters import Meters
 
 APPENDS_IN_FLIGHT = 256
 """Appends of one service at a time, each of another scope."""

@@ -21,22 +21,22 @@ from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
+from shared.installation.apart import Apart, lease_key
+from shared.installation.permissions import definitions, necessary
+from shared.installation.plugins import chosen, in_served_versions, kinds, tell
+from shared.installation.risks import tell_risks, tell_unmonitored
+from shared.installation.scope import Scope
 from shared.job.events.event import Author
 from shared.job.measures import Measures
-from shared.service.apart import Apart, lease_key
-from shared.service.health import Health
-from shared.service.health import serve as probes
-from shared.service.meters import Meters
-from shared.service.ownership import Lease
-from shared.service.parts import Parts
-from shared.service.permissions import definitions, necessary
-from shared.service.plugins import chosen, in_served_versions, kinds, tell
-from shared.service.readiness import REMIND_SECONDS, Waiting, look_after
-from shared.service.risks import tell_risks, tell_unmonitored
-from shared.service.run import Machine, Service
-from shared.service.scope import Scope
-from shared.service.settings import Settings, complaint
-from shared.service.telemetry import configure
+from shared.process.health import Health
+from shared.process.health import serve as probes
+from shared.process.parts import Parts
+from shared.process.readiness import REMIND_SECONDS, Waiting, look_after
+from shared.process.settings import Settings, complaint
+from shared.runtime.ownership import Lease
+from shared.runtime.run import Machine, Service
+from shared.telemetry.logs import configure
+from shared.telemetry.meters import Meters
 
 VERSIONS_SECONDS = 30.0
 """How often it is asked which versions of a kind the cluster serves: a definition may be exchanged at any time."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from shared.errors import Refused, Transient, Trouble
-from shared.service.health import Health
+from shared.process.health import Health
 
 EVERY_SECONDS = 60.0
 """Between two looks while all is well and nothing fails; whatever fails brings the next one forward."""

@@ -13,15 +13,15 @@ from aiohttp import web
 
 from shared.errors import Refused
 from shared.eventlog.room import Room
-from shared.figures import Count, Measure, Series
 from shared.job.events.event import Author
 from shared.job.fold import Held
+from shared.process.report import Report, Reports
 from shared.release import this_release
-from shared.service import metrics
-from shared.service.appends import stamp
-from shared.service.meters import Meters
-from shared.service.report import Report, Reports
-from shared.service.run import Machine
+from shared.runtime.appends import stamp
+from shared.runtime.run import Machine
+from shared.telemetry import metrics
+from shared.telemetry.figures import Count, Measure, Series
+from shared.telemetry.meters import Meters
 
 READY = Measure("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
 OWNER = Measure("muster_owner", "gauge", ("service",), "1 in the replica that acts")

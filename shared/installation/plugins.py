@@ -18,7 +18,7 @@ from shared.errors import Refused
 from shared.frameworks.framework import Definition, Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
-from shared.service.guarded import Guarded
+from shared.installation.guarded import Guarded
 
 GROUP = "muster.frameworks"
 

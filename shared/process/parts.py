@@ -5,7 +5,7 @@ import msgspec
 from shared.cluster import Cluster
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.service.settings import Settings
+from shared.process.settings import Settings
 
 
 class Parts(msgspec.Struct, frozen=True):
