@@ -66,10 +66,10 @@ def _table(histories: Iterable[History], namespace: str, kinds: Kinds, *, gone: 
 
 def _pods(job: Job) -> str:
     """Those that run, of those that shall be."""
-    running = sum(alive(pod) and pod.phase == "Running" and pod.slot in job.slots for pod in job.pods.values())
-    return f"{running}/{len(job.slots)}" if not job.over else "-"
+    running = sum(alive(pod) and pod.phase == "Running" and pod.slot in job.attempt.slots for pod in job.pods.values())
+    return f"{running}/{len(job.attempt.slots)}" if not job.over else "-"
 
 
 def _requests(job: Job) -> str:
-    done = sum(request.over for request in job.requests.values())
-    return f"{done}/{len(job.requests)}" if job.requests else "-"
+    done = sum(request.over for request in job.scaling.requests.values())
+    return f"{done}/{len(job.scaling.requests)}" if job.scaling.requests else "-"

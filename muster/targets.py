@@ -139,7 +139,8 @@ def find(
 def _means(job: Job, target: Target) -> bool:
     if target.is_request:
         return any(
-            request.name == target.name and request.kind == target.resource.kind for request in job.requests.values()
+            request.name == target.name and request.kind == target.resource.kind
+            for request in job.scaling.requests.values()
         )
     if job.key.name != target.name:
         return False

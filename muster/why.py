@@ -102,9 +102,9 @@ def as_lines(chains: list[Chain]) -> list[str]:
 def _heading(causes: Causes, target: Target) -> list[str]:
     job = causes.job
     state = "gone; it was " * job.gone + (job.phase or ("refused" if job.problems else "not taken on yet"))
-    works = (job.size or job.slots) and not (job.over or job.gone or job.between_attempts)
+    works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job)}" if works else ""
-    attempt = f", attempt {job.attempt + 1}" if job.attempt else ""
+    attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""
     limit = of_at_most(job.spec.backoff_limit) if job.spec else ""
     counts = f"{job.restarts}{limit} restarts" if limit else counted(job.restarts, "restart")
     restarts = f", {counts}" if job.restarts else ""
@@ -113,10 +113,12 @@ def _heading(causes: Causes, target: Target) -> list[str]:
 
 def _working(job: Job) -> str:
     if job.spec is None or job.spec.handling.hosts_files:
-        return f"{len(job.members)} of {job.size} workers in the hosts files"
-    running = sum(alive(pod) and pod.phase == "Running" for slot, pod in job.by_slot().items() if slot in job.slots)
-    lost = max(job.size - len(job.workers), 0) if job.spec.handling.elastic else 0
-    return f"{running} of {counted(len(job.slots) + lost, 'pod')} running"
+        return f"{len(job.listed_workers)} of {job.scaling.size} workers in the hosts files"
+    running = sum(
+        alive(pod) and pod.phase == "Running" for slot, pod in job.by_slot().items() if slot in job.attempt.slots
+    )
+    lost = max(job.scaling.size - len(job.attempt.workers), 0) if job.spec.handling.elastic else 0
+    return f"{running} of {counted(len(job.attempt.slots) + lost, 'pod')} running"
 
 
 def _warnings(causes: Causes, target: Target) -> list[str]:

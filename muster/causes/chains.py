@@ -44,10 +44,10 @@ def of_job(causes: Causes) -> list[Chain]:
     tell("what it waits for", causes.waits_for())
     if job.problems and job.phase:
         tell("why its newest edit is not acted upon", causes.spec)
-    if job.attempt:
-        tell(f"why this is attempt {job.attempt + 1}", causes.attempt)
+    if job.attempt.number:
+        tell(f"why this is attempt {job.attempt.number + 1}", causes.attempt)
     if not job.over and not job.gone:
-        if job.below_minimum:
+        if job.attempt.below_minimum:
             tell("why it is below its minimum", causes.below)
         if not job.between_attempts:
             tell(f"why these workers are in the {listing(job)}", causes.hosts)
@@ -108,17 +108,17 @@ def slot_state(causes: Causes, slot: Slot) -> str:
     job = causes.job
     pod = job.by_slot().get(slot)
     seen = "no pod" if pod is None else "Ready" if pod.ready else "being deleted" if pod.deleting else pod.phase
-    if slot in job.slots:
-        member = slot.role == WORKER and slot.attempt == job.attempt and slot.index in job.members
+    if slot in job.attempt.slots:
+        member = slot.role == WORKER and slot.attempt == job.attempt.number and slot.index in job.listed_workers
         return f"{seen}, and in the hosts files" if member and alive(pod) else f"{seen}, and shall be there"
-    if slot in job.spent:
+    if slot in job.attempt.spent:
         return f"{seen}; it ended or went by itself, and that pod is not made again"
     return f"{seen}; its place was given up"
 
 
 def request_state(causes: Causes, request: Request) -> str:
     """What a request came to, in a word."""
-    if request.uid not in causes.job.requests:
+    if request.uid not in causes.job.scaling.requests:
         return "gone before its turn came"
     return f"{request.phase} ({request.reason})" if request.reason else request.phase
 

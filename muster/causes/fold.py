@@ -87,8 +87,8 @@ class Causes(Ledger):
             here = Link(stored.sequence, stored.time, tag, author, "")
             self._take(event, before, self.job, here)
             jobs.note_minimum(self, before, self.job, here)
-        if self.job.requests is not before.requests:
-            self.known.update(self.job.requests)
+        if self.job.scaling.requests is not before.scaling.requests:
+            self.known.update(self.job.scaling.requests)
 
     def waits_for(self) -> Link | None:
         """What the job waits for now, where the log knows."""
@@ -115,7 +115,7 @@ class Causes(Ledger):
                 self.attempt = here.says(
                     f"the history begins here, in the middle: adopted from {event.source}", self.broken or self.another
                 )
-                self.pods.assigned(after.slots, self.attempt)
+                self.pods.assigned(after.attempt.slots, self.attempt)
             case PodsObserved():
                 for pod in event.pods:
                     if after.pods.get(pod.uid) == pod and before.pods.get(pod.uid) != pod:
@@ -139,7 +139,7 @@ class Causes(Ledger):
                     if child.name == config_name(before.key.name) and child.hosts and child.ours:
                         requests.files_in_place(self, child.hosts, before, here)
             case ScaleRequested():
-                if event.uid not in before.requests:
+                if event.uid not in before.scaling.requests:
                     self.asks(event.uid, here.says(scale_wish(event)))
             case ScaleRequestGone():
                 said = "the request went to its job" if event.reason == "Bound" else "somebody deleted the request"

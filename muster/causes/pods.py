@@ -88,7 +88,7 @@ class PodCauses:
             cause = trace.disrupted
         if goes:
             words.append("is being deleted")
-            in_the_way = before.spec is not None and before.spec.handling.in_place and pod.slot in before.spent
+            in_the_way = before.spec is not None and before.spec.handling.in_place and pod.slot in before.attempt.spent
             reason = self._why(pod, before, everything_goes) or (trace.ended if in_the_way else None)
             unknown = "" if reason or is_disrupted else NOBODY_ASKED
             cause = reason or (cause if is_disrupted else None)
@@ -111,7 +111,7 @@ class PodCauses:
         trace.disrupted = link if is_disrupted and trace.disrupted is None else trace.disrupted
         trace.going = link if goes else trace.going
         trace.ended = link if ends else trace.ended
-        if pod.slot in before.slots and pod.slot not in after.slots:
+        if pod.slot in before.attempt.slots and pod.slot not in after.attempt.slots:
             self._lost[pod.slot] = link
 
     def gone(self, pod: PodView, before: Job, after: Job, here: Link, everything_goes: Link | None) -> None:
@@ -120,7 +120,7 @@ class PodCauses:
         text = f"{pod.name} is gone" if cause else f"{pod.name} vanished"
         trace.gone = link = here.says(text, cause, unknown="" if cause else NOBODY_ASKED)
         self._tell(pod.slot, link)
-        if pod.slot in before.slots and pod.slot not in after.slots:
+        if pod.slot in before.attempt.slots and pod.slot not in after.attempt.slots:
             self._lost[pod.slot] = link
 
     def why_there(self, slot: Slot) -> Link | None:

@@ -23,16 +23,16 @@ def files_in_place(ledger: Ledger, version: int, before: Job, here: Link) -> Non
     if version in ledger.in_place:
         return
     ledger.in_place[version] = link = here.says(f"the hosts files of version {version} are in place", ledger.hosts)
-    request = before.open_request
+    request = before.scaling.open_request
     if request is not None and request.published == version:
         ledger.add(request.uid, link)
 
 
 def published(ledger: Ledger, event: HostsPublished, before: Job, after: Job, here: Link) -> None:
-    joined, left = after.members - before.members, before.members - after.members
-    request = before.requests.get(event.request)
-    come = [Slot(after.attempt, WORKER, index) for index in sorted(joined)]
-    went = [Slot(after.attempt, WORKER, index) for index in sorted(left)]
+    joined, left = after.listed_workers - before.listed_workers, before.listed_workers - after.listed_workers
+    request = before.scaling.requests.get(event.request)
+    come = [Slot(after.attempt.number, WORKER, index) for index in sorted(joined)]
+    went = [Slot(after.attempt.number, WORKER, index) for index in sorted(left)]
     words = [f"{names_of(before, come)} joined"] * bool(come) + [f"{names_of(before, went)} left"] * bool(went)
     text = f"{' and '.join(words) or 'nobody joined or left'}: {listing(after)} of version {event.version}"
     if request is not None:
@@ -48,7 +48,7 @@ def published(ledger: Ledger, event: HostsPublished, before: Job, after: Job, he
 
 
 def accepted(ledger: Ledger, event: ScaleAccepted, before: Job, here: Link) -> None:
-    leaving = [Slot(before.attempt, WORKER, member.index) for member in event.leaving]
+    leaving = [Slot(before.attempt.number, WORKER, member.index) for member in event.leaving]
     text = (
         f"{names_of(before, each(event.added))} shall join"
         if event.added
@@ -62,7 +62,7 @@ def accepted(ledger: Ledger, event: ScaleAccepted, before: Job, here: Link) -> N
 
 def let_go(ledger: Ledger, event: WorkersReleased, before: Job, here: Link) -> None:
     slots = each(event.slots)
-    request = before.requests.get(event.request)
+    request = before.scaling.requests.get(event.request)
     cause: Link | None
     if request is None:
         cause = newest(map(ledger.pods.why_left, sorted(slots)))
@@ -81,7 +81,7 @@ def over(
     after: Job,
     here: Link,
 ) -> None:
-    request, now = before.requests.get(event.request), after.requests.get(event.request)
+    request, now = before.scaling.requests.get(event.request), after.scaling.requests.get(event.request)
     what = f"{request.kind} {request.name}" if request else "the request"
     how = {ScaleRejected: "was rejected", ScaleSucceeded: "is done", ScaleFailed: "failed"}.get(
         type(event), "was cancelled"
@@ -104,11 +104,11 @@ def _why_over(
     if request is None:
         return None
     if isinstance(event, ScaleSucceeded):
-        leaving = [Slot(before.attempt, WORKER, member.index) for member in request.leaving]
+        leaving = [Slot(before.attempt.number, WORKER, member.index) for member in request.leaving]
         return ledger.pods.newest_end(leaving) if request.kind == "ScaleIn" else None
     match event.reason:
         case "WorkerFailed":
-            ill = {pod.slot for uid, pod in before.pods.items() if uid in before.disrupted} | before.spent
+            ill = {pod.slot for uid, pod in before.pods.items() if uid in before.disrupted} | before.attempt.spent
             return newest(ledger.pods.why_left(slot) for slot in sorted(request.added & ill))
         case "JobFinished" | "JobSuspended" | "JobRestarted":
             return ledger.phase

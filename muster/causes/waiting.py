@@ -9,6 +9,7 @@ from shared.job import replacement
 from shared.job.events.watcher import TimePassed
 from shared.job.naming import Slot
 from shared.job.request import Request
+from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
 from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
 
@@ -19,10 +20,10 @@ def passed(ledger: Ledger, event: TimePassed, before: Job, here: Link) -> None:
     running = next((due for due in next_due(before) if (due.anchor, due.name) == (event.anchor, event.timer)), None)
     text = timer_line(event.timer, running.seconds if running else None)
     cause = ledger.at.get(event.anchor)
-    request = before.open_request
+    request = before.scaling.open_request
     if event.timer == SCHEDULING:
         cause = _awaited(ledger, before, _first(before)) or cause
-    elif event.timer == replacement.TIMER:
+    elif event.timer.startswith(replacement.TIMER):
         cause = ledger.pods.loss_at(event.anchor) or cause
     elif event.timer == SCALING_DEADLINE and request is not None:
         cause = _awaited_by(ledger, before, request) or ledger.last_of(request.uid)
@@ -41,7 +42,7 @@ def waits_for(ledger: Ledger, job: Job) -> Link | None:
         return None
     if job.problems and not job.phase:
         return ledger.spec
-    if job.phase == "Restarting" and not job.slots:
+    if job.phase == "Restarting" and not job.attempt.slots:
         # A new attempt uses the old names: it begins once those who have them are gone.
         return ledger.pods.newest_end(pod.slot for pod in job.pods.values())
     if not job.starting:
@@ -49,25 +50,25 @@ def waits_for(ledger: Ledger, job: Job) -> Link | None:
     for effect in ("CreateSecret", "CreateService", "WriteHosts"):
         if effect in job.refusals:
             return ledger.refusals.get(effect)
-    return _awaited(ledger, job, _first(job)) or _awaited(ledger, job, job.slots)
+    return _awaited(ledger, job, _first(job)) or _awaited(ledger, job, job.attempt.slots)
 
 
 def request_waits_for(ledger: Ledger, job: Job, request: Request) -> Link | None:
     """What a request that is not over waits for: its turn, the job, pods, or the hosts files."""
-    if request.over or job.gone or request.uid not in job.requests:
+    if request.over or job.gone or request.uid not in job.scaling.requests:
         return None
     if request.phase == "Scaling":
         return _awaited_by(ledger, job, request)
-    if job.scaling:
-        return ledger.last_of(job.scaling)
+    if job.scaling.open:
+        return ledger.last_of(job.scaling.open)
     if job.phase != "Running":
         return ledger.phase
     return ledger.refusals.get("OwnRequest") if "OwnRequest" in job.refusals else None
 
 
-def _first(job: Job) -> frozenset[Slot]:
+def _first(job: Job) -> SortedSet[Slot]:
     """The places that all else waits for: the workers' before the launcher's, all where there is no launcher."""
-    return job.workers if job.spec is None or job.spec.has_launcher else job.slots
+    return job.attempt.workers if job.spec is None or job.spec.has_launcher else job.attempt.slots
 
 
 def _awaited(ledger: Ledger, job: Job, slots: Iterable[Slot]) -> Link | None:
@@ -87,4 +88,4 @@ def _awaited_by(ledger: Ledger, job: Job, request: Request) -> Link | None:
         return ledger.refusals.get("WriteHosts") if "WriteHosts" in job.refusals else ledger.hosts
     if request.kind == "ScaleOut":
         return _awaited(ledger, job, request.added)
-    return ledger.pods.newest_end(job.worker_slot(member.index) for member in request.leaving)
+    return ledger.pods.newest_end(job.attempt.worker_slot(member.index) for member in request.leaving)

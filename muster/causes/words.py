@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterable
 
 from muster.words import counted, range_words
+from shared.job import replacement
 from shared.job.events.watcher import ScaleRequested
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
@@ -45,9 +46,9 @@ _TIMERS = {
     "DisruptionDrain": "the pods that are about to go had their time to finish{}",
     "DrainCheck": "the wait before the next look at the leaving workers is over{}",
     "Drain": "the leaving workers had their time to finish{}",
-    "Replacement": "the wait before the next replacement is over{}",
     "Restart": "the wait before the next attempt is over{}",
     "ScalingDeadline": "the time of the request is over{}",
+    "Steady": "a worker that took the place of a lost one is steady{}",
     "Scheduling": "its pods had their time to become Ready{}",
     "TimeToLive": "it was over for the time that it is kept{}",
 }
@@ -137,6 +138,8 @@ def timer_line(name: str, seconds: int | None) -> str:
     length = f" ({seconds} s)" if seconds is not None else ""
     if name.startswith(BACK_OFF):
         return f"the wait before {name.removeprefix(BACK_OFF)} is tried again is over{length}"
+    if name.startswith(replacement.TIMER):
+        return f"the wait before the next replacement is over{length}"
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
 
 

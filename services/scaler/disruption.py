@@ -19,14 +19,14 @@ def owed(job: Job) -> list[Step]:
         # Where every worker is needed to the end, each works for as long as its node lets it.
         return []
     # Whom a request brings or takes is its own to release.
-    others = job.arriving | job.outgoing
+    others = job.scaling.arriving | job.outgoing
     free = [slot for slot in membership.disrupted(job) if slot not in others and _unused(job, slot)]
     return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason="Disrupted"))] if free else []
 
 
 def _unused(job: Job, slot: Slot) -> bool:
     """The hosts files do not list it, and the launcher had time to let go of it, if ever they did."""
-    if slot.index in job.members:
+    if slot.index in job.listed_workers:
         return False
     departure = job.departures.get(slot)
     if departure is None:

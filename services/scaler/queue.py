@@ -19,7 +19,7 @@ from shared.job.views import Member, spans
 
 def owed(job: Job, policy: Policy) -> list[Step]:
     """The open request carried on, or the next one taken up."""
-    request = job.open_request
+    request = job.scaling.open_request
     if request is not None:
         if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
             return _cancelled(request, "JobSuspended" if job.phase == "Suspended" else "JobRestarted")
@@ -35,7 +35,7 @@ def owed(job: Job, policy: Policy) -> list[Step]:
 
 def after_the_end(job: Job) -> list[Step]:
     """The job is over or gone: the open request ends with it, those that wait are rejected in their order."""
-    request = job.open_request
+    request = job.scaling.open_request
     reason = "JobGone" if job.gone else "JobFinished"
     if request is not None:
         return _cancelled(request, reason)
@@ -54,7 +54,7 @@ def _cancelled(request: Request, reason: str) -> list[Step]:
 
 def first(job: Job) -> Request | None:
     """The request that waits longest, by the log's order."""
-    return next((request for request in job.requests.values() if request.phase == "Pending"), None)
+    return next((request for request in job.scaling.requests.values() if request.phase == "Pending"), None)
 
 
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
@@ -142,7 +142,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
 def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:
     """The workers of these names, compared whole; None when one of them is no worker of this job."""
     pods = job.by_slot()
-    workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.workers}
+    workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
     if any(name not in workers for name in names):
         return None
     return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))

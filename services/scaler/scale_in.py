@@ -8,22 +8,24 @@ from collections.abc import Mapping
 
 from services.scaler import drain, membership, scale_out, script
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.membership import Unknown
 from shared.job.naming import Slot, Uid
 from shared.job.request import Request
+from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
 from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import Member, PodView, spans
 
 
-def places(job: Job) -> frozenset[Slot]:
+def places(job: Job) -> SortedSet[Slot]:
     """Those that a smaller size leaves fewer of: of the workers that are there.
 
     Where a place is filled again under its own name, one that is empty for a while counts too: that worker 0 is
     about to come back is no reason to keep worker 2 in its stead.
     """
     in_place = job.spec is not None and job.spec.handling.in_place
-    return scale_out.filled(job) if in_place else job.workers
+    return scale_out.filled(job) if in_place else job.attempt.workers
 
 
 def victims(job: Job, count: int) -> tuple[Member, ...]:
@@ -52,7 +54,7 @@ def owed(job: Job, request: Request) -> list[Step]:
         if isinstance(answer, str):
             return [Record(_release(job, request, answer))]
         return [answer] if answer is not None else []
-    going = {job.worker_slot(leaver.index) for leaver in request.leaving}
+    going = {job.attempt.worker_slot(leaver.index) for leaver in request.leaving}
     if not any(pod.slot in going for pod in job.pods.values()):
         if job.phase != "Scaling":
             return []
@@ -62,9 +64,9 @@ def owed(job: Job, request: Request) -> list[Step]:
 
 def late(job: Job) -> list[Step]:
     """The workers of a scale-in that ended before its file was seen: released once it is."""
-    if not hosts_seen(job, job.hosts_version):
+    if not hosts_seen(job, job.membership.version):
         return []
-    for request in job.requests.values():
+    for request in job.scaling.requests.values():
         published = request.published and request.kind == "ScaleIn" and of_this_attempt(job, request)
         if published and not request.released:
             return [Record(_release(job, request, "HostsWrittenLate"))]
@@ -73,7 +75,7 @@ def late(job: Job) -> list[Step]:
 
 def of_this_attempt(job: Job, request: Request) -> bool:
     """It was accepted for the workers that the job has now; those of another attempt only have the same names."""
-    return job.assigned is None or request.accepted > job.assigned.sequence
+    return job.attempt.assigned is None or request.accepted > job.attempt.assigned.sequence
 
 
 def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
@@ -85,10 +87,14 @@ def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
     steps = script.owed(job, request)
     if steps is not None:
         return steps
-    staying = (membership.members(job) or frozenset()) - {leaver.index for leaver in request.leaving}
+    members = membership.next_members(job)
+    if isinstance(members, Unknown):
+        # Hosts files without members would stop a launcher that trains.
+        return []
+    staying = members - [leaver.index for leaver in request.leaving]
     return [Record(membership.publish(job, staying, request.uid))]
 
 
 def _release(job: Job, request: Request, reason: str) -> WorkersReleased:
-    slots = spans(job.worker_slot(leaver.index) for leaver in request.leaving)
+    slots = spans(job.attempt.worker_slot(leaver.index) for leaver in request.leaving)
     return WorkersReleased(request=request.uid, slots=slots, reason=reason)

@@ -9,8 +9,10 @@ from itertools import filterfalse, islice
 from services.scaler import membership, script
 from shared.job import replacement
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
+from shared.job.membership import Unknown
 from shared.job.naming import Slot
 from shared.job.request import Request
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
@@ -18,9 +20,9 @@ from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import Slots, spans
 
 
-def filled(job: Job) -> frozenset[Slot]:
+def filled(job: Job) -> SortedSet[Slot]:
     """The workers that are there, and those that are about to be replaced."""
-    return job.workers | {slot for slot in replacement.owed(job) if slot.role == WORKER}
+    return job.attempt.workers | [slot for slot in replacement.owed(job) if slot.role == WORKER]
 
 
 def places(job: Job, count: int) -> tuple[Slots, ...]:
@@ -30,12 +32,12 @@ def places(job: Job, count: int) -> tuple[Slots, ...]:
     there remembers a name as that of a dead host, and people know their workers by 0, 1, 2.
     """
     if job.spec is None or not job.spec.handling.in_place:
-        return (Slots(job.attempt, WORKER, ((job.next_index, job.next_index + count - 1),)),)
+        return (Slots(job.attempt.number, WORKER, ((job.attempt.next_index, job.attempt.next_index + count - 1),)),)
     # What is left of a pod has its name until it is gone.
-    there = job.slots | job.spent | {pod.slot for pod in job.pods.values()}
-    taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt, WORKER)}
+    there = job.attempt.places | {pod.slot for pod in job.pods.values()}
+    taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER)}
     free = islice(filterfalse(taken.__contains__, numbers()), count)
-    return spans(job.worker_slot(index) for index in free)
+    return spans(job.attempt.worker_slot(index) for index in free)
 
 
 def owed(job: Job, request: Request) -> list[Step]:
@@ -47,13 +49,15 @@ def owed(job: Job, request: Request) -> list[Step]:
         return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
     if request.gone:
         return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted", released=spans(request.added)))]
-    lost = request.added & job.spent - replacement.owed(job).keys()
+    lost = request.added & job.attempt.spent - replacement.owed(job).keys()
     if lost or request.added & membership.disrupted(job):
         return [Record(ScaleFailed(request=request.uid, reason="WorkerFailed", released=spans(request.added)))]
     pods = job.by_slot()
     if all(membership.ready(pods.get(slot)) for slot in request.added):
-        wanted = (membership.members(job) or frozenset()) | {slot.index for slot in request.added}
-        return [Record(membership.publish(job, frozenset(wanted), request.uid))]
+        members = membership.next_members(job)
+        if not isinstance(members, Unknown):
+            wanted = members | [slot.index for slot in request.added]
+            return [Record(membership.publish(job, wanted, request.uid))]
     refusal = job.refusals.get("CreatePod")
     refused = refusal is not None and refusal.permanent and refusal.at.sequence > request.accepted
     if late or refused:

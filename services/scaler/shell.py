@@ -111,10 +111,10 @@ class Scaler:
         framework = self._kinds.of(job)
         files = framework.inherited_files()
         if files:
-            if job.hosts_version != effect.version:
+            if job.membership.version != effect.version:
                 raise Transient("there are newer hosts files")
             await self._touch(job.key, effect, HOSTS_LINKING)
-            members = [job.worker_name(index) for index in sorted(job.members)]
+            members = [job.worker_name(index) for index in sorted(job.listed_workers)]
             await self._within.link(job.key, effect, files, framework.hosts_files(job.key, job.spec, members))
         await self._touch(job.key, effect, HOSTS_VERSION)
 

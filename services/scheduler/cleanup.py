@@ -11,7 +11,7 @@ from shared.job.views import spans
 def after_the_end(job: Job) -> list[Step]:
     """Release what the policy takes: `Running` the pods that still run, `All` every pod, `None` none."""
     policy = job.spec.clean_pod_policy if job.spec is not None else "None"
-    going = {"None": frozenset(), "Running": job.slots, "All": job.slots | job.spent}[policy]
+    going = {"None": frozenset(), "Running": job.attempt.slots, "All": job.attempt.places}[policy]
     if not going:
         return []
     return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]

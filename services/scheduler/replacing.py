@@ -10,25 +10,20 @@ from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import passed
 from shared.job.verdict import verdict
 from shared.job.views import Slots, spans
 
 
 def owed(job: Job) -> list[Step]:
     """New slots for every place whose back-off is over."""
-    due = [
-        slot
-        for slot, vacancy in replacement.owed(job).items()
-        if not replacement.delay(job, slot, vacancy) or passed(job, vacancy.at.sequence, replacement.TIMER)
-    ]
+    due = [slot for slot, vacancy in replacement.owed(job).items() if replacement.due(job, slot, vacancy)]
     if not due or verdict(job) is not None:
         # Nobody comes back to an attempt that is over.
         return []
     if job.spec is not None and job.spec.handling.in_place:
         return _in_place(job, due)
     # Each has an index that was never used in this attempt.
-    new = Slots(job.attempt, WORKER, ((job.next_index, job.next_index + len(due) - 1),))
+    new = Slots(job.attempt.number, WORKER, ((job.attempt.next_index, job.attempt.next_index + len(due) - 1),))
     return [Record(SlotsAssigned(slots=(new,), replaces=spans(due), reason="WorkersReplaced"))]
 
 
@@ -40,7 +35,7 @@ def _in_place(job: Job, due: list[Slot]) -> list[Step]:
     going: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for slot in due
-        if slot in job.spent and (pod := left.get(slot)) is not None and not pod.deleting
+        if slot in job.attempt.spent and (pod := left.get(slot)) is not None and not pod.deleting
     ]
     if not free:
         return going

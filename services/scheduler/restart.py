@@ -13,7 +13,7 @@ from shared.job.views import spans
 
 def owed(job: Job) -> list[Step]:
     """First every slot is released, so that the pods go; then the next attempt, once it may begin."""
-    held = job.slots | job.spent
+    held = job.attempt.places
     if held:
         return [Record(SlotsReleased(slots=spans(held), reason=f"Job{job.phase}"))]
     if job.phase == "Suspended":
@@ -24,9 +24,9 @@ def owed(job: Job) -> list[Step]:
     reason = next((known.reason for known in job.conditions if known.type == "Restarting"), "")
     if reason == RESTART_REQUESTED:
         return [_next(job, reason, counted=False)]
-    waited = job.restart_wanted or passed(job, job.restarting.sequence, RESTART)
+    waited = job.restart_wanted or passed(job, job.restarting.at.sequence, RESTART)
     return [_next(job, reason, counted=True)] if waited else []
 
 
 def _next(job: Job, reason: str, *, counted: bool) -> Step:
-    return Record(JobRestarted(attempt=job.attempt + 1, counted=counted, reason=reason))
+    return Record(JobRestarted(attempt=job.attempt.number + 1, counted=counted, reason=reason))

@@ -126,7 +126,7 @@ class Scheduler:
         settle(meta, job, f"{resource.kind.lower()} {name}")
 
     def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
-        sizes = Counter(known.role for known in job.slots | job.spent)
+        sizes = Counter(known.role for known in job.attempt.places)
         name = job.pod_name(slot)
         return Place(key=job.key, slot=slot, name=name, sizes=sizes, cluster_domain=self._domain, scaleout=scaleout)
 

@@ -9,8 +9,10 @@ from services.scheduler import keys
 from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
 from shared.job import replacement
 from shared.job.events.scheduler import SlotsAssigned
+from shared.job.membership import Members
 from shared.job.naming import Slot, service_name
 from shared.job.request import Request
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
@@ -22,38 +24,39 @@ def assigned(job: Job) -> list[Step]:
     """First all pods but the launcher's; it follows once names resolve and the hosts files list all the others."""
     if not job.starting or job.spec is None or job.spec.suspend:
         return []
-    if not job.begun:
+    if not job.attempt.begun:
         return _first(job, job.spec) if _alone(job) else []
     if not job.spec.has_launcher:
         return []
-    complete = job.members >= {slot.index for slot in job.workers} and not replacement.owed(job)
-    if job.launched or not _served(job) or not complete or not _listed(job):
+    listed = job.listed_workers
+    complete = all(slot.index in listed for slot in job.attempt.workers) and not replacement.owed(job)
+    if job.attempt.launched or not _served(job) or not complete or not _listed(job):
         return []
     return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"))]
 
 
 def _launchers(job: Job) -> tuple[Slots, ...]:
-    return (Slots(job.attempt, LAUNCHER, ((0, 0),)),)
+    return (Slots(job.attempt.number, LAUNCHER, ((0, 0),)),)
 
 
 def _listed(job: Job) -> bool:
     """The hosts files of this attempt were written."""
-    return job.listed and job.hosts is not None and job.hosts.hosts >= job.hosts_version
+    return isinstance(job.membership, Members) and job.hosts is not None and job.hosts.hosts >= job.membership.version
 
 
 def _alone(job: Job) -> bool:
     """No pod of an earlier attempt is there, or may be: the pods of two attempts never run at the same time."""
-    if job.unseen and not passed(job, job.unseen_since, UNSEEN):
+    if job.unseen.slots and not passed(job, job.unseen.since, UNSEEN):
         return False
-    return all(pod.attempt >= job.attempt for pod in job.pods.values())
+    return all(pod.attempt >= job.attempt.number for pod in job.pods.values())
 
 
 def _first(job: Job, spec: JobSpec) -> list[Step]:
     sizes = {role.name: role.replicas for role in spec.roles if role.name != LAUNCHER}
-    if job.size:
-        sizes[WORKER] = job.size
-    first = tuple(Slots(job.attempt, role, ((0, size - 1),)) for role, size in sizes.items() if size)
-    reason = "JobRestarted" if job.attempt else "JobCreated"
+    if job.scaling.size:
+        sizes[WORKER] = job.scaling.size
+    first = tuple(Slots(job.attempt.number, role, ((0, size - 1),)) for role, size in sizes.items() if size)
+    reason = "JobRestarted" if job.attempt.number else "JobCreated"
     if job.launcher_alone:
         # Nobody is waited for; but it reads hosts files all the same.
         return [Record(SlotsAssigned(slots=_launchers(job), reason=reason))] if _listed(job) else []
@@ -62,25 +65,25 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
 
 def missing(job: Job) -> list[Step]:
     """The Services and the pods that shall be there and were not seen."""
-    if not job.slots:
+    if not job.attempt.slots:
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
     if job.problems or not keys.there(job) or not job.may_try("CreatePod"):
         # Of a resource that is invalid by now no pod can be made; the one that is corrected wakes us.
         return steps
     filled = {pod.slot for pod in job.pods.values()}
-    wanted = sorted(slot for slot in job.slots - filled if _known(job, slot))
+    wanted = sorted(slot for slot in job.attempt.slots - filled if _known(job, slot))
     refusal = job.refusals.get("CreatePod")
     if refusal is not None:
         # Probe with a few: what refused one pod would refuse a thousand, a thousand times.
         wanted = wanted[: refusal.probe]
-    asked = job.open_request
+    asked = job.scaling.open_request
     return [*steps, *(CreatePod(slot, _scaleout(asked, slot)) for slot in wanted)]
 
 
 def surplus(job: Job) -> list[Step]:
     """Pods whose slot was released, or that belong to an earlier attempt; Services of slots that were released."""
-    kept = job.slots | job.spent
+    kept = job.attempt.places
     pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
@@ -93,7 +96,7 @@ def unclaimed(job: Job) -> list[Step]:
     """Pods that another operator made and that do not carry our labels yet."""
     if not job.adopted or not job.may_try("ClaimPod"):
         return []
-    kept = job.slots | job.spent
+    kept = job.attempt.places
     return [
         ClaimPod(pod.name, pod.uid, pod.slot)
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
@@ -111,14 +114,14 @@ def _together(job: Job) -> bool:
     return job.spec is None or job.spec.handling.services == "Job"
 
 
-def _apart(job: Job, slots: frozenset[Slot]) -> frozenset[Slot]:
+def _apart(job: Job, slots: SortedSet[Slot]) -> SortedSet[Slot]:
     """Those of `slots` with a Service of their own: all where the kind wants it so.
 
     Pods that another operator made find each other by such names alone, and nobody asks for a launcher's.
     """
     if not job.served_apart:
-        return frozenset()
-    return frozenset(slot for slot in slots if slot.role != LAUNCHER) if _together(job) else slots
+        return SortedSet()
+    return SortedSet(slot for slot in slots if slot.role != LAUNCHER) if _together(job) else slots
 
 
 def _services(job: Job) -> Iterator[Step]:
@@ -129,7 +132,7 @@ def _services(job: Job) -> Iterator[Step]:
     # Sorted last: as a rule none is missing.
     missing = sorted(
         slot
-        for slot in _apart(job, job.slots)
+        for slot in _apart(job, job.attempt.slots)
         if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.children
     )
     # As with pods: what refused one would refuse a thousand.
@@ -138,9 +141,9 @@ def _services(job: Job) -> Iterator[Step]:
 
 def _idle_services(job: Job) -> Iterator[Step]:
     """Of pods that were released while the others go on; between attempts and after the end they stay."""
-    if (_together(job) and not job.adopted) or not job.begun or job.over or job.between_attempts:
+    if (_together(job) and not job.adopted) or not job.attempt.begun or job.over or job.between_attempts:
         return
-    kept: set[str] = {job.pod_name(slot) for slot in _apart(job, job.slots | job.spent)}
+    kept: set[str] = {job.pod_name(slot) for slot in _apart(job, job.attempt.places)}
     if _together(job):
         kept.add(service_name(job.key.name))
     for child in job.children.values():

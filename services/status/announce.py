@@ -57,7 +57,8 @@ def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
-    return [*steps, *(step for request in job.requests.values() if request.shown for step in _of_request(request))]
+    requests = [request for request in job.scaling.requests.values() if request.shown]
+    return [*steps, *(step for request in requests for step in _of_request(request))]
 
 
 def _hindered(job: Job, condition: Condition) -> bool:

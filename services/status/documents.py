@@ -43,7 +43,7 @@ def of_requests(job: Job) -> list[Step]:
             _encoder.encode(request_status(job, request)),
             repair,
         )
-        for request in job.requests.values()
+        for request in job.scaling.requests.values()
         if request.shown
     ]
 

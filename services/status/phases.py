@@ -42,9 +42,9 @@ def owed(job: Job) -> Phase | None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
         return JobRestarting(reason=RESTART_REQUESTED, message="a person asked for it")
-    if job.phase == "Running" and job.scaling:
+    if job.phase == "Running" and job.scaling.open:
         return JobScaling(reason="ScalingStart")
-    if job.phase == "Scaling" and not job.scaling:
+    if job.phase == "Scaling" and not job.scaling.open:
         return JobRunning(reason=f"{job.kind}Running")
     return None
 
@@ -62,7 +62,7 @@ def _judge_started(job: Job, spec: JobSpec) -> bool:
         launcher = job.seen_launcher
         return launcher is not None and launcher.phase in ("Running", "Succeeded")
     handling = spec.handling
-    places = [slot for slot in job.slots | job.spent if slot.role == handling.judge]
+    places = [slot for slot in job.attempt.places if slot.role == handling.judge]
     counting = {slot for slot in places if slot.index == 0 or handling.succeeds != "First"}
-    ended = any(slot in counting for slot in job.vacancies)
+    ended = any(slot in counting for slot in job.attempt.vacancies)
     return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())

@@ -48,7 +48,7 @@ def _of(job: Job, resource: Resource[Any]) -> Iterable[tuple[Uid, int]]:
     if resource == PODS:
         return [(pod.uid, pod.version) for pod in job.pods.values()]
     if resource in REQUESTS.values():
-        return [(request.uid, request.version) for request in job.requests.values() if request.kind == kind]
+        return [(request.uid, request.version) for request in job.scaling.requests.values() if request.kind == kind]
     if not resource.group:
         return [(child.uid, child.version) for child in job.children.values() if child.kind == kind]
     same = (job.api_version.partition("/")[0], job.kind) == (resource.group, kind)

@@ -51,7 +51,7 @@ def accepted(job: Job, wish: str, pods: Mapping[Uid, PodView]) -> list[JobAdopte
         return []
     sequence, _, digest = wish.partition(":")
     go_on = HistoryAccepted(sequence=int(sequence), hash=digest)
-    if job.slots or job.phase or not pods:
+    if job.attempt.slots or job.phase or not pods:
         return [go_on]
     attempt = max(pod.attempt for pod in pods.values())
     strict = job.spec is not None and job.spec.handling.strict

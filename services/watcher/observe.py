@@ -109,7 +109,8 @@ def _disruptions(job: Job, world: World) -> Iterator[Fact]:
     found: dict[tuple[str, str], list[Uid]] = {}
     for uid, pod in world.pods_of(job.key).items():
         # Of a pod that the log has never seen it would not be remembered.
-        if uid in job.pods and uid not in job.disrupted and pod.slot in job.slots and (reason := world.notice(pod)):
+        news = uid in job.pods and uid not in job.disrupted and pod.slot in job.attempt.slots
+        if news and (reason := world.notice(pod)):
             found.setdefault((pod.node, reason), []).append(uid)
     for (node, reason), uids in sorted(found.items()):
         uids.sort()
@@ -142,7 +143,7 @@ def bereft_of(job: Job, world: World) -> set[Uid]:
     """
     if job.key in world.confirmed_gone or job.gone or job.deleting or not world.pods.listed:
         return set()
-    launchers = [pod for pod in job.pods.values() if pod.role == LAUNCHER and pod.slot in job.slots]
+    launchers = [pod for pod in job.pods.values() if pod.role == LAUNCHER and pod.slot in job.attempt.slots]
     return {pod.uid for pod in launchers if _vanished(job, world, pod)}
 
 
@@ -207,16 +208,16 @@ def _requests(
         return
     now = world.requests_of(job.key)
     waiting = folded(waiting_room(job.key))
-    order = {uid: place for place, uid in enumerate(waiting.requests)} if waiting is not None else {}
+    order = {uid: place for place, uid in enumerate(waiting.scaling.requests)} if waiting is not None else {}
     last = len(order)
     # An orphaning delete takes the owner from a request; what is left to tell that it ran is the log.
-    elsewhere = begun(job.key) if now.keys() - job.requests.keys() else ()
+    elsewhere = begun(job.key) if now.keys() - job.scaling.requests.keys() else ()
 
     def turn(request: RequestSight) -> tuple[int, str, int]:
         return (order.get(request.uid, last), request.created, request.version)
 
     for request in sorted((_as_far_as_known(job, request) for request in now.values()), key=turn):
-        known = job.requests.get(request.uid)
+        known = job.scaling.requests.get(request.uid)
         if known is None and (request.uid in elsewhere or _ended_in_a_lost_log(job, request)):
             continue
         if known is not None and request.version < known.version and world.epoch <= job.epoch:
@@ -236,7 +237,7 @@ def _requests(
                 spec=request.spec,
                 problems=request.problems,
             )
-    for known in job.requests.values():
+    for known in job.scaling.requests.values():
         if known.gone or known.uid in now or known.resize is not None:
             continue
         moved = world.request(known.uid)
@@ -259,14 +260,14 @@ def _begun_elsewhere(job: Job) -> bool:
 
 def _as_far_as_known(job: Job, request: RequestSight) -> RequestSight:
     """The request; one that was under way when the log was lost cannot be carried on, and must not begin anew."""
-    known = job.requests.get(request.uid)
+    known = job.scaling.requests.get(request.uid)
     if not _begun_elsewhere(job) or request.phase != "Scaling" or (known is not None and known.problems != _UNKNOWN):
         return request
     return msgspec.structs.replace(request, spec=None, problems=_UNKNOWN)
 
 
 def _has(home: Job | None, request: Uid) -> bool:
-    return home is not None and request in home.requests
+    return home is not None and request in home.scaling.requests
 
 
 def waiting_room(key: JobKey) -> JobKey:

@@ -163,12 +163,12 @@ class Watcher:
 
     def _begun(self, key: JobKey) -> set[Uid]:
         lives = [life.job for life in self._machine.histories.lives(key) if life.job.key != key]
-        return {uid for job in lives for uid, request in job.requests.items() if request.phase != "Pending"}
+        return {uid for job in lives for uid, request in job.scaling.requests.items() if request.phase != "Pending"}
 
     def _see_off(self, job: Job) -> None:
         """Requests that this history has by now may leave the one where they were before."""
         waiting = self._folded(waiting_room(job.key))
-        if waiting is not None and waiting is not job and waiting.requests.keys() & job.requests.keys():
+        if waiting is not None and waiting is not job and waiting.scaling.requests.keys() & job.scaling.requests.keys():
             self._machine.wake_later(waiting.key, 0.0)
 
     async def attend(self, machine: Machine) -> None:

@@ -103,11 +103,11 @@ def _replacing(job: Job) -> Condition | None:
         vacancy = owed[last]
         how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else vacancy.reason
         return _restarting(job, vacancy.at, status=True, message=f"{job.pod_name(last)}: {how}")
-    filled = {slot: refill.at for slot, refill in job.refilled.items()}
+    filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
     if not filled:
         return None
     running = {pod.slot for pod in job.pods.values() if pod.phase != "Pending"}
-    starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.slots - running}
+    starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.attempt.slots - running}
     places = starting or filled
     last = max(places, key=lambda slot: places[slot].sequence)
     message = f"{job.pod_name(last)} starts" if starting else ""

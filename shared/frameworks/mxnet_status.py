@@ -102,12 +102,12 @@ def reason(job: Job) -> str:
 
 def successes(job: Job) -> int:
     """How many pods ended well and are not to run again."""
-    return sum(vacancy.succeeded for vacancy in job.vacancies.values())
+    return sum(vacancy.succeeded for vacancy in job.attempt.vacancies.values())
 
 
 def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
     """Of the pods that the type has, one by one and together."""
-    known = Counter(_state(job, slot, waiting) for slot in job.slots | job.spent if slot.role == role.name)
+    known = Counter(_state(job, slot, waiting) for slot in job.attempt.places if slot.role == role.name)
     # Places that are not assigned: before the beginning, between attempts, and after the clean-up.
     unknown = role.replicas - known.total()
     if unknown > 0:
@@ -116,7 +116,7 @@ def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
 
 
 def _state(job: Job, slot: Slot, waiting: str) -> str:
-    vacancy = job.vacancies.get(slot)
+    vacancy = job.attempt.vacancies.get(slot)
     if vacancy is not None:
         if vacancy.succeeded:
             return "Succeeded"

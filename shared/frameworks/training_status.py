@@ -10,6 +10,7 @@ from shared.job.conditions import Condition
 from shared.job.losses import Tally
 from shared.job.naming import JOB_ROLE, JOB_UID, NO_UID
 from shared.job.request import Request
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.views import alive
@@ -19,9 +20,9 @@ Document = dict[str, Any]
 
 def job_status(job: Job) -> Document:
     """The status of the job's own resource."""
-    workers = sorted(slot.index for slot in job.workers)
+    workers = sorted(slot.index for slot in job.attempt.workers)
     target = [index for index in workers if index not in _leaving(job)]
-    request = job.open_request
+    request = job.scaling.open_request
     return {
         "phase": job.phase,
         "conditions": [condition(known) for known in job.conditions],
@@ -31,12 +32,12 @@ def job_status(job: Job) -> Document:
         "currentScaler": _scaler(job, request) if request is not None else None,
         "restartCount": job.restarts,
         "targetWorkers": [job.worker_name(index) for index in target],
-        "currentWorkers": [job.worker_name(index) for index in sorted(job.members)] if not job.over else [],
+        "currentWorkers": [job.worker_name(index) for index in sorted(job.listed_workers)] if not job.over else [],
         "observedGeneration": job.generation,
         "replicas": len(workers),
         # Of the workers alone: an autoscaler takes the mean over all pods that it selects.
         "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",
-        "workers": f"{0 if job.over else len(job.members)}/{len(target)}",
+        "workers": f"{0 if job.over else len(job.listed_workers)}/{len(target)}",
     }
 
 
@@ -65,11 +66,11 @@ def waiting_for(job: Job, request: Request) -> str:
     """Why a pending request waits; empty when it is about to be taken up."""
     if job.key.uid == NO_UID:
         return request.problems[0].reason if request.problems else "JobNotFound"
-    if job.scaling:
+    if job.scaling.open:
         return "AnotherRequestRuns"
     if job.phase in ("", "Created", "Restarting", "Suspended"):
         return "JobNotRunning"
-    ahead = next((other for other in job.requests.values() if other.phase == "Pending"), None)
+    ahead = next((other for other in job.scaling.requests.values() if other.phase == "Pending"), None)
     return "" if ahead is request else "AnotherRequestWaits"
 
 
@@ -96,18 +97,18 @@ def _request_phase(request: Request) -> str:
     ]
 
 
-def _leaving(job: Job) -> frozenset[int]:
-    request = job.open_request
-    asked = {member.index for member in request.leaving} if request is not None else set()
+def _leaving(job: Job) -> SortedSet[int]:
+    request = job.scaling.open_request
+    asked = [member.index for member in request.leaving] if request is not None else []
     return job.leaving | asked
 
 
 def counts(job: Job, role: str) -> Document:
     """How many pods of a role run, and how many ended in this attempt."""
-    tally = job.tallies.get(role, Tally())
+    tally = job.attempt.tallies.get(role, Tally())
     running = sum(
         1
         for pod in job.pods.values()
-        if pod.role == role and pod.phase == "Running" and alive(pod) and pod.slot in job.slots
+        if pod.role == role and pod.phase == "Running" and alive(pod) and pod.slot in job.attempt.slots
     )
     return {"active": running, "succeeded": tally.succeeded, "failed": tally.failed}

@@ -58,12 +58,12 @@ from shared.job.evolve_attempts import (
     active_again,
     asked_to_restart,
     assigned,
+    given_up,
     interrupted,
     let_go,
     restarted,
     set_down,
 )
-from shared.job.evolve_disruption import departed
 from shared.job.evolve_pods import enough, in_epoch, noticed, pods_gone, pods_observed
 from shared.job.evolve_requests import (
     DRAIN_FORCED,
@@ -80,8 +80,9 @@ from shared.job.evolve_requests import (
     seen,
     with_request,
 )
+from shared.job.membership import Members
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job, Phase, Refusal, without
+from shared.job.state import Job, Phase, Refusal, with_attempt, without
 from shared.job.timing import BACK_OFF
 from shared.job.views import each
 
@@ -97,7 +98,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return enough(pods_gone(job, event.uids, at), at)
         case LauncherLost():
             lost = event.uid in job.pods and not job.over
-            return replace(pods_gone(job, (event.uid,), at), launcher_lost=job.launcher_lost or lost)
+            job = pods_gone(job, (event.uid,), at)
+            return with_attempt(job, launcher_lost=job.attempt.launcher_lost or lost)
         case ChildrenObserved():
             return _children_observed(job, event, at)
         case ChildGone():
@@ -133,7 +135,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return restarted(job, event)
         case HostsPublished():
             # Where nobody reads such files, they are in place at once.
-            return seen(hosts_published(departed(job, event), event), at)
+            return seen(hosts_published(job, event), at)
         case ScaleAccepted():
             return accepted(job, event, at)
         case ScaleRejected():
@@ -146,7 +148,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case WorkersReleased():
             forced = at.sequence if event.reason == DRAIN_FORCED else 0
             job = with_request(let_go(job, event, at), event.request, released=True, forced=forced)
-            return replace(job, leaving=job.leaving - {slot.index for slot in each(event.slots)})
+            if not isinstance(job.membership, Members):
+                return job
+            leaving = job.leaving - {slot.index for slot in each(event.slots)}
+            return replace(job, membership=replace(job.membership, leaving=leaving))
         case JobCreated():
             return active_again(_phase(job, "Created", "Created", event, at), event, at)
         case JobRunning():
@@ -158,10 +163,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobScaling():
             return _phase(job, "Scaling", "Scaling", event, at)
         case JobRestarting():
-            job = replace(interrupted(job, event, at), restarting=at)
+            job = replace(interrupted(job, event, at), restarting=given_up(event, at))
             return _phase(job, "Restarting", "Restarting", event, at)
         case JobSuspended():
-            job = replace(interrupted(job, event, at), active=None, paused=job.begun)
+            job = replace(interrupted(job, event, at), active=None, paused=job.attempt.begun)
             return _phase(job, "Suspended", "Suspended", event, at)
         case JobSucceeded():
             return _finished(job, "Succeeded", event, at)
@@ -300,7 +305,7 @@ def _time_passed(job: Job, event: TimePassed) -> Job:
     if event.timer.startswith(BACK_OFF):
         # The refusal itself remembers; what is refused for weeks would fill the set.
         return replace(job, refusals=refusals)
-    return replace(job, passed=job.passed | {(event.anchor, event.timer)})
+    return replace(job, timers_passed=job.timers_passed | {(event.anchor, event.timer)})
 
 
 def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Job:

@@ -7,13 +7,16 @@ from collections.abc import Iterable
 
 import msgspec
 
+from shared.job.attempt import Attempt
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.events.watcher import JobAdopted, PodsObserved
 from shared.job.evolve_pods import pods_observed
 from shared.job.losses import Tally, Vacancy
+from shared.job.membership import Members, Unknown
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job
+from shared.job.state import Job, with_attempt, with_scaling
 from shared.job.views import Reached, each, ended, indices
 
 replace = msgspec.structs.replace
@@ -31,51 +34,46 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     slots, lost = each(event.slots), each(event.lost)
     workers = sum(slot.role == WORKER for slot in slots)
     members = indices(event.members)
-    job = replace(
-        job,
-        attempt=event.attempt,
-        restarts=event.restarts,
+    began = At(at.sequence, event.start_time or at.time)
+    taken_over = event.source == ANOTHER_OPERATOR
+    attempt = Attempt(
+        number=event.attempt,
+        assigned=began if slots or lost else None,
         slots=slots,
         spent=lost,
         next_index=event.next_index,
-        size=event.size or workers,
+        inherited=SortedSet(job.pods) if taken_over else SortedSet(),
+    )
+    job = replace(
+        with_scaling(job, size=event.size or workers),
+        attempt=attempt,
+        membership=Members(version=0, indices=members) if members else Unknown(job.membership.version),
+        restarts=event.restarts,
         another=False,
-        members=members,
-        listed=bool(members),
-        assigned=At(at.sequence, event.start_time or at.time) if slots or lost else None,
         conditions=_conditions(event.conditions, at) if event.conditions else job.conditions,
     )
-    if event.source == ANOTHER_OPERATOR:
-        began = At(at.sequence, event.start_time or at.time)
-        job = replace(
-            job,
-            adopted=True,
-            inherited=frozenset(job.pods),
-            active=began if event.start_time else None,
-            start_time=event.start_time,
-        )
+    if taken_over:
+        job = replace(job, adopted=True, active=began if event.start_time else None, start_time=event.start_time)
     if event.phase:
         return _finished(job, event, at)
     missed = {slot: Vacancy(at=at, reason="Missing", taken=True) for slot in lost if slot.role != LAUNCHER}
     launcher_lost = any(slot.role == LAUNCHER for slot in lost)
-    job = replace(job, vacancies=missed, launcher_lost=launcher_lost)
+    job = with_attempt(job, vacancies=missed, launcher_lost=launcher_lost)
     # As if they were seen now for the first time: those that had ended leave their slots.
     return pods_observed(replace(job, pods={}), PodsObserved(pods=tuple(job.pods.values()), epoch=job.epoch), at)
 
 
 def _finished(job: Job, event: JobAdopted, at: At) -> Job:
     """It is over and stays so; its end was counted by those who saw it."""
-    over = frozenset(pod.slot for pod in job.pods.values() if ended(pod))
+    over = SortedSet(pod.slot for pod in job.pods.values() if ended(pod))
     done = At(at.sequence, event.completion_time or at.time)
-    return replace(
+    job = with_attempt(
         job,
-        phase=event.phase,
-        ended=done,
-        completion_time=done.time,
-        slots=job.slots - over,
-        spent=job.spent | (over & job.slots),
+        slots=job.attempt.slots - over,
+        spent=job.attempt.spent | (over & job.attempt.slots),
         tallies={count.role: Tally(count.succeeded, count.failed) for count in event.counts},
     )
+    return replace(job, phase=event.phase, ended=done, completion_time=done.time)
 
 
 def _conditions(reached: Iterable[Reached], at: At) -> tuple[Condition, ...]:

@@ -4,18 +4,21 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from shared.job.attempt import Attempt, Unseen
 from shared.job.conditions import no_longer
 from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSuspended
-from shared.job.evolve_pods import losses_before
 from shared.job.evolve_requests import next_index, released, with_edit, with_request
 from shared.job.losses import Refill, Vacancy
+from shared.job.membership import Unknown
 from shared.job.milestones import MILESTONES
-from shared.job.naming import Slot
+from shared.job.naming import RESTART_REQUESTED, Slot
+from shared.job.replacement import losses_before
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import Job
+from shared.job.state import Job, Restarting, with_attempt, with_scaling
 from shared.job.views import each
 
 replace = msgspec.structs.replace
@@ -24,78 +27,79 @@ replace = msgspec.structs.replace
 def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     """New slots: those an attempt begins with, the launcher's, or replacements."""
     slots, replaced = each(event.slots), each(event.replaces)
+    vacancies = job.attempt.vacancies
     own_fault = sum(
-        1 for slot in replaced - job.arriving if slot in job.vacancies and not job.vacancies[slot].blameless
+        1 for slot in replaced - job.scaling.arriving if slot in vacancies and not vacancies[slot].blameless
     )
     refilled = _refilled(job, slots, replaced, at)
-    job = _for_request(job, slots, replaced & job.arriving)
+    job = _for_request(job, slots, replaced & job.scaling.arriving)
     workers = sum(slot.role == WORKER for slot in slots)
-    first = bool(slots) and not job.begun
-    wanted = job.size or (job.spec.worker.replicas if job.spec is not None else workers)
+    first = bool(slots) and not job.attempt.begun
+    wanted = job.scaling.size or (job.spec.worker.replicas if job.spec is not None else workers)
     if first and wanted != workers:
         # It was edited between the decision and this event; what came too late for it waits its turn.
-        job = replace(with_edit(job, wanted, at), size=workers)
-    return replace(
+        job = with_scaling(with_edit(job, wanted, at), size=workers)
+    job = with_attempt(
         job,
-        slots=job.slots | slots,
-        spent=job.spent - slots,
+        slots=job.attempt.slots | slots,
+        spent=job.attempt.spent - slots,
         next_index=next_index(job, slots),
-        assigned=at if first else job.assigned,
-        unseen=frozenset() if first else job.unseen,
-        size=job.size or workers,
-        vacancies={slot: vacancy for slot, vacancy in job.vacancies.items() if slot not in replaced},
+        assigned=at if first else job.attempt.assigned,
+        vacancies={slot: vacancy for slot, vacancy in vacancies.items() if slot not in replaced},
         refilled=refilled,
-        replaced=job.replaced + own_fault,
+        replaced=job.attempt.replaced + own_fault,
     )
+    job = with_scaling(job, size=job.scaling.size or workers)
+    return replace(job, unseen=Unseen()) if first else job
 
 
-def _refilled(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot], at: At) -> Mapping[Slot, Refill]:
-    kept = {slot: filled for slot, filled in job.refilled.items() if slot in job.slots}
+def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: At) -> Mapping[Slot, Refill]:
+    kept = {slot: filled for slot, filled in job.attempt.refilled.items() if slot in job.attempt.slots}
     for slot, before in _places(job, slots, replaced):
-        vacancy = job.vacancies[before]
+        vacancy = job.attempt.vacancies[before]
         kept[slot] = Refill(at, vacancy.losses + vacancy.blameless)
     return kept
 
 
-def _places(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot]) -> Iterable[tuple[Slot, Slot]]:
+def _places(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Iterable[tuple[Slot, Slot]]:
     """Each new slot with the one whose place it takes, which may be the same."""
     if job.spec is not None and job.spec.handling.in_place:
-        return [(slot, slot) for slot in slots & replaced & job.vacancies.keys()]
+        return [(slot, slot) for slot in slots & replaced & job.attempt.vacancies.keys()]
     # The lowest of the new ones are the open request's.
-    places = sorted(replaced & job.vacancies.keys(), key=lambda slot: (slot not in job.arriving, slot))
-    return zip(sorted(slots), places, strict=False)
+    places = sorted(replaced & job.attempt.vacancies.keys(), key=lambda slot: (slot not in job.scaling.arriving, slot))
+    return zip(slots, places, strict=False)
 
 
-def _for_request(job: Job, slots: frozenset[Slot], replaced: frozenset[Slot]) -> Job:
+def _for_request(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Job:
     """Some of the new slots are for workers that a scale-out brings, in place of those that it lost."""
-    request = job.open_request
+    request = job.scaling.open_request
     if request is None or not replaced:
         return job
     in_place = job.spec is not None and job.spec.handling.in_place
     # In the order of their indices: what the event says of `replaces`.
-    new = replaced if in_place else frozenset(sorted(slots)[: len(replaced)])
+    new = replaced if in_place else [*slots][: len(replaced)]
     added = request.added - replaced | new
     return with_request(job, request.uid, added=added, replaced=request.replaced + len(replaced))
 
 
 def set_down(job: Job, event: SlotsReleased, at: At) -> Job:
     """Places that are no more; between attempts those where no pod was seen yet are remembered."""
-    unseen = job.slots & each(event.slots) - {pod.slot for pod in job.pods.values()}
+    unseen = (job.attempt.slots & each(event.slots)) - {pod.slot for pod in job.pods.values()}
     if unseen and job.between_attempts:
-        job = replace(job, unseen=job.unseen | unseen, unseen_since=at.sequence)
+        job = replace(job, unseen=Unseen(job.unseen.slots | unseen, at.sequence))
     return released(job, event.slots)
 
 
 def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
     """Workers that are no longer used.  Without a request their places become vacant: nobody asked for fewer."""
-    slots = each(event.slots) & (job.slots | job.spent)
+    slots = each(event.slots) & job.attempt.places
     job = released(job, event.slots)
     if event.request:
         return job
     vacancies = {
-        slot: Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses_before(job, slot, at)) for slot in slots
+        slot: Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses_before(job, slot)) for slot in slots
     }
-    return replace(job, vacancies={**job.vacancies, **vacancies})
+    return with_attempt(job, vacancies={**job.attempt.vacancies, **vacancies})
 
 
 def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
@@ -103,40 +107,31 @@ def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
     conditions = job.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
         conditions = no_longer(conditions, kind, event.reason, at)
-    return replace(job, conditions=conditions, restart_wanted=False, below_minimum=0)
+    return replace(with_attempt(job, below_minimum=0), conditions=conditions, restart_wanted=False)
 
 
 def restarted(job: Job, event: JobRestarted) -> Job:
-    """A new attempt: no slots yet, and nothing of what happened in the one before."""
+    """A new attempt, without slots."""
     fixed = job.spec is not None and not job.spec.handling.elastic
+    if job.spec is not None and fixed and job.scaling.size:
+        # A kind whose workers do not come and go takes an edit of their number from here on.
+        job = with_scaling(job, size=job.spec.worker.replicas)
     return replace(
         job,
-        # Where workers do not come and go, an edit of their number holds from now on.
-        size=job.spec.worker.replicas if job.spec is not None and fixed and job.size else job.size,
-        attempt=event.attempt,
+        attempt=Attempt(number=event.attempt),
+        membership=Unknown(job.membership.version),
         restarts=job.restarts + event.counted,
         restarting=None,
         restart_wanted=False,
         paused=False,
-        assigned=None,
-        slots=frozenset(),
-        spent=frozenset(),
-        vacancies={},
-        refilled={},
-        replaced=0,
-        next_index=0,
-        launcher_lost=False,
-        launcher_gone=None,
-        inherited=frozenset(),
-        tallies={},
-        members=frozenset(),
-        listed=False,
-        leaving=frozenset(),
-        gathered=False,
-        below_minimum=0,
         # What was refused may be allowed by now, and another template may be right.
         refusals={},
     )
+
+
+def given_up(event: JobRestarting, at: At) -> Restarting:
+    """Why the attempt was given up; a restart that a person asked for counts against no limit."""
+    return Restarting(at, event.reason, event.counted and event.reason != RESTART_REQUESTED)
 
 
 def active_again(job: Job, event: JobCreated, at: At) -> Job:
@@ -149,6 +144,6 @@ def asked_to_restart(job: Job, before: JobSpec | None) -> Job:
     """Note that a person changed the word that asks for a restart, of a job that has something to restart."""
     if before is None or job.spec is None or not job.spec.restart or job.spec.restart == before.restart:
         return job
-    runs = job.phase in ("Running", "Scaling") or (job.starting and job.begun)
+    runs = job.phase in ("Running", "Scaling") or (job.starting and job.attempt.begun)
     # Between attempts it ends the wait for the next one.
     return replace(job, restart_wanted=runs or job.restarting is not None)

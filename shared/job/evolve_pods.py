@@ -1,7 +1,6 @@
 """What pods change in a job: spent slots, vacancies, tallies, failures, milestones.  Pure; called by `evolve`."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -11,9 +10,9 @@ from shared.job.evolve_requests import seen
 from shared.job.losses import KEPT_FAILURES, Failure, Tally, Vacancy
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
-from shared.job.replacement import STEADY_SECONDS
+from shared.job.replacement import losses_before
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job, Refusal, exit_of, running_workers, without
+from shared.job.state import Job, Refusal, exit_of, running_workers, with_attempt, with_scaling, without
 from shared.job.views import PodView, ended
 
 replace = msgspec.structs.replace
@@ -23,13 +22,13 @@ def in_epoch(job: Job, epoch: int) -> Job:
     """The job without the versions of another store: whatever the one of a newer epoch shows is news."""
     if epoch <= job.epoch:
         return job
+    requests = {uid: replace(request, version=0) for uid, request in job.scaling.requests.items()}
     return replace(
-        job,
+        with_scaling(job, requests=requests),
         epoch=epoch,
         version=0,
         pods={uid: replace(pod, version=0) for uid, pod in job.pods.items()},
         children={at: replace(child, version=0) for at, child in job.children.items()},
-        requests={uid: replace(request, version=0) for uid, request in job.requests.items()},
     )
 
 
@@ -37,9 +36,10 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     if event.epoch < job.epoch:
         return job
     job = in_epoch(job, event.epoch)
-    pods = dict(job.pods)
-    slots, spent, tallies, failures = job.slots, job.spent, dict(job.tallies), job.failures
-    disrupted, vacancies, launcher = dict(job.disrupted), dict(job.vacancies), job.launcher_gone
+    attempt = job.attempt
+    pods, disrupted = dict(job.pods), dict(job.disrupted)
+    tallies, vacancies, launcher = dict(attempt.tallies), dict(attempt.vacancies), attempt.launcher_gone
+    failures, over = job.failures, dict[Slot, None]()
     fresh = 0
     for pod in event.pods:
         known = pods.get(pod.uid)
@@ -48,30 +48,38 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         pods[pod.uid] = pod
         if pod.disruption:
             disrupted[pod.uid] = pod.disruption
-        if pod.role == LAUNCHER and pod.attempt == job.attempt and ended(pod) and not pod.deleting:
+        if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
             launcher = launcher or pod
-        fresh += known is None and pod.slot in slots
+        awaited = pod.slot in attempt.slots and pod.slot not in over
+        fresh += known is None and awaited
         if known is None and ended(pod) and _succeeded_by(pods, pod):
             # News of a pod that went before its successor came.
             continue
-        if ended(pod) and pod.slot in slots and not (known is not None and ended(known)):
-            slots, spent = slots - {pod.slot}, spent | {pod.slot}
+        if ended(pod) and awaited and not (known is not None and ended(known)):
+            over[pod.slot] = None
             if not pod.deleting:
                 tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
             if pod.role != LAUNCHER:
                 vacancies[pod.slot] = vacancy = _vacancy(job, pod, disrupted, at)
                 if not vacancy.succeeded:
                     failures = (*failures, _failure(job, pod, at))
-    job = replace(
-        job,
-        pods=pods,
-        slots=slots,
-        spent=spent,
-        disrupted=disrupted,
+    attempt = replace(
+        attempt,
+        slots=attempt.slots - over,
+        spent=attempt.spent | over,
+        tallies=tallies,
         vacancies=vacancies,
         launcher_gone=launcher,
-        unseen=job.unseen - {pod.slot for pod in event.pods} if job.unseen else job.unseen,
-        tallies=tallies,
+    )
+    unseen = job.unseen
+    if unseen.slots:
+        unseen = replace(unseen, slots=unseen.slots - {pod.slot for pod in event.pods})
+    job = replace(
+        job,
+        attempt=attempt,
+        unseen=unseen,
+        pods=pods,
+        disrupted=disrupted,
         failures=failures[-KEPT_FAILURES:],
         refusals=_progress(job, fresh),
     )
@@ -105,17 +113,8 @@ def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Va
         succeeded=not pod.deleting and (end.code == 0 if end else pod.phase == "Succeeded"),
         taken=pod.deleting,
         disrupted=pod.uid in disrupted,
-        losses=losses_before(job, pod.slot, at),
+        losses=losses_before(job, pod.slot),
     )
-
-
-def losses_before(job: Job, slot: Slot, at: At) -> int:
-    """How many times this place was lost before, when it was filled again only a short time ago."""
-    filled = job.refilled.get(slot)
-    if filled is None:
-        return 0
-    stood = datetime.fromisoformat(at.time) - datetime.fromisoformat(filled.at.time)
-    return filled.losses if stood.total_seconds() < STEADY_SECONDS else 0
 
 
 def noticed(job: Job, event: DisruptionNoticed) -> Job:
@@ -125,31 +124,30 @@ def noticed(job: Job, event: DisruptionNoticed) -> Job:
 
 
 def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
-    pods = dict(job.pods)
-    slots, spent, failures, launcher = job.slots, job.spent, job.failures, job.launcher_gone
-    disrupted, vacancies = dict(job.disrupted), dict(job.vacancies)
+    attempt = job.attempt
+    pods, disrupted = dict(job.pods), dict(job.disrupted)
+    vacancies, launcher = dict(attempt.vacancies), attempt.launcher_gone
+    failures, lost = job.failures, dict[Slot, None]()
     for uid in uids:
         pod = pods.pop(uid, None)
-        if pod is not None and pod.role == LAUNCHER and pod.attempt == job.attempt and launcher is None:
+        if pod is not None and pod.role == LAUNCHER and pod.attempt == attempt.number and launcher is None:
             launcher = pod
-        if pod is not None and pod.slot in slots and not _succeeded_by(pods, pod):
-            # Nobody released this slot, so its pod was taken from us.
-            slots, spent = slots - {pod.slot}, spent | {pod.slot}
+        if pod is not None and pod.slot in attempt.slots and pod.slot not in lost and not _succeeded_by(pods, pod):
+            # No decision released this slot: the pod was taken away.
+            lost[pod.slot] = None
             if pod.role != LAUNCHER:
                 taken = replace(pod, deleting=True)
                 vacancies[pod.slot] = _vacancy(job, taken, disrupted, at)
                 failures = (*failures, _failure(job, taken, at))
         disrupted.pop(uid, None)
-    return replace(
-        job,
-        pods=pods,
-        slots=slots,
-        spent=spent,
+    attempt = replace(
+        attempt,
+        slots=attempt.slots - lost,
+        spent=attempt.spent | lost,
         vacancies=vacancies,
-        disrupted=disrupted,
-        failures=failures[-KEPT_FAILURES:],
         launcher_gone=launcher,
     )
+    return replace(job, attempt=attempt, pods=pods, disrupted=disrupted, failures=failures[-KEPT_FAILURES:])
 
 
 def enough(job: Job, at: At) -> Job:
@@ -157,11 +155,11 @@ def enough(job: Job, at: At) -> Job:
     if job.spec is None or job.phase not in ("Running", "Scaling"):
         return job
     if running_workers(job) >= job.spec.worker.min_replicas:
-        enough_now = job.gathered and not job.below_minimum
-        return job if enough_now else replace(job, gathered=True, below_minimum=0)
+        enough_now = job.attempt.gathered and not job.attempt.below_minimum
+        return job if enough_now else with_attempt(job, gathered=True, below_minimum=0)
     # A launcher runs only after all its workers did; without one, those who never came are not lost.
-    lost = job.gathered or job.spec.has_launcher
-    return replace(job, below_minimum=at.sequence) if lost and not job.below_minimum else job
+    lost = job.attempt.gathered or job.spec.has_launcher
+    return with_attempt(job, below_minimum=at.sequence) if lost and not job.attempt.below_minimum else job
 
 
 def _progress(job: Job, fresh: int) -> Mapping[str, Refusal]:
@@ -170,6 +168,6 @@ def _progress(job: Job, fresh: int) -> Mapping[str, Refusal]:
     if refusal is None or not fresh or not refusal.due:
         return job.refusals
     filled = {pod.slot for pod in job.pods.values()}
-    if len(job.slots - filled) <= fresh:
+    if len(job.attempt.slots - filled) <= fresh:
         return without(job.refusals, "CreatePod")
     return {**job.refusals, "CreatePod": replace(refusal, probe=refusal.probe * 2)}

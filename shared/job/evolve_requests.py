@@ -8,11 +8,12 @@ from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, ScriptStarted
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
-from shared.job.evolve_disruption import departures_seen
+from shared.job.evolve_disruption import departed, departures_seen
+from shared.job.membership import Members
 from shared.job.naming import Slot, Uid
 from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import Job, hosts_seen, without
+from shared.job.state import Job, hosts_seen, with_attempt, with_scaling, without
 from shared.job.timing import DRAIN_CHECK
 from shared.job.views import Slots, each, indices
 
@@ -25,7 +26,7 @@ SCRIPT_OUTCOME_UNKNOWN = "ScriptOutcomeUnknown"
 
 
 def requested(job: Job, event: ScaleRequested, at: At) -> Job:
-    known = job.requests.get(event.uid)
+    known = job.scaling.requests.get(event.uid)
     if known is None:
         conditions = with_condition((), "Created", at, reason="ScaleRequestCreated")
         known = Request(uid=event.uid, name=event.name, kind=event.kind, order=at.sequence, conditions=conditions)
@@ -33,20 +34,20 @@ def requested(job: Job, event: ScaleRequested, at: At) -> Job:
         known = replace(known, spec=event.spec, problems=event.problems)
     # A request that came back after it left (its job went and another came) waits again under this job.
     known = replace(known, version=event.version, owner=event.owner or known.owner, gone=False)
-    return replace(job, requests={**job.requests, event.uid: known})
+    return with_scaling(job, requests={**job.scaling.requests, event.uid: known})
 
 
 def request_gone(job: Job, event: ScaleRequestGone) -> Job:
-    known = job.requests.get(event.uid)
+    known = job.scaling.requests.get(event.uid)
     if known is None:
         return job
     if known.phase == "Pending":
-        return replace(job, requests=without(job.requests, event.uid))
+        return with_scaling(job, requests=without(job.scaling.requests, event.uid))
     return with_request(job, event.uid, gone=True)
 
 
 def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
-    request = job.requests.get(event.request)
+    request = job.scaling.requests.get(event.request)
     if request is None:
         return job
     added = each(event.added)
@@ -66,32 +67,32 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         # How the last one ended is over, so that the end of this one is a change again, with a time of its own.
         if holds(conditions, kind):
             conditions = with_condition(conditions, kind, at, status=False, reason="ScalingStart")
-    return replace(
-        job,
-        conditions=conditions,
-        requests={**job.requests, event.request: request},
-        scaling=event.request,
-        slots=job.slots | added,
-        next_index=next_index(job, added),
-    )
+    job = with_attempt(job, slots=job.attempt.slots | added, next_index=next_index(job, added))
+    job = with_scaling(job, requests={**job.scaling.requests, event.request: request}, open=event.request)
+    return replace(job, conditions=conditions)
 
 
 def hosts_published(job: Job, event: HostsPublished) -> Job:
-    members = indices(event.members)
-    job = replace(job, members=members, hosts_version=event.version, listed=True)
-    request = job.requests.get(event.request)
+    request = job.scaling.requests.get(event.request)
+    going = [member.index for member in request.leaving] if request is not None else []
+    membership = Members(
+        version=event.version,
+        indices=indices(event.members),
+        leaving=job.leaving | going,
+        departures=departed(job, event),
+    )
+    job = replace(job, membership=membership)
     if request is None:
         return job
     if not request.published:
-        job = replace(job, size=_sized(job, request))
-    job = with_request(job, event.request, published=event.version)
-    return replace(job, leaving=job.leaving | {member.index for member in request.leaving})
+        job = with_scaling(job, size=_sized(job, request))
+    return with_request(job, event.request, published=event.version)
 
 
 def _sized(job: Job, request: Request) -> int:
     if request.resize is not None:
         return request.resize
-    wanted = max(job.size + len(request.added) - len(request.leaving), 1)
+    wanted = max(job.scaling.size + len(request.added) - len(request.leaving), 1)
     most = job.spec.worker.max_replicas if job.spec is not None else None
     # Of a worker that was lost and not replaced its place still counts in the size.
     return wanted if most is None else min(wanted, most)
@@ -108,11 +109,12 @@ def resized(job: Job, before: JobSpec | None, at: At) -> Job:
     replicas = job.spec.worker.replicas
     if replicas == before.worker.replicas:
         return job
-    others = {uid: known for uid, known in job.requests.items() if known.resize is None or known.phase != "Pending"}
-    job = replace(job, requests=others)
-    if job.between_attempts or not job.begun:
+    requests = job.scaling.requests
+    others = {uid: known for uid, known in requests.items() if known.resize is None or known.phase != "Pending"}
+    job = with_scaling(job, requests=others)
+    if job.between_attempts or not job.attempt.begun:
         # No size yet: the first slots are as many as the spec says by then.
-        return replace(job, size=replicas if job.size else 0)
+        return with_scaling(job, size=replicas if job.scaling.size else 0)
     return with_edit(job, replicas, at)
 
 
@@ -128,7 +130,7 @@ def with_edit(job: Job, replicas: int, at: At) -> Job:
         resize=replicas,
         conditions=with_condition((), "Created", at, reason="ScaleRequestCreated"),
     )
-    return replace(job, requests={**job.requests, uid: request})
+    return with_scaling(job, requests={**job.scaling.requests, uid: request})
 
 
 def script_started(job: Job, event: ScriptStarted, at: At) -> Job:
@@ -136,7 +138,7 @@ def script_started(job: Job, event: ScriptStarted, at: At) -> Job:
 
 
 def script_finished(job: Job, event: ScriptFinished, at: At) -> Job:
-    request = job.requests.get(event.request)
+    request = job.scaling.requests.get(event.request)
     if request is None or request.over or request.script is None or request.script.ended:
         return job
     failure = _failure(event)
@@ -165,7 +167,7 @@ def _exited(code: int | None) -> str:
 
 
 def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
-    request = job.requests.get(event.request)
+    request = job.scaling.requests.get(event.request)
     if request is None or request.released:
         return job
     before = request.look
@@ -173,14 +175,14 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
         if at.sequence <= before.at:
             return job
         # The look that waited for it was taken: one timer of a long drain is enough to remember.
-        job = replace(job, passed=job.passed - {(before.at, DRAIN_CHECK)})
+        job = replace(job, timers_passed=job.timers_passed - {(before.at, DRAIN_CHECK)})
     count = before.count + 1 if before is not None else 1
     look = DrainLook(at=at.sequence, count=count, in_use=event.in_use, unknown=event.reason)
     return with_request(job, event.request, look=look)
 
 
 def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> Job:
-    request = job.requests.get(uid)
+    request = job.scaling.requests.get(uid)
     if request is None:
         return job
     kind = "ScaleSucceeded" if success else "ScaleFailed"
@@ -190,17 +192,19 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
     message = _message(request, reason)
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
-        job = replace(job, size=request.resize)
+        job = with_scaling(job, size=request.resize)
     job = replace(job, refusals=without(job.refusals, "OwnRequest"))
     # An edit of the job itself has no object of its own that could tell why it came to nothing.
     edit = request.resize is not None and not success and not job.over
-    if job.scaling == uid or edit:
+    if job.scaling.open == uid or edit:
         # The reasons of the job's own conditions are et-operator's; why exactly is the request's to say.
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
         why = "" if success else f"{request.kind} {request.name}: {reason}"
         over = with_condition(job.conditions, kind, at, reason=theirs, message=why)
-        job = replace(job, scaling=Uid("") if job.scaling == uid else job.scaling, conditions=over)
+        job = replace(job, conditions=over)
+        if job.scaling.open == uid:
+            job = with_scaling(job, open=Uid(""))
     return with_request(job, uid, phase="Succeeded" if success else "Failed", reason=reason, conditions=conditions)
 
 
@@ -239,16 +243,16 @@ def _message(request: Request, reason: str) -> str:
 
 
 def with_request(job: Job, uid: Uid, **changes: object) -> Job:
-    request = job.requests.get(uid)
+    request = job.scaling.requests.get(uid)
     if request is None:
         return job
-    return replace(job, requests={**job.requests, uid: replace(request, **changes)})
+    return with_scaling(job, requests={**job.scaling.requests, uid: replace(request, **changes)})
 
 
 def seen(job: Job, at: At) -> Job:
     """Note when the hosts files of the open request were first seen in place."""
     job = departures_seen(job, at)
-    request = job.open_request
+    request = job.scaling.open_request
     if request is None or not request.published or request.seen or not hosts_seen(job, request.published):
         return job
     return with_request(job, request.uid, seen=at.sequence)
@@ -259,13 +263,13 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     slots = each(groups)
     if not slots:
         return job
-    vacancies = {slot: vacancy for slot, vacancy in job.vacancies.items() if slot not in slots}
-    job = replace(job, slots=job.slots - slots, spent=job.spent - slots, vacancies=vacancies)
-    if job.slots <= {pod.slot for pod in job.pods.values()}:
+    vacancies = {slot: vacancy for slot, vacancy in job.attempt.vacancies.items() if slot not in slots}
+    job = with_attempt(job, slots=job.attempt.slots - slots, spent=job.attempt.spent - slots, vacancies=vacancies)
+    if not job.attempt.slots - {pod.slot for pod in job.pods.values()}:
         # No pod is missing any more: the next one that is asked for waits for no back-off of those before.
         job = replace(job, refusals=without(job.refusals, "CreatePod"))
     return job
 
 
 def next_index(job: Job, slots: Iterable[Slot]) -> int:
-    return max([job.next_index, *(slot.index + 1 for slot in slots if slot.role == WORKER)])
+    return max([job.attempt.next_index, *(slot.index + 1 for slot in slots if slot.role == WORKER)])

@@ -154,7 +154,7 @@ class Measures:
         if before.kind and not before.gone:
             self._deleted.add(*_place(after))
         self._first_seen.pop(after.key, None)
-        for uid in after.requests:
+        for uid in after.scaling.requests:
             self._accepted.pop((after.key, uid), None)
         self._stands(before, after)
 
@@ -215,7 +215,7 @@ class Measures:
 
     def _scaled(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         assert isinstance(event, ScaleRejected | ScaleSucceeded | ScaleFailed | ScaleCancelled), event
-        request = before.requests.get(event.request)
+        request = before.scaling.requests.get(event.request)
         accepted = self._accepted.pop((after.key, event.request), None)
         if request is None or request.over:
             return

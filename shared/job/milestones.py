@@ -25,10 +25,15 @@ _ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 def trouble(job: Job) -> Trouble | None:
-    """Of the first pod that cannot start: an image that cannot be pulled, no node with room for it."""
+    """Why the first pod that cannot start cannot: by index, and of one index in the order of the roles."""
     pods = job.by_slot()
-    stuck = [pod for slot in job.slots if (pod := pods.get(slot)) and alive(pod) and pod.reason not in _ON_THE_WAY]
-    first = min(stuck, key=lambda pod: pod.index, default=None)
+    there = [pod for slot in job.attempt.slots if (pod := pods.get(slot)) and alive(pod)]
+    order = [role.name for role in job.spec.roles] if job.spec is not None else []
+    first = min(
+        (pod for pod in there if pod.reason not in _ON_THE_WAY),
+        key=lambda pod: (pod.index, order.index(pod.role) if pod.role in order else len(order), pod.role),
+        default=None,
+    )
     return Trouble(first.name, first.reason) if first else None
 
 
@@ -39,7 +44,7 @@ def with_milestones(job: Job, at: At) -> Job:
     conditions = job.conditions
     # Those that start together, of a job with a launcher all but it.
     together = job.spec is not None and not job.spec.has_launcher
-    workers = job.slots if together else job.workers
+    workers = job.attempt.slots if together else job.attempt.workers
     if workers and not holds(conditions, "WorkersReady"):
         pods = job.by_slot()
         views = [pods.get(slot) for slot in workers]

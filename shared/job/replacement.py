@@ -25,7 +25,11 @@ LEAST_RETRYABLE_CODE = 128
 OUT_OF_MEMORY = "OOMKilled"
 """Kubernetes' reason for the end of a container that used more memory than its limit."""
 
-TIMER = "Replacement"
+TIMER = "Replacement:"
+"""Followed by the seconds: pods that one event reports wait for different times."""
+
+STEADY = "Steady"
+"""The timer of a slot that was filled again: it ran out when the slot was steady."""
 
 
 def back_off(count: int) -> int:
@@ -45,16 +49,16 @@ def final(spec: JobSpec, code: int | None, reason: str) -> bool:
 
 def owed(job: Job) -> dict[Slot, Vacancy]:
     """The places to fill again, by index; empty when the job has all the pods that it shall have."""
-    if not job.vacancies or job.spec is None:
+    if not job.attempt.vacancies or job.spec is None:
         return {}
-    arriving = job.arriving
+    arriving = job.scaling.arriving
     # Those that a request takes are not missed, whether they live to be taken or not; once the hosts files are without
     # them, the size is too.
     leaving = job.outgoing
-    missing = job.size - len(job.departing) - len(job.workers - arriving - leaving)
-    left = job.spec.backoff_limit - job.replaced
+    missing = job.scaling.size - len(job.departing) - len(job.attempt.workers - arriving - leaving)
+    left = job.spec.backoff_limit - job.attempt.replaced
     found = _of_request(job)
-    for slot, vacancy in sorted(job.vacancies.items()):
+    for slot, vacancy in sorted(job.attempt.vacancies.items()):
         if slot.role == WORKER and missing <= 0:
             continue
         if slot in arriving | leaving or not allowed(job.spec, slot, vacancy):
@@ -70,11 +74,12 @@ def owed(job: Job) -> dict[Slot, Vacancy]:
 
 def _of_request(job: Job) -> dict[Slot, Vacancy]:
     """Workers of a scale-out that ended before all were Ready: its own backoffLimit says how many are replaced."""
-    request = job.open_request
+    request = job.scaling.open_request
     if request is None or job.spec is None:
         return {}
     limit = request.spec.backoff_limit if request.spec is not None else job.spec.backoff_limit
-    lost = [(slot, job.vacancies[slot]) for slot in sorted(job.arriving) if slot in job.vacancies]
+    vacancies = job.attempt.vacancies
+    lost = [(slot, vacancies[slot]) for slot in job.scaling.arriving if slot in vacancies]
     return dict(lost) if request.replaced + len(lost) <= limit else {}
 
 
@@ -82,8 +87,24 @@ def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
     """Seconds for which a place stays empty: a worker that is lost again and again comes back ever later."""
     if vacancy.blameless:
         return back_off(vacancy.losses)
-    request = job.open_request
-    return back_off(request.replaced if request is not None and slot in job.arriving else job.replaced)
+    request = job.scaling.open_request
+    return back_off(request.replaced if request is not None and slot in job.scaling.arriving else job.attempt.replaced)
+
+
+def due(job: Job, slot: Slot, vacancy: Vacancy) -> bool:
+    """The back-off of this empty slot is over."""
+    seconds = delay(job, slot, vacancy)
+    return not seconds or (vacancy.at.sequence, timer_name(seconds)) in job.timers_passed
+
+
+def timer_name(seconds: int) -> str:
+    return f"{TIMER}{seconds}"
+
+
+def losses_before(job: Job, slot: Slot) -> int:
+    """How many times this slot was lost in a row before; none if it was steady since it was filled."""
+    filled = job.attempt.refilled.get(slot)
+    return 0 if filled is None or (filled.at.sequence, STEADY) in job.timers_passed else filled.losses
 
 
 def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:

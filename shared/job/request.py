@@ -6,6 +6,7 @@ import msgspec
 
 from shared.job.conditions import Condition
 from shared.job.naming import Slot, Uid
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import Problem, ScaleKind, ScaleSpec
 from shared.job.views import Member
 
@@ -63,7 +64,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str = ""
     accepted: int = 0
     """The sequence of its acceptance; 0 before."""
-    added: frozenset[Slot] = frozenset()
+    added: SortedSet[Slot] = SortedSet()
     leaving: tuple[Member, ...] = ()
     deadline: int = 0
     drain: int = 0

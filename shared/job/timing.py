@@ -68,19 +68,19 @@ def next_due(job: Job) -> tuple[Timer, ...]:
         for effect, refusal in job.refusals.items()
         if not refusal.due and (not refusal.permanent or (job.under_way and not job.over))
     ]
-    request = job.open_request
+    request = job.scaling.open_request
     if request is not None:
         timers += _of_scaling(request)
-    if job.below_minimum and not job.over and job.spec is not None:
+    if job.attempt.below_minimum and not job.over and job.spec is not None:
         limit = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
-        timers.append(Timer(job.below_minimum, BELOW_MINIMUM, limit))
+        timers.append(Timer(job.attempt.below_minimum, BELOW_MINIMUM, limit))
     timers += {
         Timer(departure.seen, DISRUPTION_DRAIN, departure.drain)
         for slot, departure in job.departures.items()
-        if departure.seen and departure.drain and slot in job.slots and not job.over
+        if departure.seen and departure.drain and slot in job.attempt.slots and not job.over
     }
     timers += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
-    return tuple(timer for timer in timers if (timer.anchor, timer.name) not in job.passed)
+    return tuple(timer for timer in timers if (timer.anchor, timer.name) not in job.timers_passed)
 
 
 def _of_scaling(request: Request) -> Iterator[Timer]:
@@ -100,18 +100,23 @@ def _of_limits(job: Job) -> Iterator[Timer]:
     if job.spec.active_deadline_seconds is not None and job.active is not None:
         yield promise(job.active, ACTIVE_DEADLINE, job.spec.active_deadline_seconds)
     limit = job.spec.scheduling_timeout_seconds
-    if limit is not None and job.starting and job.assigned is not None:
-        yield Timer(job.assigned.sequence, SCHEDULING, limit)
+    if limit is not None and job.starting and job.attempt.assigned is not None:
+        yield Timer(job.attempt.assigned.sequence, SCHEDULING, limit)
 
 
 def _of_attempts(job: Job) -> Iterator[Timer]:
     if job.restarting is not None:
-        yield promise(job.restarting, RESTART, replacement.back_off(job.restarts + 1))
-    if job.unseen:
-        yield Timer(job.unseen_since, UNSEEN, UNSEEN_SECONDS)
+        yield promise(job.restarting.at, RESTART, replacement.back_off(job.restarts + 1))
+    slots = job.attempt.slots
+    if job.unseen.slots:
+        yield Timer(job.unseen.since, UNSEEN, UNSEEN_SECONDS)
     for slot, vacancy in replacement.owed(job).items():
         if seconds := replacement.delay(job, slot, vacancy):
-            yield promise(vacancy.at, replacement.TIMER, seconds)
+            yield promise(vacancy.at, replacement.timer_name(seconds), seconds)
+    # Only a slot that was lost before has a row of losses to forget.
+    steady = {filled.at.sequence for slot, filled in job.attempt.refilled.items() if filled.losses and slot in slots}
+    for anchor in sorted(steady):
+        yield Timer(anchor, replacement.STEADY, replacement.STEADY_SECONDS)
 
 
 def _of_the_end(job: Job) -> list[Timer]:
@@ -131,4 +136,4 @@ def back_off(count: int) -> int:
 
 def passed(job: Job, anchor: int, name: str) -> bool:
     """That timer ran out."""
-    return (anchor, name) in job.passed
+    return (anchor, name) in job.timers_passed

@@ -57,41 +57,41 @@ def _of_attempt(job: Job) -> Verdict | None:
     end = _of_seen_launcher(job) if job.spec.has_launcher else _of_judge(job, job.spec)
     if end is not None:
         return end
-    if job.launcher_lost:
+    if job.attempt.launcher_lost:
         return Verdict(False, "LauncherLost", "the launcher vanished before its end was seen")
-    if job.starting and job.assigned is not None and passed(job, job.assigned.sequence, SCHEDULING):
+    if job.starting and job.attempt.assigned is not None and passed(job, job.attempt.assigned.sequence, SCHEDULING):
         slow = _too_slow(job)
         if slow is not None:
             return slow
     if job.spec.handling.strict and (lost := _of_losses(job, job.spec)) is not None:
         return lost
-    running = job.launched if job.spec.has_launcher else job.under_way
+    running = job.attempt.launched if job.spec.has_launcher else job.under_way
     return _of_refusal(job) or (_of_size(job) if running else _of_start(job))
 
 
 def _of_seen_launcher(job: Job) -> Verdict | None:
     launcher = job.seen_launcher
-    return _of_launcher(job, launcher) if launcher is not None and launcher.slot in job.slots | job.spent else None
+    return _of_launcher(job, launcher) if launcher is not None and launcher.slot in job.attempt.places else None
 
 
 def _of_judge(job: Job, spec: JobSpec) -> Verdict | None:
     """Of a job without a launcher: enough pods of the role that judges it ended well, or the one that counts badly."""
     handling = spec.handling
-    places = {slot: vacancy for slot, vacancy in job.vacancies.items() if slot.role == handling.judge}
+    places = {slot: vacancy for slot, vacancy in job.attempt.vacancies.items() if slot.role == handling.judge}
     done = {slot for slot, vacancy in places.items() if vacancy.succeeded}
-    if job.begun and not any(slot.role == handling.judge for slot in job.slots | job.spent):
+    if job.attempt.begun and not any(slot.role == handling.judge for slot in job.attempt.places):
         # An edit named another judge, whose pods come with the next attempt: this one ends with all that it has.
-        ended_well = bool(job.vacancies) and all(vacancy.succeeded for vacancy in job.vacancies.values())
-        return succeeded(job) if ended_well and not job.slots else None
+        vacancies = job.attempt.vacancies.values()
+        ended_well = bool(vacancies) and all(vacancy.succeeded for vacancy in vacancies)
+        return succeeded(job) if ended_well and not job.attempt.slots else None
     match handling.succeeds:
         case "First":
             over = any(slot.index == 0 for slot in done)
         case "Any":
             over = bool(done)
         case "All":
-            over = (
-                bool(done) and len(done) == len(places) and not any(slot.role == handling.judge for slot in job.slots)
-            )
+            going_on = any(slot.role == handling.judge for slot in job.attempt.slots)
+            over = bool(done) and len(done) == len(places) and not going_on
     if over:
         return succeeded(job)
     if handling.restarts == "Pod" or not (lost := places.keys() - done):
@@ -107,17 +107,17 @@ def _of_losses(job: Job, spec: JobSpec) -> Verdict | None:
     """A pod that every other one needs, and that is not replaced."""
     owed = replacement.owed(job)
     # Whom an open request brings or takes is its own business.
-    others = job.arriving | job.outgoing
-    for slot, vacancy in sorted(job.vacancies.items()):
+    others = job.scaling.arriving | job.outgoing
+    for slot, vacancy in sorted(job.attempt.vacancies.items()):
         if vacancy.succeeded or slot in owed or slot in others:
             continue
         if slot.role in spec.handling.spares or not spec.has(slot.role):
             continue
         if replacement.allowed(spec, slot, vacancy):
-            if job.replaced + sum(not known.blameless for known in owed.values()) < spec.backoff_limit:
+            if job.attempt.replaced + sum(not known.blameless for known in owed.values()) < spec.backoff_limit:
                 # There are as many pods as there shall be without it.
                 continue
-            message = f"{job.pod_name(slot)} ended again after {job.replaced} replacements (backoffLimit)"
+            message = f"{job.pod_name(slot)} ended again after {job.attempt.replaced} replacements (backoffLimit)"
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True)
         return _loss(job, slot, vacancy, permanent=True)
     return None
@@ -168,7 +168,7 @@ def _failure_reason(job: Job, pod_reason: str) -> str:
 
 def _of_size(job: Job) -> Verdict | None:
     minimum = job.spec.worker.min_replicas if job.spec else 0
-    short = job.below_minimum and passed(job, job.below_minimum, BELOW_MINIMUM)
+    short = job.attempt.below_minimum and passed(job, job.attempt.below_minimum, BELOW_MINIMUM)
     if short and running_workers(job) < minimum:
         return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {minimum} are needed")
     return None
@@ -189,9 +189,9 @@ def _of_refusal(job: Job) -> Verdict | None:
 def _of_start(job: Job) -> Verdict | None:
     """Before the launcher's turn, or before any worker runs: too few workers to begin with."""
     assert job.spec is not None
-    minimum = job.size if job.spec.handling.whole else job.spec.worker.min_replicas
-    lost = [slot for slot in job.spent if slot.role == WORKER]
-    if lost and len(job.workers) < minimum and not replacement.owed(job):
+    minimum = job.scaling.size if job.spec.handling.whole else job.spec.worker.min_replicas
+    lost = [slot for slot in job.attempt.spent if slot.role == WORKER]
+    if lost and len(job.attempt.workers) < minimum and not replacement.owed(job):
         newest = job.failures[-1] if job.failures else None
         begin = "the launcher was made" if job.spec.has_launcher else "the job ran"
         if newest is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from shared.job.naming import Slot, Uid
+from shared.job.sorted_set import SortedSet
 
 
 class Slots(msgspec.Struct, frozen=True, gc=False):
@@ -114,9 +115,9 @@ def ranges(indices: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def indices(pairs: Iterable[tuple[int, int]]) -> frozenset[int]:
+def indices(pairs: Iterable[tuple[int, int]]) -> SortedSet[int]:
     """The indices within inclusive ranges."""
-    return frozenset(index for low, high in pairs for index in range(low, high + 1))
+    return SortedSet(index for low, high in pairs for index in range(low, high + 1))
 
 
 def spans(slots: Iterable[Slot]) -> tuple[Slots, ...]:
@@ -127,6 +128,6 @@ def spans(slots: Iterable[Slot]) -> tuple[Slots, ...]:
     return tuple(Slots(attempt, role, ranges(found)) for (attempt, role), found in sorted(groups.items()))
 
 
-def each(groups: Iterable[Slots]) -> frozenset[Slot]:
+def each(groups: Iterable[Slots]) -> SortedSet[Slot]:
     """The slots within groups."""
-    return frozenset(slot for group in groups for slot in group)
+    return SortedSet(slot for group in groups for slot in group)

@@ -33,7 +33,7 @@ async def test_12_a_restart_keeps_the_size_and_the_history(operator: Operator):
     types = [condition["type"] for condition in status["conditions"]]
     assert {"Created", "ScaleSucceeded", "Restarting", "Failed"} <= set(types)
     job = await operator.job("again")
-    assert (job.attempt, job.size, job.next_index) == (1, 3, 3)
+    assert (job.attempt.number, job.scaling.size, job.attempt.next_index) == (1, 3, 3)
     assert "exited with 3" in status["conditions"][-1]["message"]
     await operator.assert_replayed("again")
 
@@ -108,7 +108,7 @@ async def test_13_exit_codes_of_workers_are_those_of_the_training_container(oper
     await operator.members("codes", "codes-worker-1")
     await operator.signal("codes-worker-1")
     await operator.members("codes", "codes-worker-2")
-    assert (await operator.job("codes")).next_index == 3, "1 is for good, 137 is replaced"
+    assert (await operator.job("codes")).attempt.next_index == 3, "1 is for good, 137 is replaced"
     await operator.delete("codes")
 
 
@@ -164,7 +164,7 @@ async def test_a_job_is_restarted_by_hand(operator: Operator):
     await operator.muster("restart", "trainingjob/anew")
     status = await operator.phase("Running", TRAININGJOBS, "anew")
     job = await operator.job("anew")
-    assert (status["restartCount"], job.attempt) == (0, 1)
+    assert (status["restartCount"], job.attempt.number) == (0, 1)
     assert not set(before.pods) & set(job.pods)
     await operator.delete("anew")
 

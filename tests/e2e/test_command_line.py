@@ -26,20 +26,20 @@ async def test_a_job_is_paused_goes_on_begins_again_and_can_say_why(operator: Op
     assert "somebody asked to suspend it" in await operator.muster("why", "asked")
     told = await operator.muster("resume", "asked")
     assert phases(told)[-1].startswith("Running")
-    before = (await operator.job("asked")).attempt
+    before = (await operator.job("asked")).attempt.number
     told = await operator.muster("restart", "asked")
     assert phases(told)[-1].startswith("Running")
-    assert (await operator.job("asked")).attempt == before + 1
+    assert (await operator.job("asked")).attempt.number == before + 1
     assert "attempt 3 begins, not counted as a restart" in await operator.muster("why", "asked")
     await operator.muster("suspend", "asked", "--no-wait")
     told = await operator.muster("resume", "asked")
     assert phases(told)[-1].startswith("Running")
     # Nothing says that it is paused at all when both were asked for before anybody looked.
-    assert (await operator.job("asked")).attempt in (before + 1, before + 2)
-    before = (await operator.job("asked")).attempt
+    assert (await operator.job("asked")).attempt.number in (before + 1, before + 2)
+    before = (await operator.job("asked")).attempt.number
     await operator.muster("restart", "asked", "--no-wait")
     await operator.muster("restart", "asked")
-    assert (await operator.job("asked")).attempt in (before + 1, before + 2)
+    assert (await operator.job("asked")).attempt.number in (before + 1, before + 2)
     chain = json.loads(await operator.muster("why", "trainingjob/asked", "worker-1", "--json"))
     assert chain[-1]["text"] == "somebody asked to restart it"
     await operator.tell_to_end("asked")

@@ -119,7 +119,7 @@ async def _a_life_under_fire(operator: Operator, job: str, victims: list[tuple[s
         1,
     ]
     folded = await operator.job(job)
-    assert sorted(folded.members) == [0, 1, 2]
+    assert sorted(folded.listed_workers) == [0, 1, 2]
     await operator.assert_replayed(job)
 
 

@@ -204,7 +204,7 @@ async def test_22_a_worker_that_crashes_for_ever_is_not_replaced_for_ever(operat
     await operator.members("crash", "crash-worker-0")
     status = await operator.status(TRAININGJOBS, "crash")
     assert status["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 0, "failed": 2}
-    assert (await operator.job("crash")).next_index == 3
+    assert (await operator.job("crash")).attempt.next_index == 3
     await operator.delete("crash")
 
 

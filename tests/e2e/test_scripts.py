@@ -150,7 +150,7 @@ async def test_33_a_scale_in_deleted_midway_is_finished_once_the_hosts_file_has_
     await operator.kubectl("exec", "halfway-launcher", "--", "touch", "/run/done")
     await operator.has_pods("halfway", "halfway-launcher", "halfway-worker-0")
     await operator.members("halfway", "halfway-worker-0")
-    assert (await operator.job("halfway")).size == 1
+    assert (await operator.job("halfway")).scaling.size == 1
     await operator.assert_replayed("halfway")
     await operator.kubectl("delete", "trainingjob", "halfway", "--wait=false")
 

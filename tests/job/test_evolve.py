@@ -183,9 +183,9 @@ def test_an_orphaning_deletion_stays_one():
 def test_a_pod_that_ended_spends_its_slot_and_is_counted_once():
     failed = pods(worker(1, version=90, phase="Failed", exits=exited(1)))
     job = given(*a_running_job(workers=2), failed, pods(worker(1, version=91, phase="Failed", exits=exited(1)))).job
-    assert Slot(0, WORKER, 1) in job.spent
-    assert Slot(0, WORKER, 1) not in job.slots
-    assert job.tallies[WORKER] == Tally(failed=1)
+    assert Slot(0, WORKER, 1) in job.attempt.spent
+    assert Slot(0, WORKER, 1) not in job.attempt.slots
+    assert job.attempt.tallies[WORKER] == Tally(failed=1)
     assert [(failure.pod, failure.reason, failure.code) for failure in job.failures] == [
         ("resnet-worker-1", "Error", 1)
     ]
@@ -193,39 +193,39 @@ def test_a_pod_that_ended_spends_its_slot_and_is_counted_once():
 
 def test_a_worker_that_ended_well_is_no_failure():
     job = given(*a_running_job(), pods(worker(1, version=90, phase="Succeeded", exits=exited(0)))).job
-    assert job.tallies[WORKER] == Tally(succeeded=1)
+    assert job.attempt.tallies[WORKER] == Tally(succeeded=1)
     assert job.failures == ()
 
 
 def test_a_pod_that_was_asked_to_go_is_not_counted_when_it_ends():
     job = given(*a_running_job(), pods(worker(1, version=90, phase="Failed", deleting=True))).job
-    assert WORKER not in job.tallies
+    assert WORKER not in job.attempt.tallies
     assert [failure.reason for failure in job.failures] == ["Deleted"]
 
 
 def test_the_count_outlives_the_pod_and_ends_with_the_attempt():
     story = [*a_running_job(), pods(worker(1, version=90, phase="Failed")), PodsGone(uids=(Uid("pod-1"),))]
     job = given(*story).job
-    assert job.tallies[WORKER] == Tally(failed=1)
+    assert job.attempt.tallies[WORKER] == Tally(failed=1)
     assert len(job.failures) == 1, "its removal is not a second failure"
-    assert evolve(job, JobRestarted(attempt=1), AT).tallies == {}
+    assert evolve(job, JobRestarted(attempt=1), AT).attempt.tallies == {}
 
 
 def test_a_vanished_pod_spends_its_slot_unless_somebody_released_it():
     vanished = PodsGone(uids=(Uid("pod-1"),))
     taken = given(*a_running_job(), vanished).job
-    assert Slot(0, WORKER, 1) in taken.spent
+    assert Slot(0, WORKER, 1) in taken.attempt.spent
     assert [failure.pod for failure in taken.failures] == ["resnet-worker-1"]
     released = given(*a_running_job(), SlotsReleased(slots=(workers(1),)), vanished).job
-    assert released.spent == frozenset()
+    assert released.attempt.spent == frozenset()
     assert released.failures == ()
 
 
 def test_pods_of_no_slot_spend_nothing():
     stray = replace(worker(7, phase="Failed"), attempt=4)
     job = given(*a_running_job(), pods(stray)).job
-    assert job.spent == frozenset()
-    assert job.tallies == {}
+    assert job.attempt.spent == frozenset()
+    assert job.attempt.tallies == {}
 
 
 def test_only_the_newest_failures_are_kept():
@@ -236,23 +236,23 @@ def test_only_the_newest_failures_are_kept():
 
 def test_an_index_is_never_used_again_in_an_attempt():
     job = given(*a_running_job(workers=2), *scaling_out(2, 3)).job
-    assert job.next_index == 4
+    assert job.attempt.next_index == 4
     failed = ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),))
-    assert evolve(job, failed, AT).next_index == 4
-    assert evolve(job, JobRestarted(attempt=1), AT).next_index == 0
+    assert evolve(job, failed, AT).attempt.next_index == 4
+    assert evolve(job, JobRestarted(attempt=1), AT).attempt.next_index == 0
 
 
 def test_a_launcher_of_a_job_that_is_over_is_not_lost():
     lost = LauncherLost(uid=Uid("pod-launcher"))
-    assert evolve(STAGES["running"], lost, AT).launcher_lost
-    assert not evolve(STAGES["over"], lost, AT).launcher_lost
-    assert not evolve(STAGES["empty"], lost, AT).launcher_lost
+    assert evolve(STAGES["running"], lost, AT).attempt.launcher_lost
+    assert not evolve(STAGES["over"], lost, AT).attempt.launcher_lost
+    assert not evolve(STAGES["empty"], lost, AT).attempt.launcher_lost
 
 
 def test_a_restart_forgets_the_attempt_and_keeps_the_rest():
     job = evolve(STAGES["running"], JobRestarted(attempt=1), AT)
-    assert (job.attempt, job.restarts, job.slots, job.members) == (1, 1, frozenset(), frozenset())
-    assert job.hosts_version == STAGES["running"].hosts_version, "versions of the hosts files only grow"
+    assert (job.attempt.number, job.restarts, job.attempt.slots, job.listed_workers) == (1, 1, frozenset(), frozenset())
+    assert job.membership.version == STAGES["running"].membership.version, "versions of the hosts files only grow"
     assert job.conditions == STAGES["running"].conditions, "history is never wiped"
     assert evolve(STAGES["running"], JobRestarted(attempt=1, counted=False), AT).restarts == 0
 
@@ -260,40 +260,40 @@ def test_a_restart_forgets_the_attempt_and_keeps_the_rest():
 def test_requests_keep_the_order_in_which_they_were_first_heard_of():
     two = scale_in(1, request=Uid("a"))
     job = given(*a_running_job(), scale_out(request=Uid("b")), two, scale_out(request=Uid("b"))).job
-    assert list(job.requests) == ["b", "a"]
+    assert list(job.scaling.requests) == ["b", "a"]
 
 
 def test_a_pending_request_that_goes_leaves_nothing_and_an_open_one_is_kept():
-    assert R1 not in given(*a_running_job(), scale_out(), ScaleRequestGone(uid=R1)).job.requests
+    assert R1 not in given(*a_running_job(), scale_out(), ScaleRequestGone(uid=R1)).job.scaling.requests
     job = given(*a_running_job(), *scaling_out(2), ScaleRequestGone(uid=R1)).job
-    assert job.requests[R1].gone
-    assert job.scaling == R1
+    assert job.scaling.requests[R1].gone
+    assert job.scaling.open == R1
 
 
 def test_a_request_once_taken_up_does_not_change_its_mind():
     job = given(*a_running_job(), *scaling_out(2)).job
-    assert evolve(job, scale_out(9), AT).requests[R1].spec == job.requests[R1].spec
+    assert evolve(job, scale_out(9), AT).scaling.requests[R1].spec == job.scaling.requests[R1].spec
 
 
 def test_the_owner_of_a_request_is_not_forgotten():
     job = given(*a_running_job(), scale_out(owned=True), scale_out(owned=False)).job
-    assert job.requests[R1].owner == KEY.uid
+    assert job.scaling.requests[R1].owner == KEY.uid
 
 
 def test_a_release_by_the_end_of_a_request_takes_the_slots_back():
     job = given(*a_running_job(), *scaling_out(2, 3)).job
-    assert len(job.workers) == 4
+    assert len(job.attempt.workers) == 4
     failed = evolve(job, ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),)), AT)
-    assert len(failed.workers) == 2
-    assert not failed.scaling
-    assert len(evolve(job, ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), AT).workers) == 4
+    assert len(failed.attempt.workers) == 2
+    assert not failed.scaling.open
+    assert len(evolve(job, ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), AT).attempt.workers) == 4
 
 
 def test_members_leave_when_the_hosts_say_so_and_are_remembered_until_released():
     job = given(*a_running_job(workers=3), *scaling_in(2)).job
     assert job.leaving == frozenset()
     job = evolve(job, HostsPublished(version=2, members=((0, 1),), request=R1), AT)
-    assert (job.members, job.leaving) == (frozenset({0, 1}), frozenset({2}))
+    assert (job.listed_workers, job.leaving) == (frozenset({0, 1}), frozenset({2}))
 
 
 def test_refusals_in_a_row_are_counted_by_effect_and_wait_again_each_time():
@@ -352,9 +352,9 @@ def test_a_broken_history_is_broken_until_exactly_that_head_is_accepted():
 
 def test_slots_are_only_ever_in_one_place():
     for stage, job in STAGES.items():
-        assert not job.slots & job.spent, stage
+        assert not job.attempt.slots & job.attempt.spent, stage
     assigned = SlotsAssigned(slots=(Slots(0, WORKER, ((5, 6),)),))
-    assert {5, 6} <= {slot.index for slot in evolve(STAGES["running"], assigned, AT).workers}
+    assert {5, 6} <= {slot.index for slot in evolve(STAGES["running"], assigned, AT).attempt.workers}
 
 
 def test_what_was_nudged_and_what_is_ready_come_from_the_newest_view():
@@ -366,7 +366,7 @@ def test_what_was_nudged_and_what_is_ready_come_from_the_newest_view():
 def test_a_place_that_was_given_up_is_not_vacant_when_its_disruption_is_told_late():
     left = WorkersReleased(request=R1, slots=(workers(2),), reason="Drained")
     late = WorkersReleased(request=Uid(""), slots=(workers(2),), reason="Disrupted")
-    assert not given(*a_running_job(workers=3), *scaling_in(2), left, late).job.vacancies
+    assert not given(*a_running_job(workers=3), *scaling_in(2), left, late).job.attempt.vacancies
 
 
 def test_a_new_attempt_waits_for_no_refusal_of_the_one_before():

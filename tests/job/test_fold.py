@@ -237,8 +237,8 @@ def test_each_job_has_a_history_of_its_own_whatever_its_name():
     assert len(histories) == 3
     assert {history.job.key for history in histories} == {KEY, OTHER, waiting}
     assert histories.get(JobKey("team-b", "nobody", Uid("uid-3"))) is None
-    assert R1 in histories[waiting].job.requests
-    assert not histories[KEY].job.requests
+    assert R1 in histories[waiting].job.scaling.requests
+    assert not histories[KEY].job.scaling.requests
 
 
 def test_the_genesis_event_is_folded_like_any_other():

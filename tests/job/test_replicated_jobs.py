@@ -141,14 +141,14 @@ class TestLosses:
         back = PodsObserved(pods=(replica("worker", 1, life=1),))
         story = given(*gone, again, back)
         story.then_nothing(scheduler)
-        assert WORKERS[1] in story.job.slots - story.job.spent
+        assert WORKERS[1] in story.job.attempt.slots - story.job.attempt.spent
 
     def test_what_is_left_of_it_does_not_end_a_second_time_in_a_place_that_is_filled_again(self):
         again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
         went = replica("worker", 1, version=60, phase="Failed", deleting=True)
         lost = [*a_running_replicated_job(a_replicated_spec("OnFailure")), ended("worker", 1, 3), again]
-        assert given(*lost, PodsObserved(pods=(went,))).job.vacancies == given(*lost).job.vacancies
-        assert WORKERS[1] in given(*lost, PodsObserved(pods=(went,))).job.slots
+        assert given(*lost, PodsObserved(pods=(went,))).job.attempt.vacancies == given(*lost).job.attempt.vacancies
+        assert WORKERS[1] in given(*lost, PodsObserved(pods=(went,))).job.attempt.slots
 
     def test_the_second_time_it_waits(self):
         spec = a_replicated_spec("OnFailure")
@@ -164,8 +164,10 @@ class TestLosses:
         ]
         story = given(*twice)
         story.then_nothing(scheduler)
-        (vacancy,) = story.job.vacancies.values()
-        given(*twice, TimePassed(anchor=vacancy.at.sequence, timer=replacement.TIMER)).then(scheduler, Record(again))
+        (vacancy,) = story.job.attempt.vacancies.values()
+        given(*twice, TimePassed(anchor=vacancy.at.sequence, timer=replacement.timer_name(10))).then(
+            scheduler, Record(again)
+        )
 
     def test_beyond_the_limit_the_job_fails(self):
         story = given(*a_running_replicated_job(a_replicated_spec("OnFailure", limit=0)), ended("worker", 1, 3))
@@ -261,7 +263,7 @@ def test_an_edit_of_a_job_that_cannot_grow_is_rejected():
 
 def test_a_worker_that_is_done_is_not_missed_for_ever():
     story = given(*a_running_replicated_job(SPEC), ended("worker", 0, 0), ended("worker", 1, 0))
-    assert story.job.below_minimum == 0
+    assert story.job.attempt.below_minimum == 0
     assert services(SPEC).children
 
 
@@ -328,10 +330,10 @@ def test_late_news_of_a_pod_that_went_takes_nothing_from_its_successor():
         PodsObserved(pods=(replica("worker", 1, life=1),)),
     ]
     late = given(*back, ended("worker", 1, 3))
-    assert WORKERS[1] in late.job.slots
-    assert not late.job.vacancies
+    assert WORKERS[1] in late.job.attempt.slots
+    assert not late.job.attempt.vacancies
     later = given(*back, ended("worker", 1, 3), PodsGone(uids=(Uid("worker-1-0"),)))
-    assert WORKERS[1] in later.job.slots
+    assert WORKERS[1] in later.job.attempt.slots
 
 
 def test_another_number_of_workers_holds_from_the_next_attempt_where_they_do_not_come_and_go():

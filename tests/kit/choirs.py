@@ -110,7 +110,7 @@ class Choir(Framework):
     def status(self, job: Job) -> Document:
         return {
             "conditions": [condition(known) for known in job.conditions],
-            "replicas": len(job.workers),
+            "replicas": len(job.attempt.workers),
             "selector": f"{JOB_UID}={job.key.uid}",
         }
 

@@ -26,6 +26,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
+from shared.job.membership import Unknown
 from shared.job.naming import Uid, config_name, pod_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.state import Job
@@ -295,7 +296,11 @@ class Loop:
             case scheduler_effects.DeletePod(uid=uid):
                 pod = next(pod for pod in self.pods.values() if pod.uid == uid)
                 # Before a launcher of this attempt reads them, the files are those of the one before.
-                nobody_reads = not self.job.listed or self.job.between_attempts or pod.attempt != self.job.attempt
+                nobody_reads = (
+                    isinstance(self.job.membership, Unknown)
+                    or self.job.between_attempts
+                    or pod.attempt != self.job.attempt.number
+                )
                 going_in_peace = self.job.over or self.job.gone or pod.phase == "Failed" or nobody_reads
                 assert going_in_peace or pod.index not in self.listed_in_hosts, f"{pod.name} is still listed"
                 self.pods[pod.name] = replace(pod, deleting=True, version=self._next())
@@ -348,13 +353,13 @@ class Loop:
             doomed = {pod.index for pod in before.pods.values() if pod.uid in before.disrupted}
             assert not doomed & indices(event.members), f"{doomed} are about to go, and listed in {event}"
         if isinstance(event, ScaleAccepted):
-            assert not before.scaling, "one scaling at a time"
+            assert not before.scaling.open, "one scaling at a time"
             assert job.spec is not None
             role = job.spec.role(WORKER)
-            size = len(job.workers) - len(event.leaving) + len(replacement.owed(before))
+            size = len(job.attempt.workers) - len(event.leaving) + len(replacement.owed(before))
             least, most = (role.min_replicas, size) if event.leaving else (0, role.max_replicas or size)
             assert least <= size <= most, f"{size} workers are out of bounds"
-            first = next(request for request in before.requests.values() if request.phase == "Pending")
+            first = next(request for request in before.scaling.requests.values() if request.phase == "Pending")
             assert first.uid == event.request, "oldest first"
 
     def _next(self) -> int:

@@ -42,4 +42,4 @@ def test_the_state_of_a_job_that_scales_can_be_shown():
     shown = json.loads(as_json_text(job))
     assert shown["phase"] == job.phase
     assert len(shown["pods"]) == len(job.pods)
-    assert len(shown["slots"]) == len(job.slots)
+    assert len(shown["slots"]) == len(job.attempt.slots)

@@ -484,7 +484,7 @@ async def a_life(world: World) -> Uid:
         world.store.patch(TRAININGJOBS, NAMESPACE, KEY.name, {"spec": {"suspend": wish}})
         await world.phase(phase)
     world.store.patch(TRAININGJOBS, NAMESPACE, KEY.name, {"metadata": {"annotations": {RESTART: "again"}}})
-    await world.until(lambda: world.job().attempt == 2, "a third attempt")
+    await world.until(lambda: world.job().attempt.number == 2, "a third attempt")
     await world.running()
     return world.job().key.uid
 

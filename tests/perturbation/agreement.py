@@ -24,7 +24,7 @@ def folded(jobs: Any) -> State:
     return {
         f"{job.key}/{job.key.uid}": msgspec.to_builtins(_now(job))
         for job in jobs
-        if not job.gone and (job.generation or (job.key.uid == NO_UID and job.requests))
+        if not job.gone and (job.generation or (job.key.uid == NO_UID and job.scaling.requests))
     }
 
 
@@ -39,7 +39,7 @@ def _now(job: Job) -> State:
         "children": {"/".join(at): _unversioned(child) for at, child in sorted(job.children.items())},
         "requests": {
             uid: (request.kind, request.name, request.owner, request.spec, request.problems, request.phase)
-            for uid, request in sorted(job.requests.items())
+            for uid, request in sorted(job.scaling.requests.items())
             if not request.gone
         },
     }

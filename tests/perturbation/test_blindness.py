@@ -152,7 +152,7 @@ async def test_a_launcher_that_goes_with_its_job_is_not_lost_however_late_the_jo
             return (await _history(arena.disturbed, job)).job.gone
 
         await arena.until(ended, "told that the job went")
-        assert not (await _history(arena.disturbed, job)).job.launcher_lost
+        assert not (await _history(arena.disturbed, job)).job.attempt.launcher_lost
         assert not arena.witness.lies(await arena.disturbed.log())
 
 

@@ -52,8 +52,8 @@ def a_life(seed: int, *, calm: bool = False, notices: int = 0) -> Loop:
 def test_every_life_ends_and_every_request_with_it(seed: int):
     loop = a_life(seed)
     assert loop.job.over
-    assert not loop.job.scaling
-    assert all(request.over for request in loop.job.requests.values())
+    assert not loop.job.scaling.open
+    assert all(request.over for request in loop.job.scaling.requests.values())
     left = [pod for pod in loop.pods.values() if pod.phase == "Running"]
     assert not left, "the default policy leaves no running pods"
 
@@ -90,8 +90,8 @@ def test_attempts_pauses_and_edits_lead_to_an_end(seed: int):
     job = loop.job
     assert job.over, job.phase
     assert job.restarts <= 3, "no more often than backoffLimit"
-    assert not job.scaling
-    assert all(request.over for request in job.requests.values())
+    assert not job.scaling.open
+    assert all(request.over for request in job.scaling.requests.values())
     assert not [pod for pod in loop.pods.values() if pod.phase == "Running"]
     again = History(KEY)
     for event in loop.events:
@@ -105,7 +105,7 @@ def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int
     loop = a_life(seed, calm=True)
     assert loop.job.phase == "Succeeded"
     size = 4
-    for request in loop.job.requests.values():
+    for request in loop.job.scaling.requests.values():
         if request.published:
             # The hosts files are the point of no return, whatever became of the request after it.
             size += len(request.added) - len(request.leaving)
@@ -117,7 +117,7 @@ def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int
 def test_on_nodes_that_go_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
     loop = a_life(seed, calm=True, notices=3)
     assert loop.job.phase == "Succeeded"
-    assert len(loop.listed_in_hosts) == loop.job.size
+    assert len(loop.listed_in_hosts) == loop.job.scaling.size
     assert not [pod for pod in loop.job.pods.values() if pod.role != LAUNCHER and pod.uid in loop.job.disrupted]
 
 
@@ -126,7 +126,7 @@ def test_on_nodes_that_go_a_job_succeeds_with_the_size_it_was_asked_for(seed: in
 def test_whatever_else_fails_there_every_life_ends(seed: int):
     loop = a_life(seed, notices=3)
     assert loop.job.over
-    assert all(request.over for request in loop.job.requests.values())
+    assert all(request.over for request in loop.job.scaling.requests.values())
     assert not [pod for pod in loop.pods.values() if pod.phase == "Running"]
 
 
@@ -151,7 +151,7 @@ def test_a_deleted_job_leaves_nothing(seed: int):
     assert not loop.pods
     assert not loop.children
     assert not loop.job.pods
-    assert not loop.job.scaling
+    assert not loop.job.scaling.open
 
 
 @many

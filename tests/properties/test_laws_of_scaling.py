@@ -38,17 +38,17 @@ def a_life(seed: int, *, calm: bool = False) -> Loop:
 
 def _settled(loop: Loop) -> bool:
     job = loop.job
-    quiet = all_over(job) and not job.scaling and seen(loop)
+    quiet = all_over(job) and not job.scaling.open and seen(loop)
     return quiet and (job.over or (job.phase == "Running" and not job.leaving))
 
 
 def all_over(job: Job) -> bool:
-    return all(request.over for request in job.requests.values())
+    return all(request.over for request in job.scaling.requests.values())
 
 
 def seen(loop: Loop) -> bool:
     """The log knows of everything that was asked."""
-    known = loop.job.requests.keys()
+    known = loop.job.scaling.requests.keys()
     return loop.resource is not None and loop.job.spec == loop.resource.observed.spec and loop.requests.keys() <= known
 
 
@@ -57,7 +57,7 @@ def seen(loop: Loop) -> bool:
 def test_every_request_and_every_edit_ends(seed: int):
     loop = a_life(seed)
     assert all_over(loop.job)
-    assert not loop.job.scaling
+    assert not loop.job.scaling.open
 
 
 @many
@@ -78,7 +78,7 @@ def test_no_request_succeeds_whose_script_did_not_end_well(seed: int):
     for event in loop.events:
         if isinstance(event, ScriptFinished) and event.exit_code == 0:
             well.add(event.request)
-        request = loop.job.requests.get(event.request) if isinstance(event, ScaleSucceeded) else None
+        request = loop.job.scaling.requests.get(event.request) if isinstance(event, ScaleSucceeded) else None
         if request is not None and request.spec is not None and request.spec.script:
             assert request.uid in well
 
@@ -89,7 +89,7 @@ def test_nobody_is_released_before_the_launcher_has_the_files_and_nothing_twice(
     loop = a_life(seed)
     released = [event.request for event in loop.events if isinstance(event, WorkersReleased) and event.request]
     assert len(released) == len({*released})
-    assert all(loop.job.requests[request].published for request in released)
+    assert all(loop.job.scaling.requests[request].published for request in released)
 
 
 @many
@@ -106,6 +106,6 @@ def test_a_failed_script_takes_nobody_away(seed: int):
 def test_in_peace_everything_succeeds_and_the_size_is_what_was_asked_for(seed: int):
     loop = a_life(seed, calm=True)
     job = loop.job
-    failed = {request.reason for request in job.requests.values() if request.phase == "Failed"}
+    failed = {request.reason for request in job.scaling.requests.values() if request.phase == "Failed"}
     assert failed <= {"AboveMaximum", "BelowMinimum"}
-    assert len(job.workers) == len(job.members) == job.size
+    assert len(job.attempt.workers) == len(job.listed_workers) == job.scaling.size

@@ -77,12 +77,12 @@ def test_an_edit_is_carried_out_without_any_request(edit: JobObserved, step: Ste
 
 def test_an_edit_of_something_else_changes_no_size():
     given(*a_running_job(workers=2), sized(2, backoff_limit=3)).then_nothing(scaler)
-    assert not given(*a_running_job(workers=2), sized(2, least=1, most=5)).job.requests
+    assert not given(*a_running_job(workers=2), sized(2, least=1, most=5)).job.scaling.requests
 
 
 def test_an_edit_that_was_seen_twice_is_one():
     story = given(*a_running_job(workers=2), sized(4), sized(4), sized(4))
-    assert list(story.job.requests) == [E2]
+    assert list(story.job.scaling.requests) == [E2]
 
 
 def test_nothing_is_owned_because_there_is_nothing_to_own():
@@ -103,7 +103,7 @@ def test_a_request_after_an_edit_waits_for_it():
 
 def test_only_the_newest_of_the_edits_that_wait_counts():
     story = given(*a_running_job(workers=2), sized(4), sized(6, generation=3), sized(3, generation=4))
-    assert list(story.job.requests) == [E4]
+    assert list(story.job.scaling.requests) == [E4]
     story.then(scaler, grows(2, request=E4))
 
 
@@ -113,7 +113,7 @@ def test_an_edit_that_was_taken_back_comes_to_nothing():
 
 def test_an_edit_during_another_one_comes_after_it():
     story = [*growing(), sized(2, generation=3)]
-    assert list(given(*story).job.requests) == [E2, E3]
+    assert list(given(*story).job.scaling.requests) == [E2, E3]
     rest = [
         pods(worker(2), worker(3)),
         published(2, 0, 1, 2, 3, request=E2),
@@ -138,7 +138,7 @@ def test_beyond_the_bounds_nothing_is_touched(edit: JobObserved, reason: str):
     job = given(*story, ScaleRejected(request=E2, reason=reason)).job
     told = next(known for known in job.conditions if known.type == "ScaleFailed")
     assert reason in told.message, "no object but the job can say it"
-    assert job.size == 3
+    assert job.scaling.size == 3
 
 
 def with_policy(policy: RestartPolicy) -> list[AnyEvent]:
@@ -176,28 +176,32 @@ def edit_of(edit: JobObserved, policy: RestartPolicy) -> JobObserved:
 def test_as_many_as_are_left_is_the_size_from_then_on():
     done_ = ScaleSucceeded(request=E2, reason="AlreadyThatSize")
     story = given(*with_policy("Always"), edit_of(sized(2), "Always"), done_)
-    assert story.job.size == 2
+    assert story.job.scaling.size == 2
     assert not any(isinstance(step, Record) for step in story.steps(scheduler)), "nobody is replaced"
 
 
 def test_the_size_follows_when_the_files_do():
     story = growing()
-    assert given(*story).job.size == 2
-    assert given(*story, pods(worker(2), worker(3)), published(2, 0, 1, 2, 3, request=E2)).job.size == 4
+    assert given(*story).job.scaling.size == 2
+    assert given(*story, pods(worker(2), worker(3)), published(2, 0, 1, 2, 3, request=E2)).job.scaling.size == 4
 
 
 def test_a_failed_edit_keeps_the_size_and_says_why():
     failed = ScaleFailed(request=E2, reason="DeadlineExceeded", released=(workers(2, 3),))
     job = given(*growing(), failed).job
     told = next(known for known in job.conditions if known.type == "ScaleFailed")
-    assert (job.size, told.reason, told.message) == (2, "ScalingOutFailed", "ScaleOut replicas-2: DeadlineExceeded")
+    assert (job.scaling.size, told.reason, told.message) == (
+        2,
+        "ScalingOutFailed",
+        "ScaleOut replicas-2: DeadlineExceeded",
+    )
 
 
 def test_requests_change_the_size_by_what_they_bring_or_take():
     out = ScaleAccepted(request=R1, kind="ScaleOut", added=(workers(2, 3),), deadline=60, drain=0)
     begun = [*a_running_job(workers=2), scale_out(2), out]
-    assert given(*begun).job.size == 2
-    assert given(*begun, published(2, 0, 1, 2, 3, request=R1)).job.size == 4
+    assert given(*begun).job.scaling.size == 2
+    assert given(*begun, published(2, 0, 1, 2, 3, request=R1)).job.scaling.size == 4
 
 
 # Where there are no workers there is nothing to scale: the job begins with the size that was asked for.
@@ -209,9 +213,9 @@ def first_slots(attempt: int, size: int) -> tuple[Slots, ...]:
 
 def begins_with(size: int, *story: AnyEvent) -> None:
     job = given(*story).job
-    assert not job.requests
+    assert not job.scaling.requests
     (step,) = [step for step in given(*story).steps(scheduler) if isinstance(step, Record)]
-    assert step.event.slots == first_slots(job.attempt, size)  # type: ignore[union-attr]
+    assert step.event.slots == first_slots(job.attempt.number, size)  # type: ignore[union-attr]
 
 
 def all_gone() -> list[AnyEvent]:
@@ -240,7 +244,7 @@ def test_after_the_next_attempt_began_and_before_it_has_slots_too():
 def test_a_suspended_job_keeps_the_newest_size_for_its_return():
     paused = [*a_running_job(workers=2), sized(3), JobSuspended(reason="TrainingJobSuspended"), sized(7, generation=3)]
     job = given(*paused).job
-    assert (job.size, dict(job.requests)) == (7, {})
+    assert (job.scaling.size, dict(job.scaling.requests)) == (7, {})
 
 
 def test_a_job_that_starts_grows_once_it_runs():
@@ -252,7 +256,7 @@ def test_a_job_that_starts_grows_once_it_runs():
 
 def test_an_edit_of_a_finished_job_changes_nothing():
     over = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
-    assert not given(*a_running_job(), *over, sized(5)).job.requests
+    assert not given(*a_running_job(), *over, sized(5)).job.scaling.requests
 
 
 def test_an_edit_that_waited_until_the_end_ends_with_the_job_and_tells_nobody():
@@ -266,4 +270,4 @@ def test_an_edit_that_waited_until_the_end_ends_with_the_job_and_tells_nobody():
 def test_an_invalid_edit_leaves_the_size_as_it_is():
     problem = Problem(reason="AboveMaximum", field="spec.etReplicaSpecs.worker.replicas", message="set at most 8")
     refused = replace(sized(9), spec=None, problems=(problem,))
-    assert not given(*a_running_job(workers=2), refused).job.requests
+    assert not given(*a_running_job(workers=2), refused).job.scaling.requests

@@ -91,7 +91,7 @@ def test_what_comes_is_known_at_once_and_the_scaling_ends():
     everyone = HostsPublished(version=2, members=ranges(range(4)), request=E2)
     given(*story).then(scaler, Record(everyone))
     given(*story, everyone).then(scaler, Record(ScaleSucceeded(request=E2, reason="ScalingOutSucceeded")))
-    assert given(*story, everyone).job.size == 4
+    assert given(*story, everyone).job.scaling.size == 4
 
 
 def test_a_scale_out_waits_for_all_that_it_brings():
@@ -100,13 +100,13 @@ def test_a_scale_out_waits_for_all_that_it_brings():
 
 def test_a_scale_out_that_is_late_takes_back_what_it_brought():
     story = given(*growing(2, 3), pods(worker(2)))
-    request = story.job.open_request
+    request = story.job.scaling.open_request
     assert request is not None
     late = TimePassed(anchor=request.accepted, timer="ScalingDeadline")
     failed = ScaleFailed(request=E2, reason="DeadlineExceeded", released=(workers(2, 3),))
     given(*growing(2, 3), pods(worker(2)), late).then(scaler, Record(failed))
     after = given(*growing(2, 3), pods(worker(2)), late, failed)
-    assert after.job.size == 2
+    assert after.job.scaling.size == 2
     assert [step.name for step in after.steps(scheduler) if hasattr(step, "name")] == ["resnet-worker-2"]
     after.then_among_others(status, Record(JobRunning(reason="TrainingJobRunning")))
 
@@ -117,8 +117,8 @@ def test_a_new_worker_that_fails_is_made_again_under_its_name():
     made = SlotsAssigned(slots=(workers(3),), replaces=(workers(3),), reason="PodsReplaced")
     given(*story, PodsGone(uids=(Uid("pod-3"),))).then_among_others(scheduler, Record(made))
     job = given(*story, PodsGone(uids=(Uid("pod-3"),)), made).job
-    assert job.open_request is not None
-    assert job.open_request.added == {slot for slot in job.workers if slot.index in (2, 3)}
+    assert job.scaling.open_request is not None
+    assert job.scaling.open_request.added == {slot for slot in job.attempt.workers if slot.index in (2, 3)}
 
 
 def test_a_worker_lost_during_a_scale_out_is_replaced_beside_it():
@@ -198,4 +198,4 @@ def test_a_worker_whose_node_is_about_to_go_is_replaced_before_that():
     assert [step.name for step in after.steps(scheduler) if hasattr(step, "name")] == ["resnet-worker-1"]
     made = SlotsAssigned(slots=(workers(1),), replaces=(workers(1),), reason="PodsReplaced")
     given(*story, without, released, PodsGone(uids=(Uid("pod-1"),))).then_among_others(scheduler, Record(made))
-    assert given(*story, without, released).job.replaced == 0
+    assert given(*story, without, released).job.attempt.replaced == 0

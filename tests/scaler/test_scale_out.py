@@ -92,7 +92,7 @@ def test_22_a_scale_out_replaces_workers_that_fail_so_often():
     given(*ready).then(scaler, Record(published(2, 0, 1, 2, 5, request=R1)))
     story.append(pods(worker(2), worker(5, phase="Failed", exits=exited(1))))
     given(*story).then(scaler, Record(ScaleFailed(request=R1, reason="WorkerFailed", released=(workers(2, 5),))))
-    assert given(*story).job.replaced == 0, "they count against the request's own limit"
+    assert given(*story).job.attempt.replaced == 0, "they count against the request's own limit"
 
 
 def test_a_request_deleted_midway_is_rolled_back():

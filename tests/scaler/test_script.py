@@ -194,17 +194,17 @@ def test_a_request_that_is_deleted_ends(story: list[AnyEvent], steps: list[Step]
 def test_a_failed_scale_in_keeps_its_workers_and_a_failed_scale_out_its_size():
     bad = ScriptFinished(request=R1, exit_code=1)
     into = given(*IN, STARTED, bad, ScaleFailed(request=R1, reason="ScriptFailed")).job
-    assert (into.size, into.members, len(into.workers)) == (3, {0, 1, 2}, 3)
+    assert (into.scaling.size, into.listed_workers, len(into.attempt.workers)) == (3, {0, 1, 2}, 3)
     out = given(*OUT_SEEN, STARTED, bad, ScaleFailed(request=R1, reason="ScriptFailed")).job
-    assert (out.size, out.members, len(out.workers)) == (4, {0, 1, 2, 3}, 4)
+    assert (out.scaling.size, out.listed_workers, len(out.attempt.workers)) == (4, {0, 1, 2, 3}, 4)
 
 
 def test_its_outcome_is_told_as_a_condition_and_never_its_output():
     ended = [*IN, STARTED, ScriptFinished(request=R1, exit_code=3), ScaleFailed(request=R1, reason="ScriptFailed")]
-    told = {known.type: known for known in given(*ended).job.requests[R1].conditions}
+    told = {known.type: known for known in given(*ended).job.scaling.requests[R1].conditions}
     assert (told["ScriptExecuted"].status, told["ScriptExecuted"].reason) == (False, "ScriptFailed")
     assert told["ScaleFailed"].message == "the script exited with 3"
-    well = {known.type: known for known in given(*IN, STARTED, WELL).job.requests[R1].conditions}
+    well = {known.type: known for known in given(*IN, STARTED, WELL).job.scaling.requests[R1].conditions}
     assert well["ScriptExecuted"].status
 
 
@@ -244,4 +244,4 @@ def test_environment_arrives_byte_for_byte(environment: list[tuple[str, str]], a
 
 def test_an_end_that_is_told_after_its_request_ended_changes_nothing():
     over = [*IN, STARTED, ScaleFailed(request=R1, reason=UNKNOWN)]
-    assert given(*over, WELL).job.requests == given(*over).job.requests
+    assert given(*over, WELL).job.scaling.requests == given(*over).job.scaling.requests

@@ -6,7 +6,7 @@ from services.scheduler.decide import decide as scheduler
 from shared.job import replacement
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scaler import WorkersReleased
+from shared.job.events.scaler import HostsPublished, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, JobObserved, PodsGone, TimePassed
 from shared.job.naming import Uid
@@ -15,6 +15,7 @@ from shared.job.steps import Record, Step
 from shared.job.timing import next_due
 from shared.job.views import Exit, PodView
 from tests.kit.builders import (
+    R1,
     a_created_job,
     a_running_job,
     a_spec,
@@ -106,7 +107,7 @@ def test_a_disrupted_worker_that_was_released_is_replaced_and_counts_for_nothing
     [owed] = records(*story)
     assert owed == assigned(2, replaces=(1,))
     assert isinstance(owed, Record)
-    assert given(*story, owed.event).job.replaced == 0
+    assert given(*story, owed.event).job.attempt.replaced == 0
 
 
 def crashed(times: int, *, limit: int) -> list[AnyEvent]:
@@ -117,22 +118,24 @@ def crashed(times: int, *, limit: int) -> list[AnyEvent]:
         story += [
             TimePassed(anchor=timer.anchor, timer=timer.name)
             for timer in next_due(given(*story).job)
-            if timer.name == replacement.TIMER
+            if timer.name.startswith(replacement.TIMER)
         ]
         story += [step.event for step in records(*story) if isinstance(step, Record)]
     return story
 
 
 def test_22_a_worker_that_crashes_for_ever_is_not_replaced_for_ever():
-    assert given(*crashed(3, limit=3)).job.replaced == 3
-    assert given(*crashed(9, limit=3)).job.replaced == 3
+    assert given(*crashed(3, limit=3)).job.attempt.replaced == 3
+    assert given(*crashed(9, limit=3)).job.attempt.replaced == 3
 
 
 def test_each_crash_waits_longer_than_the_one_before():
     waits = []
     for times in range(5):
         story = [*crashed(times, limit=9), pods(worker(times, version=200, phase="Failed", exits=exited(1)))]
-        waits.append([timer.seconds for timer in next_due(given(*story).job) if timer.name == replacement.TIMER])
+        waits.append(
+            [timer.seconds for timer in next_due(given(*story).job) if timer.name.startswith(replacement.TIMER)]
+        )
     assert waits == [[], [10], [20], [40], [80]]
 
 
@@ -146,14 +149,14 @@ def lost(times: int) -> list[AnyEvent]:
         story += [
             TimePassed(anchor=timer.anchor, timer=timer.name)
             for timer in next_due(given(*story).job)
-            if timer.name == replacement.TIMER
+            if timer.name.startswith(replacement.TIMER)
         ]
         story += [step.event for step in records(*story) if isinstance(step, Record)]
     return story
 
 
 def waits_of(*story: AnyEvent) -> list[int]:
-    return [timer.seconds for timer in next_due(given(*story).job) if timer.name == replacement.TIMER]
+    return [timer.seconds for timer in next_due(given(*story).job) if timer.name.startswith(replacement.TIMER)]
 
 
 def test_one_that_is_taken_again_and_again_comes_back_ever_later_and_for_ever():
@@ -162,15 +165,29 @@ def test_one_that_is_taken_again_and_again_comes_back_ever_later_and_for_ever():
         story = [*lost(times), pods(worker(times, version=200)), PodsGone(uids=(Uid(f"pod-{times}"),))]
         waits.append(waits_of(*story))
     assert waits == [[], [10], [20], [40], [80], [160], [300], [300]]
-    assert given(*lost(8)).job.replaced == 0
+    assert given(*lost(8)).job.attempt.replaced == 0
 
 
 def test_one_that_stood_for_two_minutes_is_replaced_at_once():
     story = [*lost(3), pods(worker(3, version=200))]
-    nothing = [pods(worker(3, version=201 + number)) for number in range(replacement.STEADY_SECONDS)]
+    (steady,) = [timer for timer in next_due(given(*story).job) if timer.name == replacement.STEADY]
+    assert steady.seconds == replacement.STEADY_SECONDS
     gone = PodsGone(uids=(Uid("pod-3"),))
     assert waits_of(*story, gone) == [40]
-    assert records(*story, *nothing, gone) == [assigned(4, replaces=(3,))]
+    passed = TimePassed(anchor=steady.anchor, timer=steady.name)
+    assert records(*story, passed, gone) == [assigned(4, replaces=(3,))]
+
+
+def test_workers_that_end_in_one_event_each_wait_for_their_own_back_off():
+    story = [*lost(2), pods(worker(2, version=200))]
+    # Worker 2 was lost twice before, worker 3 never: of one event, one waits and the other does not.
+    story += [*scaling_out(3), pods(worker(3)), HostsPublished(version=9, members=((2, 3),), request=R1)]
+    story += [ScaleSucceeded(request=R1, reason="ScalingOutSucceeded")]
+    story.append(PodsGone(uids=(Uid("pod-2"), Uid("pod-3"))))
+    assert waits_of(*story) == [20]
+    assert records(*story) == [assigned(4, replaces=(3,))]
+    other = TimePassed(anchor=len(story), timer=replacement.timer_name(10))
+    assert records(*story, assigned(4, replaces=(3,)).event, other) == []
 
 
 def test_each_place_has_a_row_of_its_own():
@@ -184,8 +201,8 @@ def test_a_row_goes_on_where_the_request_has_the_lowest_of_the_new_places():
     once += [assigned(2, replaces=(0,)).event, pods(worker(2)), *scaling_out(3), pods(worker(3))]
     both = [*once, PodsGone(uids=(Uid("pod-2"), Uid("pod-3"))), assigned(4, 5, replaces=(2, 3)).event]
     job = given(*both).job
-    assert {slot.index for slot in job.arriving} == {4}
-    assert {slot.index: filled.losses for slot, filled in job.refilled.items()} == {4: 1, 5: 2}
+    assert {slot.index for slot in job.scaling.arriving} == {4}
+    assert {slot.index: filled.losses for slot, filled in job.attempt.refilled.items()} == {4: 1, 5: 2}
 
 
 def test_while_it_waits_the_place_stays_empty():
@@ -208,7 +225,9 @@ def test_22_a_limit_that_was_lowered_holds():
     lowered = observed(a_spec(1, of_workers="Always", backoff_limit=0), generation=2)
     dead = pods(worker(2, version=200, phase="Failed", exits=exited(1)))
     assert records(*story, lowered, dead) == []
-    assert not [timer for timer in next_due(given(*story, lowered, dead).job) if timer.name == replacement.TIMER]
+    assert not [
+        timer for timer in next_due(given(*story, lowered, dead).job) if timer.name.startswith(replacement.TIMER)
+    ]
 
 
 def test_of_a_resource_that_became_invalid_no_pod_is_made():

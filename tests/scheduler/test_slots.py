@@ -76,7 +76,7 @@ def test_the_launcher_waits_for_a_worker_that_is_about_to_be_replaced():
 def test_an_edit_that_came_between_decision_and_append_waits_its_turn():
     edited = [observed(a_spec(2)), JobCreated(reason="TrainingJobCreated"), observed(a_spec(3), generation=2)]
     job = given(*edited, SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")).job
-    assert (job.size, [request.resize for request in job.requests.values()]) == (2, [3])
+    assert (job.scaling.size, [request.resize for request in job.scaling.requests.values()]) == (2, [3])
 
 
 def test_nothing_is_owed_to_a_running_job():

@@ -113,7 +113,7 @@ async def nothing_left(world: World) -> None:
     await world.until(lambda: not any(world.store.find(kind) for kind in LEFT), "nothing is left")
     await world.quiet()
     assert not any(world.store.find(kind) for kind in LEFT), "nothing comes back"
-    assert not world.job().scaling, "no request is open for ever"
+    assert not world.job().scaling.open, "no request is open for ever"
 
 
 async def lived(cut: Cut | None) -> tuple[Outcome | None, Counter[str], bool]:
@@ -141,7 +141,11 @@ async def lived(cut: Cut | None) -> tuple[Outcome | None, Counter[str], bool]:
         job = await living
         types = Counter(world.types())
     decided = tuple((kind, types[kind]) for kind in ONCE)
-    return Outcome(job.attempt, job.restarts, job.size, job.members, decided), counts, reached.is_set()
+    return (
+        Outcome(job.attempt.number, job.restarts, job.scaling.size, job.listed_workers, decided),
+        counts,
+        reached.is_set(),
+    )
 
 
 def live(cut: Cut | None = None) -> tuple[Outcome | None, Counter[str], bool]:

@@ -34,7 +34,7 @@ def test_an_event_that_came_while_the_lease_was_lapsed_is_acted_on(seconds: floa
             line.answers_after = 0.0
             await asyncio.sleep(HOUR_SECONDS)
             assert lease.held()
-            assert stage.history().job.attempt == 1
+            assert stage.history().job.attempt.number == 1
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
 

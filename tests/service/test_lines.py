@@ -115,7 +115,7 @@ def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[L
         stage.machine = Machine(stage.service, Mute(stage.journal, user="scheduler", after=after))
         async with stage.running():
             stage.see()
-            await until(lambda: stage.history().job.attempt == 2, "two restarts")
+            await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
             await asyncio.sleep(5)
         assert [(line["seq"], line["basis"]) for line in decisions_told(lines)] == [(3, 2), (4, 3)]
         assert not stage.machine.appends.untold
@@ -132,7 +132,7 @@ async def test_decisions_that_never_were_stored_leave_room_for_those_that_were(l
         stage.see()
         await until(lambda: not stage.line.trouble, "a full memory", seconds=MOST_UNTOLD)
         stage.line.append = mute.append  # type: ignore[method-assign]
-        await until(lambda: stage.history().job.attempt == 2, "two restarts")
+        await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
         assert len(stage.machine.appends.untold) <= MOST_UNTOLD
     assert [line["seq"] for line in decisions_told(lines)][:2] == [3, 4]
 
@@ -143,7 +143,7 @@ async def test_what_lost_to_another_or_was_refused_is_not_remembered():
     stage.line.trouble = [Conflict("another one"), Refused("no permission", reason="Forbidden")]
     async with stage.running():
         stage.see()
-        await until(lambda: stage.history().job.attempt == 1, "the restart")
+        await until(lambda: stage.history().job.attempt.number == 1, "the restart")
         await asyncio.sleep(1)
         assert not stage.machine.appends.untold
 

@@ -57,8 +57,8 @@ async def test_a_job_deleted_at_any_event_of_a_scaling_leaves_nothing(kind: str,
             assert stage.owned_by(uids[name]) == []
             job = stage.life(uids[name])
             assert job.gone
-            assert job.open_request is None
-            assert all(request.over or request.phase == "Pending" for request in job.requests.values())
+            assert job.scaling.open_request is None
+            assert all(request.over or request.phase == "Pending" for request in job.scaling.requests.values())
         kept = [name for name in names if name not in deleted]
         assert all(stage.status(TRAININGJOBS, name)["phase"] == "Running" for name in kept)
 

@@ -178,7 +178,7 @@ def restarting(times: int) -> Decide:
     """Record so many restarts, one after the other."""
 
     def decide(history: History) -> list[Step]:
-        attempt = history.job.attempt
+        attempt = history.job.attempt.number
         return [Record(JobRestarted(attempt=attempt + 1))] if history.job.generation and attempt < times else []
 
     return decide
@@ -194,7 +194,7 @@ class TestDeciding:
     async def test_a_decision_is_recorded_read_back_and_followed_by_the_next(self):
         async with Stage(Small(restarting(3))).running() as stage:
             stage.see()
-            await until(lambda: stage.history().job.attempt == 3, "three restarts")
+            await until(lambda: stage.history().job.attempt.number == 3, "three restarts")
             assert stage.types() == ["JobObserved", *["JobRestarted"] * 3]
             assert not stage.history().held
             bases = [stored.basis.partition(":")[0] for stored in stage.journal.events[2:]]
@@ -203,12 +203,12 @@ class TestDeciding:
     @in_virtual_time
     async def test_of_several_records_only_the_first_is_appended(self):
         def decide(history: History) -> list[Step]:
-            done = history.job.attempt
+            done = history.job.attempt.number
             return [Record(JobRestarted(attempt=n)) for n in (1, 2, 3) if n > done] if history.job.generation else []
 
         async with Stage(Small(decide)).running() as stage:
             stage.see()
-            await until(lambda: stage.history().job.attempt == 3, "three restarts")
+            await until(lambda: stage.history().job.attempt.number == 3, "three restarts")
             assert [body["attempt"] for body in stage.bodies("JobRestarted")] == [1, 2, 3]
 
     @in_virtual_time
@@ -244,7 +244,7 @@ class TestDeciding:
         async with Stage(Small(decide)).running() as stage:
             stage.see(ONE)
             stage.see(TWO)
-            await until(lambda: stage.history(TWO).job.attempt == 1, "the other one's restart")
+            await until(lambda: stage.history(TWO).job.attempt.number == 1, "the other one's restart")
             assert "cannot be" in stage.machine.held()["team-a/resnet"]
             assert "team-a/bert" not in stage.machine.held()
             stage.see(ONE, generation=2)
@@ -279,7 +279,7 @@ class TestAppending:
             await asyncio.sleep(1)
             assert stage.line.most_under_way == 20
             stage.line.gate.set()
-            await until(lambda: all(stage.history(key).job.attempt == 3 for key in keys), "all restarts")
+            await until(lambda: all(stage.history(key).job.attempt.number == 3 for key in keys), "all restarts")
             assert stage.line.most_under_way == 20
             assert len(stage.bodies("JobRestarted")) == 60
 
@@ -288,17 +288,19 @@ class TestAppending:
         async with Stage(Small(restarting(2))).running() as stage:
             stage.line.answers.clear()
             stage.see()
-            await until(lambda: stage.history().job.attempt == 1, "the first one read back before its answer")
+            await until(lambda: stage.history().job.attempt.number == 1, "the first one read back before its answer")
             await asyncio.sleep(1)
             assert len(stage.line.attempts) == 1
             stage.line.answers.set()
-            await until(lambda: stage.history().job.attempt == 2, "the second one")
+            await until(lambda: stage.history().job.attempt.number == 2, "the second one")
 
     @in_virtual_time
     async def test_after_a_conflict_it_is_decided_again_on_what_is_newer(self):
         def decide(history: History) -> list[Step]:
             job = history.job
-            return [Record(JobRestarted(attempt=1))] if job.generation and not job.attempt and not job.phase else []
+            return (
+                [Record(JobRestarted(attempt=1))] if job.generation and not job.attempt.number and not job.phase else []
+            )
 
         async with Stage(Small(decide)).running() as stage:
             stage.line.gate.clear()
@@ -319,7 +321,7 @@ class TestAppending:
             stage.decide_otherwise(JobCreated(reason="TrainingJobCreated"), "status")
             await until(lambda: stage.history().job.phase == "Created", "the other's decision")
             stage.line.gate.set()
-            await until(lambda: stage.history().job.attempt == 1, "the restart", seconds=0.1)
+            await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=0.1)
             assert [expect for _, expect in stage.line.attempts] == [0, 3]
 
     @in_virtual_time
@@ -329,7 +331,7 @@ class TestAppending:
         async with stage.running():
             stage.see()
             await until(lambda: stage.machine.trouble == "no answer from the log", "the trouble")
-            await until(lambda: stage.history().job.attempt == 1, "the restart", seconds=6)
+            await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=6)
             assert stage.machine.trouble == ""
             assert len(stage.line.attempts) == 3
 
@@ -352,7 +354,7 @@ class TestAppending:
             stage.see()
             await until(lambda: stage.machine.trouble == "no permission", "the trouble")
             assert not stage.history().held
-            await until(lambda: stage.history().job.attempt == 1, "the restart", seconds=6)
+            await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=6)
 
 
 class TestActing:
@@ -504,7 +506,7 @@ class TestOwnership:
             owner = True
             stage.see(generation=2)
             await stage.machine.owned()
-            await until(lambda: stage.history().job.attempt == 1, "the restart")
+            await until(lambda: stage.history().job.attempt.number == 1, "the restart")
             assert min(sequence for key, sequence in stage.service.decided if key == ONE) >= 3
 
     @in_virtual_time
@@ -570,7 +572,7 @@ class TestOwnership:
             stage.machine = Machine(stage.service, stage.line, chance=lambda: 0.5)
         async with stages[0].running(), stages[1].running():
             stages[0].see()
-            await until(lambda: all(stage.history().job.attempt == 3 for stage in stages), "both know")
+            await until(lambda: all(stage.history().job.attempt.number == 3 for stage in stages), "both know")
             assert [body["attempt"] for body in stages[0].bodies("JobRestarted")] == [1, 2, 3]
             assert not any(stage.history().held for stage in stages)
 
@@ -642,7 +644,7 @@ class TestStrangeLogs:
         stage.journal.append(Entry(subject=malformed, event_id="malformed", time="", body=b"\xff"), expect=0)
         async with stage.running():
             stage.see()
-            await until(lambda: stage.history().job.attempt == 1, "the restart")
+            await until(lambda: stage.history().job.attempt.number == 1, "the restart")
             assert list(stage.machine.held()) == ["team-a/bert"]
 
     @in_virtual_time

@@ -68,7 +68,7 @@ def launching(history: History) -> list[Step]:
     """Decide it, and want it for ever."""
     if not history.job.generation:
         return []
-    return [Launch(history.last_decision)] if history.job.attempt else [Record(JobRestarted(attempt=1))]
+    return [Launch(history.last_decision)] if history.job.attempt.number else [Record(JobRestarted(attempt=1))]
 
 
 @in_virtual_time
@@ -88,7 +88,7 @@ async def test_a_decision_of_somebody_else_is_not_ours_to_carry_out():
         stage.see()
         await until(lambda: stage.history().job.generation == 1, "the job")
         stage.decide_otherwise(JobRestarted(attempt=1), "scheduler")
-        await until(lambda: stage.history().job.attempt == 1, "the decision")
+        await until(lambda: stage.history().job.attempt.number == 1, "the decision")
         owner = True
         await stage.machine.owned()
         await asyncio.sleep(AGES)
@@ -114,7 +114,7 @@ async def test_a_decision_that_is_read_before_its_append_is_answered_is_carried_
     async with Stage(Telling(launching)).running() as stage:
         stage.line.answers.clear()
         stage.see()
-        await until(lambda: stage.history().job.attempt == 1, "read back")
+        await until(lambda: stage.history().job.attempt.number == 1, "read back")
         await until(lambda: len(stage.service.acted) == 1, "the launch: its id says whose it is")
         stage.line.answers.set()
         await asyncio.sleep(AGES)
@@ -164,7 +164,7 @@ async def test_what_an_effect_learned_is_recorded_until_it_is_stored():
     learned = EffectRefused(effect="Launch", reason="Learned")
     async with Stage(Telling(launching, learned)).running() as stage:
         stage.see()
-        await until(lambda: stage.history().job.attempt == 1, "the decision")
+        await until(lambda: stage.history().job.attempt.number == 1, "the decision")
         stage.line.trouble = [Transient("no answer"), Conflict("another fact"), Transient("still none")]
         await until(lambda: "EffectRefused" in stage.types(), "the fact")
         await asyncio.sleep(AGES)

@@ -96,7 +96,7 @@ async def test_a_scheduler_that_was_killed_begins_the_whole_job_again_and_one_th
             "all pods are others",
         )
         await reaches(stage, framework, "Running", "Running")
-        assert stage.job("mnist").attempt == 1
+        assert stage.job("mnist").attempt.number == 1
         stage.exit_codes[scheduler] = 3
         status = await reaches(stage, framework, "Done", "Failed")
         assert "exited with 3" in status["reason"]

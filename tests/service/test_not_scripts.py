@@ -361,7 +361,7 @@ async def test_33_a_scripted_request_deleted_at_any_step_ends(kind: str):
             members = stage.hosts(name)
             assert sorted(pod for pod in stage.pods() if pod.startswith(f"{name}-worker")) == members
             assert stage.status(TRAININGJOBS, name).get("currentScaler") is None
-            assert stage.job(name).size == len(members)
+            assert stage.job(name).scaling.size == len(members)
 
 
 @pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
@@ -411,12 +411,12 @@ async def test_1_a_hundred_requests_at_once_end_in_the_order_of_the_log():
             return list(dict.fromkeys(body.get("request") or body["uid"] for body in found))
 
         uid = stage.job().key.uid
-        asked = [*stage.life(uid).requests]
+        asked = [*stage.life(uid).scaling.requests]
         assert told(*ends) == asked, "they end as they were first heard of"
         assert stage.count("ScaleSucceeded") > 20
         assert len(launchers.ran) == stage.count("ScriptStarted") > 5
         await stage.quiet()
-        assert len(stage.hosts()) == stage.job().size
+        assert len(stage.hosts()) == stage.job().scaling.size
 
 
 # Edits of the job itself.
@@ -456,10 +456,10 @@ async def test_a_hundred_edits_at_once_end_with_the_last():
             edit(stage, 1 + (index * 5) % 8)
             await asyncio.sleep(0.001)
         edit(stage, 5)
-        await stage.until(lambda: len(stage.hosts()) == 5 and not stage.job().scaling, "the last one holds")
+        await stage.until(lambda: len(stage.hosts()) == 5 and not stage.job().scaling.open, "the last one holds")
         await stage.running()
         await stage.quiet()
-        assert len(stage.hosts()) == stage.job().size == 5
+        assert len(stage.hosts()) == stage.job().scaling.size == 5
 
 
 @in_virtual_time
@@ -474,4 +474,4 @@ async def test_an_edit_and_requests_take_turns():
         await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
         stage.apply(SCALEINS, a_scale_in(2))
         await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        assert stage.job().size == len(stage.hosts()) == 4
+        assert stage.job().scaling.size == len(stage.hosts()) == 4

@@ -45,7 +45,7 @@ async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
         await stage.quiet()
         assert nodes_of(stage) == {"launcher": NEW, "worker-2": NEW, "worker-3": NEW}
         job = stage.job()
-        assert (job.phase, job.size, job.disrupted, job.vacancies) == ("Running", 2, {}, {})
+        assert (job.phase, job.scaling.size, job.disrupted, job.attempt.vacancies) == ("Running", 2, {}, {})
         assert stage.count("DisruptionNoticed") == 1
         assert stage.count("WorkersReleased") == 1
 
@@ -157,4 +157,4 @@ async def test_where_workers_are_taken_as_soon_as_they_stand_they_come_ever_late
             for name in [name for name in stage.pods() if name not in ("resnet-launcher", "resnet-worker-0")]:
                 stage.store.remove(PODS, NAMESPACE, name)
             await stage.pass_seconds(1)
-        assert stage.job().next_index == 9, "seven came, after 0, 10, 20, 40, 80, 160 and 300 s"
+        assert stage.job().attempt.next_index == 9, "seven came, after 0, 10, 20, 40, 80, 160 and 300 s"

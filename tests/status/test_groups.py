@@ -25,7 +25,7 @@ def phases(*events: AnyEvent) -> list[AnyEvent]:
 
 
 def after_its_time(*events: AnyEvent) -> list[AnyEvent]:
-    since = given(*events).job.below_minimum
+    since = given(*events).job.attempt.below_minimum
     assert since
     return [*events, TimePassed(anchor=since, timer="BelowMinimum")]
 
@@ -42,20 +42,20 @@ def test_it_goes_on_when_enough_came_back():
     story = [*a_running_group(3, least=2), gone(1, 2)]
     again = SlotsAssigned(slots=(workers(1, 2),), replaces=(workers(1, 2),), reason="PodsReplaced")
     back = pods(msgspec.structs.replace(worker(1), uid=Uid("pod-1b")))
-    assert given(*story, again).job.below_minimum
-    assert not given(*story, again, back).job.below_minimum
+    assert given(*story, again).job.attempt.below_minimum
+    assert not given(*story, again, back).job.attempt.below_minimum
 
 
 def test_above_its_minimum_it_waits_for_the_others_as_long_as_it_takes():
-    assert not given(*a_running_group(3, least=2), gone(2)).job.below_minimum
+    assert not given(*a_running_group(3, least=2), gone(2)).job.attempt.below_minimum
 
 
 def test_workers_that_never_came_are_not_lost():
     """A queue, or an autoscaler of nodes, may take its time before there are enough for the first time."""
     story = [*a_starting_group(3, least=2), pods(worker(0)), JobRunning(reason="TrainingJobRunning")]
-    assert not given(*story).job.below_minimum
-    assert not given(*story, gone(0)).job.below_minimum
-    assert given(*story, pods(worker(1)), gone(0)).job.below_minimum
+    assert not given(*story).job.attempt.below_minimum
+    assert not given(*story, gone(0)).job.attempt.below_minimum
+    assert given(*story, pods(worker(1)), gone(0)).job.attempt.below_minimum
 
 
 @pytest.mark.parametrize("index", [0, 2], ids=["the first", "the last"])
@@ -81,7 +81,7 @@ def test_a_running_job_tells_why_an_edit_of_it_is_not_followed():
     ]
     assert told.warning
     assert told.message == "Created: spec.worker.replicas: write at most maxReplicas"
-    assert given(*a_running_group(3), edit).job.size == 3
+    assert given(*a_running_group(3), edit).job.scaling.size == 3
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_it_went_with_its_job_when_that_is_gone():
     watching.show(None)
     watching.world.confirmed_gone.add(KEY)
     assert watching.settle() == [JobGone(version=1_000), PodsGone(uids=(UID,))]
-    assert not watching.job().launcher_lost
+    assert not watching.job().attempt.launcher_lost
 
 
 def test_or_when_the_job_is_gone_although_its_watch_still_shows_it():
@@ -155,4 +155,4 @@ async def test_a_launcher_taken_from_a_job_that_stays_is_lost():
         there.store.delete(PODS, NAMESPACE, "resnet-launcher")
         there.store.remove(PODS, NAMESPACE, "resnet-launcher")
         await until(lambda: "LauncherLost" in there.kinds(), "the loss")
-    assert there.history().job.launcher_lost
+    assert there.history().job.attempt.launcher_lost

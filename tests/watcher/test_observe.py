@@ -419,7 +419,7 @@ class TestRequests:
             a_request("same-second-first", version=8),
         )
         watching.settle()
-        assert list(watching.job().requests) == ["same-second-first", "same-second-later", "late"]
+        assert list(watching.job().scaling.requests) == ["same-second-first", "same-second-later", "late"]
 
     def test_when_the_job_comes_they_move_in_the_order_first_seen(self):
         watching = Watching()
@@ -430,8 +430,8 @@ class TestRequests:
         watching.settle(WAITING)
         watching.show(a_sight())
         watching.settle(WAITING, KEY)
-        assert list(watching.job().requests) == ["first", "second"]
-        assert not watching.job(WAITING).requests
+        assert list(watching.job().scaling.requests) == ["first", "second"]
+        assert not watching.job(WAITING).scaling.requests
 
     def test_none_leaves_the_waiting_room_before_it_arrived(self):
         watching = Watching()
@@ -469,15 +469,15 @@ class TestRequests:
         watching.settle()
         watching.show_requests(a_request("out", version=10))
         watching.settle()
-        assert watching.job().requests[Uid("out")].owner == KEY.uid
+        assert watching.job().scaling.requests[Uid("out")].owner == KEY.uid
 
     def test_an_owned_one_never_binds_to_another_job_of_that_name(self):
         watching = Watching(observed(a_spec()), JobGone())
         watching.show_requests(a_request("out", owner=KEY.uid))
         watching.show(a_sight(key=SECOND_LIFE))
         watching.settle(SECOND_LIFE, KEY, WAITING)
-        assert not watching.job(SECOND_LIFE).requests
-        assert not watching.job(WAITING).requests
+        assert not watching.job(SECOND_LIFE).scaling.requests
+        assert not watching.job(WAITING).scaling.requests
 
     def test_an_unowned_one_whose_job_went_waits_again_and_goes_to_the_next(self):
         watching = Watching(observed(a_spec()))
@@ -487,11 +487,11 @@ class TestRequests:
         watching.show(None)
         watching.world.confirmed_gone.add(KEY)
         watching.settle(KEY, WAITING)
-        assert list(watching.job(WAITING).requests) == ["out"]
+        assert list(watching.job(WAITING).scaling.requests) == ["out"]
         watching.show(a_sight(key=SECOND_LIFE))
         watching.settle(SECOND_LIFE, WAITING, KEY)
-        assert list(watching.job(SECOND_LIFE).requests) == ["out"]
-        assert not watching.job(WAITING).requests
+        assert list(watching.job(SECOND_LIFE).scaling.requests) == ["out"]
+        assert not watching.job(WAITING).scaling.requests
 
     def test_a_changed_wish_is_said_while_it_waits_and_not_after(self):
         watching = Watching(observed(a_spec()))

@@ -20,13 +20,13 @@ def knowing(version: int) -> Watching:
     watching.listed(1_000)
     watching.show_requests(a_request("out", version=version, owner="uid-1"))
     watching.settle()
-    assert "out" in watching.job().requests
+    assert "out" in watching.job().scaling.requests
     watching.take_request("out")
     return watching
 
 
 def the_request(watching: Watching) -> Request:
-    (request,) = watching.job().requests.values()
+    (request,) = watching.job().scaling.requests.values()
     return request
 
 
@@ -54,7 +54,7 @@ def test_in_a_restored_store_a_request_that_is_missing_is_gone_whatever_its_vers
     watching.world.epoch = 1
     watching.listed(900)
     watching.settle()
-    assert not watching.job().requests
+    assert not watching.job().scaling.requests
 
 
 def test_a_request_recorded_without_a_version_is_gone_once_it_is_not_listed():

@@ -164,7 +164,7 @@ async def test_requests_that_were_there_first_move_to_their_job_in_their_order()
         cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
         await cluster.quiet()
     (job,) = cluster.jobs()
-    assert [request.name for request in job.requests.values()] == ["first", "second", "third"]
+    assert [request.name for request in job.scaling.requests.values()] == ["first", "second", "third"]
     kinds = cluster.kinds()
     assert kinds == [*["ScaleRequested"] * 3, "JobObserved", *kinds[4:]]
     assert kinds.count("ScaleRequested") == 6

@@ -25,6 +25,9 @@ class JobScaling(PhaseEntered, frozen=True, tag="JobScaling"):
 class JobRestarting(PhaseEntered, frozen=True, tag="JobRestarting"):
     """The attempt failed and another one is due."""
 
+    counted: bool = True
+    """It counts against backoffLimit; a restart after a disruption, or one that a person asked for, does not."""
+
 
 class JobSuspended(PhaseEntered, frozen=True, tag="JobSuspended"):
     """A person asked for a pause."""
