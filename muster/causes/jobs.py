@@ -4,7 +4,6 @@ from muster.causes.ledger import UNRECORDED, Ledger
 from muster.causes.link import Link
 from muster.causes.words import applied, changed, names_of, of_at_most, problem_line
 from muster.words import counted
-from shared.job import replacement
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import (
     JobCreated,
@@ -17,6 +16,7 @@ from shared.job.events.status import (
 )
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import Slot
+from shared.job.policies import replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from muster.causes.ledger import Ledger
 from muster.causes.link import Link
 from muster.causes.words import timer_line
-from shared.job import replacement
 from shared.job.events.watcher import TimePassed
 from shared.job.naming import Slot
+from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen

@@ -4,9 +4,9 @@ import signal
 from collections.abc import Iterable
 
 from muster.words import counted, range_words
-from shared.job import replacement
 from shared.job.events.watcher import ScaleRequested
 from shared.job.naming import Slot
+from shared.job.policies import replacement
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from shared.job.timing import BACK_OFF

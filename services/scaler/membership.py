@@ -7,10 +7,10 @@ wait for the scale queue.
 
 from services.scaler.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
 from services.scaler.policy import Policy
-from shared.job import replacement
 from shared.job.events.scaler import HostsPublished
 from shared.job.membership import Members, Unknown
 from shared.job.naming import Slot, Uid
+from shared.job.policies import replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job

@@ -7,10 +7,10 @@ from itertools import count as numbers
 from itertools import filterfalse, islice
 
 from services.scaler import membership, script
-from shared.job import replacement
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.membership import Unknown
 from shared.job.naming import Slot
+from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER

@@ -4,9 +4,9 @@ Which places, how often and how soon is `shared.job.replacement`'s to say.
 """
 
 from services.scheduler.effects import DeletePod
-from shared.job import replacement
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot
+from shared.job.policies import replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Record, Step

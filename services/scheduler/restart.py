@@ -4,7 +4,7 @@ Whether there is another attempt is the verdict's, and status records it (`JobRe
 """
 
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
-from shared.job.naming import RESTART_REQUESTED
+from shared.job.policies.restart import delay
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timing import RESTART, passed
@@ -12,7 +12,7 @@ from shared.job.views import spans
 
 
 def owed(job: Job) -> list[Step]:
-    """First every slot is released, so that the pods go; then the next attempt, once it may begin."""
+    """First every slot is released, so that the pods go; then the next attempt, once its back-off is over."""
     held = job.attempt.places
     if held:
         return [Record(SlotsReleased(slots=spans(held), reason=f"Job{job.phase}"))]
@@ -20,12 +20,11 @@ def owed(job: Job) -> list[Step]:
         return []
     if job.restarting is None:
         return [_next(job, "Resumed", counted=False)]
-    # Why it is between attempts stands in the condition that says so.
-    reason = next((known.reason for known in job.conditions if known.type == "Restarting"), "")
-    if reason == RESTART_REQUESTED:
-        return [_next(job, reason, counted=False)]
-    waited = job.restart_wanted or passed(job, job.restarting.at.sequence, RESTART)
-    return [_next(job, reason, counted=True)] if waited else []
+    why = job.restarting
+    at_once = job.restart_wanted or not delay(job, why)
+    if not at_once and not passed(job, why.at.sequence, RESTART):
+        return []
+    return [_next(job, why.reason, counted=why.counted)]
 
 
 def _next(job: Job, reason: str, *, counted: bool) -> Step:

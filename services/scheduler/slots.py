@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from services.scheduler import keys
 from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
-from shared.job import replacement
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.membership import Members
 from shared.job.naming import Slot, service_name
+from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec

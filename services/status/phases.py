@@ -1,7 +1,7 @@
 """Phases, recorded in path order: Created, Running, Scaling and back, then Succeeded or Failed; on the way Restarting
 between attempts and Suspended for a pause.  Pure.
 
-Whether an attempt is over, and whether another one may follow, is `shared.job.verdict`'s to say.
+`shared.job.verdict` says whether an attempt is over, `shared.job.policies.restart` whether another one follows.
 """
 
 from shared.job.events.status import (
@@ -14,9 +14,11 @@ from shared.job.events.status import (
     JobSuspended,
 )
 from shared.job.naming import RESTART_REQUESTED
+from shared.job.outcome import Verdict
+from shared.job.policies.restart import may_restart
 from shared.job.spec import JobSpec
 from shared.job.state import Job
-from shared.job.verdict import Verdict, may_restart, verdict
+from shared.job.verdict import verdict
 
 Phase = JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspended | JobSucceeded | JobFailed
 
@@ -50,10 +52,12 @@ def owed(job: Job) -> Phase | None:
 
 
 def _restarting(job: Job, end: Verdict) -> JobRestarting:
+    if end.disrupted:
+        message = f"{end.message}; the restart does not count against backoffLimit"
+        return JobRestarting(reason=end.reason, message=message, counted=False)
     limit = job.spec.backoff_limit if job.spec else 0
-    return JobRestarting(
-        reason=end.reason, message=f"{end.message}; restart {job.restarts + 1} of {limit} (backoffLimit)"
-    )
+    message = f"{end.message}; restart {job.restarts + 1} of {limit} (backoffLimit)"
+    return JobRestarting(reason=end.reason, message=message)
 
 
 def _judge_started(job: Job, spec: JobSpec) -> bool:

@@ -9,10 +9,10 @@ import msgspec
 from shared.frameworks.framework import Document
 from shared.frameworks.replicated import Replicated
 from shared.frameworks.training_status import condition, counts, whole_seconds
-from shared.job import replacement
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.milestones import MILESTONES
+from shared.job.policies import replacement
 from shared.job.state import Job
 
 JOB_NAME = "training.kubeflow.org/job-name"

@@ -4,8 +4,8 @@ from collections import Counter
 
 from shared.frameworks.framework import Document
 from shared.frameworks.schemas import OPEN, TEXT
-from shared.job import replacement
 from shared.job.naming import Slot
+from shared.job.policies import replacement
 from shared.job.spec import RoleSpec
 from shared.job.state import Job
 from shared.job.views import alive

@@ -163,8 +163,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobScaling():
             return _phase(job, "Scaling", "Scaling", event, at)
         case JobRestarting():
-            job = replace(interrupted(job, event, at), restarting=given_up(event, at))
-            return _phase(job, "Restarting", "Restarting", event, at)
+            return _phase(given_up(job, event, at), "Restarting", "Restarting", event, at)
         case JobSuspended():
             job = replace(interrupted(job, event, at), active=None, paused=job.attempt.begun)
             return _phase(job, "Suspended", "Suspended", event, at)

@@ -15,7 +15,7 @@ from shared.job.losses import Refill, Vacancy
 from shared.job.membership import Unknown
 from shared.job.milestones import MILESTONES
 from shared.job.naming import RESTART_REQUESTED, Slot
-from shared.job.replacement import losses_before
+from shared.job.policies.replacement import STEADY, losses_before
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, Restarting, with_attempt, with_scaling
@@ -129,9 +129,17 @@ def restarted(job: Job, event: JobRestarted) -> Job:
     )
 
 
-def given_up(event: JobRestarting, at: At) -> Restarting:
-    """Why the attempt was given up; a restart that a person asked for counts against no limit."""
-    return Restarting(at, event.reason, event.counted and event.reason != RESTART_REQUESTED)
+def given_up(job: Job, event: JobRestarting, at: At) -> Job:
+    """The attempt failed, was disrupted, or a person wants another one; only a failure counts against a limit."""
+    counted = event.counted and event.reason != RESTART_REQUESTED
+    disruptions = job.disruptions
+    if not event.counted:
+        assigned_at = job.attempt.assigned
+        steady = assigned_at is not None and (assigned_at.sequence, STEADY) in job.timers_passed
+        disruptions = 1 if steady else disruptions + 1
+    return replace(
+        interrupted(job, event, at), restarting=Restarting(at, event.reason, counted), disruptions=disruptions
+    )
 
 
 def active_again(job: Job, event: JobCreated, at: At) -> Job:

@@ -10,7 +10,7 @@ from shared.job.evolve_requests import seen
 from shared.job.losses import KEPT_FAILURES, Failure, Tally, Vacancy
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
-from shared.job.replacement import losses_before
+from shared.job.policies.replacement import losses_before
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Refusal, exit_of, running_workers, with_attempt, with_scaling, without
 from shared.job.views import PodView, ended
@@ -131,7 +131,7 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
     for uid in uids:
         pod = pods.pop(uid, None)
         if pod is not None and pod.role == LAUNCHER and pod.attempt == attempt.number and launcher is None:
-            launcher = pod
+            launcher = replace(pod, disruption=pod.disruption or disrupted.get(pod.uid, ""))
         if pod is not None and pod.slot in attempt.slots and pod.slot not in lost and not _succeeded_by(pods, pod):
             # No decision released this slot: the pod was taken away.
             lost[pod.slot] = None

@@ -81,6 +81,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     phase: Phase = ""
     restarts: int = 0
+    disruptions: int = 0
+    """Attempts in a row that a disruption ended before they were steady."""
     restart_wanted: bool = False
     """A person asked for a restart that has not begun."""
     active: At | None = None

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from shared.job import replacement
 from shared.job.doubling import doubled
 from shared.job.events.event import At
+from shared.job.policies import replacement, restart
 from shared.job.request import Request
 from shared.job.state import Job
 
@@ -105,16 +105,18 @@ def _of_limits(job: Job) -> Iterator[Timer]:
 
 
 def _of_attempts(job: Job) -> Iterator[Timer]:
-    if job.restarting is not None:
-        yield promise(job.restarting.at, RESTART, replacement.back_off(job.restarts + 1))
+    if job.restarting is not None and (seconds := restart.delay(job, job.restarting)):
+        yield promise(job.restarting.at, RESTART, seconds)
     slots = job.attempt.slots
     if job.unseen.slots:
         yield Timer(job.unseen.since, UNSEEN, UNSEEN_SECONDS)
     for slot, vacancy in replacement.owed(job).items():
         if seconds := replacement.delay(job, slot, vacancy):
             yield promise(vacancy.at, replacement.timer_name(seconds), seconds)
-    # Only a slot that was lost before has a row of losses to forget.
+    # Only a slot, or a job, that was lost before has a row of losses to forget.
     steady = {filled.at.sequence for slot, filled in job.attempt.refilled.items() if filled.losses and slot in slots}
+    if job.disruptions and job.attempt.assigned is not None and job.phase == "Running":
+        steady.add(job.attempt.assigned.sequence)
     for anchor in sorted(steady):
         yield Timer(anchor, replacement.STEADY, replacement.STEADY_SECONDS)
 

@@ -9,8 +9,9 @@ from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobFailed, JobRunning
 from shared.job.events.watcher import JobObserved, PodsObserved
 from shared.job.naming import Slot
+from shared.job.policies.restart import may_restart
 from shared.job.spec import JobSpec
-from shared.job.verdict import may_restart, verdict
+from shared.job.verdict import verdict
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mlkube_job
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
-from shared.job import replacement
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleAccepted, ScaleRejected
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
 from shared.job.events.watcher import DisruptionNoticed, JobAdopted, JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Slot, Uid
+from shared.job.policies import replacement
 from shared.job.spec import JobSpec
 from shared.job.steps import Record
 from shared.job.views import Member, Slots, spans
@@ -223,6 +223,15 @@ class TestWhatTheJudgeRestarts:
         (step, *_) = given(*self.events(3)).steps(status)
         assert isinstance(step, Record)
         assert isinstance(step.event, JobFailed)
+
+    def test_a_disruption_begins_another_attempt_whatever_the_policy_and_counts_against_no_limit(self):
+        never = a_replicated_spec("Never", handling=msgspec.structs.replace(TOGETHER, restarts="Job"), limit=0)
+        noticed = DisruptionNoticed(node="node-1", uids=(Uid("chief-0-0"),), reason="NodeScaledDown")
+        story = [*a_running_replicated_job(never), noticed, PodsGone(uids=(Uid("chief-0-0"),))]
+        (step, *_) = given(*story).steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobRestarting)
+        assert (step.event.reason, step.event.counted) == ("Disrupted", False)
 
     def test_out_of_memory_is_final_only_where_the_framework_says_so(self):
         (step, *_) = given(*self.events(137, "OOMKilled")).steps(status)

@@ -8,8 +8,9 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.outcome import Verdict
 from shared.job.spec import LAUNCHER
-from shared.job.verdict import Verdict, verdict
+from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, scaling_out, worker, workers
 from tests.kit.stories import given

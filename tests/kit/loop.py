@@ -21,13 +21,13 @@ from services.watcher.sights import JobSight, NodeSight, RequestSight
 from services.watcher.world import World
 from shared.cluster.objects import Taint
 from shared.frameworks.training import TRAININGJOBS
-from shared.job import replacement
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
 from shared.job.membership import Unknown
 from shared.job.naming import Uid, config_name, pod_name
+from shared.job.policies import replacement
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step

@@ -55,16 +55,17 @@ def a_job_with_servers() -> list[AnyEvent]:
 
 
 def a_job_with_a_pod_made_again() -> list[AnyEvent]:
-    """A worker fails, its place is filled again by a pod of the same name, and that one is evicted."""
-    worker = WORKERS[1]
-    running = a_running_replicated_job(SPEC)
+    """Both workers fail, one after the other, and their slots are filled again by pods of the same names."""
+    first, second = ([slot] for slot in WORKERS)
+    story = [*a_running_replicated_job(SPEC), ended("worker", 0, 137), PodsGone(uids=(Uid("worker-0-0"),))]
+    story += [SlotsAssigned(slots=spans(first), replaces=spans(first), reason="PodsReplaced"), ended("worker", 1, 137)]
+    anchor = len(story)
     return [
-        *running,
-        ended("worker", 1, 137),
+        *story,
         PodsObserved(pods=(REMAINS,)),
         PodsGone(uids=(Uid("worker-1-0"),)),
-        TimePassed(anchor=len(running) + 1, timer="Replacement"),
-        SlotsAssigned(slots=spans([worker]), replaces=spans([worker]), reason="PodsReplaced"),
+        TimePassed(anchor=anchor, timer="Replacement:10"),
+        SlotsAssigned(slots=spans(second), replaces=spans(second), reason="PodsReplaced"),
         PodsObserved(pods=(replica("worker", 1, life=1),)),
     ]
 

@@ -3,13 +3,13 @@
 import pytest
 
 from services.scheduler.decide import decide as scheduler
-from shared.job import replacement
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import HostsPublished, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, JobObserved, PodsGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.policies import replacement
 from shared.job.spec import Problem, RestartPolicy
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due

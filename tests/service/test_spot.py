@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import NODES, PODS
-from shared.job.replacement import STEADY_SECONDS
+from shared.job.policies.replacement import STEADY_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, TRAININGJOBS, a_training_job
 from tests.service.stage import Stage

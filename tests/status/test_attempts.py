@@ -9,7 +9,7 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
-from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
+from shared.job.events.watcher import DisruptionNoticed, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, RestartPolicy
 from shared.job.timing import next_due
@@ -292,3 +292,58 @@ def test_a_worker_that_is_about_to_be_replaced_does_not_end_a_job_before_its_lau
     lost = pods(worker(0), worker(1, version=40, phase="Failed", exits=exited(1)))
     assert owed(*a_created_job(2, least=2, of_workers="OnFailure"), lost) is None
     assert isinstance(owed(*a_created_job(2, least=2), lost), JobFailed)
+
+
+DRAINED = launcher(version=30, phase="Failed", exits=exited(143), disruption="EvictionByEvictionAPI")
+DELETED_BY_A_DRAIN = launcher(version=30, deleting=True, disruption="EvictionByEvictionAPI")
+NOTICED = DisruptionNoticed(node="node-1", uids=(Uid("pod-launcher"),), reason="NodeScaledDown")
+LOST = LauncherLost(uid=Uid("pod-launcher"))
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param([pods(DRAINED)], id="the evicted launcher ended"),
+        pytest.param([pods(DELETED_BY_A_DRAIN), LOST], id="the evicted launcher is gone before its end was seen"),
+        pytest.param([NOTICED, LOST], id="the launcher vanished with its node"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "ExitCode"])
+def test_a_launcher_lost_to_a_disruption_begins_a_new_attempt_whatever_the_policy(
+    story: list[AnyEvent], policy: RestartPolicy
+):
+    running = a_running_job(of_launcher=policy, backoff_limit=0)
+    following = owed(*running, *story)
+    assert isinstance(following, JobRestarting)
+    assert (following.reason, following.counted) == ("Disrupted", False)
+
+
+def disrupted_again(times: int, *, steady: bool = False) -> list[AnyEvent]:
+    """A job whose launcher was evicted so often, one attempt after the other."""
+    story = a_running_job()
+    for attempt in range(times):
+        gone = msgspec.structs.replace(
+            DRAINED, uid=Uid(f"pod-launcher-{attempt}"), attempt=attempt, version=100 + attempt
+        )
+        if attempt:
+            story += [SlotsAssigned(slots=(Slots(attempt, WORKER, ((0, 1),)),))]
+            story += [SlotsAssigned(slots=(Slots(attempt, LAUNCHER, ((0, 0),)),)), JobRunning(reason="Running")]
+            if steady:
+                story.append(ran_out("Steady", *story))
+        story += [pods(gone), JobRestarting(reason="Disrupted", counted=False)]
+        if attempt + 1 < times:
+            story.append(JobRestarted(attempt=attempt + 1, counted=False, reason="Disrupted"))
+    return story
+
+
+@pytest.mark.parametrize(("times", "seconds"), [(1, 0), (2, 10), (3, 20), (7, 300)])
+def test_a_job_that_is_disrupted_again_and_again_begins_ever_later(times: int, seconds: int):
+    job = given(*disrupted_again(times)).job
+    waits = [timer.seconds for timer in next_due(job) if timer.name == "Restart"]
+    assert waits == ([seconds] if seconds else [])
+    assert job.restarts == 0
+
+
+def test_a_job_that_was_steady_between_two_disruptions_begins_at_once():
+    job = given(*disrupted_again(3, steady=True)).job
+    assert not [timer for timer in next_due(job) if timer.name == "Restart"]

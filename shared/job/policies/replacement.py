@@ -6,6 +6,7 @@ The scheduler assigns the new slots, the verdict waits for them, the watcher mea
 from shared.job.doubling import doubled
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
+from shared.job.policies import exit_codes
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job
 
@@ -19,12 +20,6 @@ STEADY_SECONDS = 120
 Spot nodes live longer: AWS alone tells two minutes before one goes.
 """
 
-LEAST_RETRYABLE_CODE = 128
-"""From here on an exit code means a signal: somebody ended the container (docs: contract, line 13)."""
-
-OUT_OF_MEMORY = "OOMKilled"
-"""Kubernetes' reason for the end of a container that used more memory than its limit."""
-
 TIMER = "Replacement:"
 """Followed by the seconds: pods that one event reports wait for different times."""
 
@@ -35,16 +30,6 @@ STEADY = "Steady"
 def back_off(count: int) -> int:
     """Seconds before the next beginning after `count` of them failed: none before the first, then 10, 20, ... 300."""
     return doubled(FIRST_BACK_OFF_SECONDS, count, LONGEST_BACK_OFF_SECONDS)
-
-
-def retryable(code: int | None) -> bool:
-    """Whether ExitCode begins again after this exit; without a code nobody says that it would fail again."""
-    return code is None or code >= LEAST_RETRYABLE_CODE
-
-
-def final(spec: JobSpec, code: int | None, reason: str) -> bool:
-    """Whether ExitCode lets this end be: it would come again."""
-    return not retryable(code) or (reason == OUT_OF_MEMORY and spec.handling.out_of_memory_is_final)
 
 
 def owed(job: Job) -> dict[Slot, Vacancy]:
@@ -127,4 +112,4 @@ def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
         case "OnFailure":
             return not vacancy.succeeded
         case "ExitCode":
-            return vacancy.taken or (not vacancy.succeeded and not final(spec, vacancy.code, vacancy.reason))
+            return vacancy.taken or (not vacancy.succeeded and not exit_codes.final(spec, vacancy.code, vacancy.reason))

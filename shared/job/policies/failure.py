@@ -1,0 +1,138 @@
+"""When an attempt failed: by the end of its launcher or leader, or by the loss of a pod that is not replaced.  Pure.
+
+A disruption (an eviction, a drain, a node that went, a preemption) is no failure of the pod: the attempt is over, and
+`restart.py` begins the next one whatever the policies say.
+"""
+
+from shared.job.losses import Vacancy
+from shared.job.naming import Slot
+from shared.job.outcome import Verdict
+from shared.job.policies import exit_codes, replacement
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
+from shared.job.state import Job, exit_of
+from shared.job.views import PodView, ended
+
+DISRUPTED = "Disrupted"
+"""The reason of an attempt that a disruption ended."""
+
+_NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
+"""Effects without which no job gets under way; a status that cannot be written ends no job."""
+
+
+def of_launcher(job: Job) -> Verdict | None:
+    """The end that the launcher's own end is; None while the launcher runs, and of a launcher that was released."""
+    launcher = job.seen_launcher
+    if launcher is None or launcher.slot not in job.attempt.places:
+        return None
+    end = exit_of(job, launcher)
+    if end is None and not ended(launcher):
+        return None
+    succeeded = end.code == 0 if end is not None else launcher.phase == "Succeeded"
+    if succeeded and not launcher.deleting:
+        return Verdict(True, f"{job.kind}Succeeded")
+    if disruption := _disruption(job, launcher):
+        return _disrupted("the launcher", disruption)
+    if launcher.deleting:
+        return Verdict(False, "LauncherLost", "the launcher was deleted before it ended")
+    if end is None:
+        # The pod ended without a word of its containers: evicted, or lost with its node.
+        why = launcher.reason or "Failed"
+        return Verdict(False, _reason(job, launcher.reason), f"the launcher failed: {why}")
+    assert job.spec is not None
+    policy = job.spec.role(LAUNCHER).restart_policy
+    permanent = policy == "ExitCode" and not exit_codes.retryable(end.code)
+    reason = end.reason if end.reason == exit_codes.OUT_OF_MEMORY else _reason(job, launcher.reason)
+    return Verdict(False, reason, f"the launcher exited with {end.code} ({end.reason or 'Error'})", permanent)
+
+
+def of_lost_launcher(job: Job) -> Verdict | None:
+    """The launcher vanished before its end was seen."""
+    if not job.attempt.launcher_lost:
+        return None
+    launcher = job.seen_launcher
+    if launcher is not None and (disruption := _disruption(job, launcher)):
+        return _disrupted("the launcher", disruption)
+    return Verdict(False, "LauncherLost", "the launcher vanished before its end was seen")
+
+
+def of_leader(job: Job, spec: JobSpec) -> Verdict | None:
+    """Of a job without a launcher: a pod of the leader role ended badly, and the whole job begins again for it."""
+    handling = spec.handling
+    lost = {slot: lost for slot, lost in job.attempt.vacancies.items() if slot.role == handling.judge}
+    lost = {slot: vacancy for slot, vacancy in lost.items() if not vacancy.succeeded}
+    if handling.restarts == "Pod" or not lost:
+        return None
+    first = min(lost)
+    vacancy = lost[first]
+    if vacancy.disrupted:
+        return _disrupted(job.pod_name(first), vacancy.reason)
+    final = not vacancy.blameless and exit_codes.final(spec, vacancy.code, vacancy.reason)
+    return _of_loss(job, first, vacancy, permanent=spec.policy(handling.judge) == "ExitCode" and final)
+
+
+def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
+    """A pod that every other one needs ended or vanished, and is not replaced."""
+    replaced = replacement.owed(job)
+    # The open request answers for the workers that it adds or removes.
+    others = job.scaling.arriving | job.outgoing
+    for slot, vacancy in sorted(job.attempt.vacancies.items()):
+        if vacancy.succeeded or slot in replaced or slot in others:
+            continue
+        if slot.role in spec.handling.spares or not spec.has(slot.role):
+            continue
+        if replacement.allowed(spec, slot, vacancy):
+            begun = job.attempt.replaced
+            if begun + sum(not known.blameless for known in replaced.values()) < spec.backoff_limit:
+                # The job has as many pods as it shall have without this one.
+                continue
+            message = f"{job.pod_name(slot)} ended again after {begun} replacements (backoffLimit)"
+            return Verdict(False, "BackoffLimitExceeded", message, permanent=True)
+        return _of_loss(job, slot, vacancy, permanent=True)
+    return None
+
+
+def of_refusal(job: Job) -> Verdict | None:
+    """Before the job is under way: an object that it needs is refused for good."""
+    if job.under_way:
+        return None
+    for effect in _NEEDED_TO_START:
+        refusal = job.refusals.get(effect)
+        if refusal is not None and refusal.permanent:
+            where = f" ({refusal.field})" if refusal.field else ""
+            return Verdict(False, refusal.reason, f"{effect} was refused for good{where}", permanent=True)
+    return None
+
+
+def of_start(job: Job, spec: JobSpec) -> Verdict | None:
+    """Before the launcher is made, or before any worker ran: too few workers are left to begin with."""
+    minimum = job.scaling.size if spec.handling.whole else spec.worker.min_replicas
+    lost = [slot for slot in job.attempt.spent if slot.role == WORKER]
+    if not lost or len(job.attempt.workers) >= minimum or replacement.owed(job):
+        return None
+    newest = job.failures[-1] if job.failures else None
+    begin = "the launcher was made" if spec.has_launcher else "the job ran"
+    if newest is None:
+        return Verdict(False, "WorkerExited", f"a worker ended before {begin}")
+    how = f" with {newest.code}" if newest.code is not None else ""
+    return Verdict(False, _reason(job, newest.reason), f"{newest.pod} ended{how} before {begin}")
+
+
+def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
+    how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
+    reason = vacancy.reason if vacancy.reason == exit_codes.OUT_OF_MEMORY else _reason(job, "")
+    return Verdict(False, reason, f"{job.pod_name(slot)} {how}", permanent)
+
+
+def _disruption(job: Job, pod: PodView) -> str:
+    """Why the pod was disrupted, by its `DisruptionTarget` condition or the notice of its node; empty when not."""
+    return pod.disruption or job.disrupted.get(pod.uid, "")
+
+
+def _disrupted(pod: str, why: str) -> Verdict:
+    return Verdict(False, DISRUPTED, f"{pod} was disrupted: {why}", disrupted=True)
+
+
+def _reason(job: Job, pod_reason: str) -> str:
+    if pod_reason == "Evicted":
+        return f"{job.kind}Evicted"
+    return pod_reason or f"{job.kind}Failed"

@@ -1,0 +1,41 @@
+"""What ends an attempt because a time or a number ran out: activeDeadline, schedulingTimeout, minReplicas.  Pure.
+
+backoffLimit of restarts is in `restart.py`, that of replacements in `replacement.py`.
+"""
+
+from shared.job.milestones import trouble
+from shared.job.outcome import Verdict
+from shared.job.state import Job, running_workers
+from shared.job.timing import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, passed
+
+
+def of_active_deadline(job: Job) -> Verdict | None:
+    """The job was active for activeDeadlineSeconds; attempts and the waits between them count, suspension does not."""
+    if job.spec is None or job.active is None or not passed(job, job.active.sequence, ACTIVE_DEADLINE):
+        return None
+    seconds = job.spec.active_deadline_seconds
+    if seconds is None:
+        return None
+    return Verdict(False, "DeadlineExceeded", f"it was active for {seconds} s (activeDeadlineSeconds)", permanent=True)
+
+
+def of_scheduling(job: Job) -> Verdict | None:
+    """The attempt did not run within schedulingTimeoutSeconds of its first slots."""
+    assigned = job.attempt.assigned
+    seconds = job.spec.scheduling_timeout_seconds if job.spec else None
+    if seconds is None or assigned is None or not job.starting or not passed(job, assigned.sequence, SCHEDULING):
+        return None
+    waits = trouble(job)
+    refusal = job.refusals.get("CreatePod")
+    why = f"{waits.pod}: {waits.reason}" if waits else f"CreatePod: {refusal.reason}" if refusal else ""
+    message = f"it did not run after {seconds} s (schedulingTimeoutSeconds)" + (f"; {why}" if why else "")
+    return Verdict(False, "SchedulingTimeout", message, permanent=True)
+
+
+def of_minimum(job: Job) -> Verdict | None:
+    """Fewer than minReplicas workers ran for longer than schedulingTimeoutSeconds (600 when absent)."""
+    minimum = job.spec.worker.min_replicas if job.spec else 0
+    since = job.attempt.below_minimum
+    if since and passed(job, since, BELOW_MINIMUM) and running_workers(job) < minimum:
+        return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {minimum} are needed")
+    return None

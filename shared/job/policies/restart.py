@@ -1,0 +1,32 @@
+"""Whether a failed attempt is followed by another one, and how soon.  Pure.
+
+Status records that one is due (`JobRestarting`); the scheduler begins it (`JobRestarted`).
+"""
+
+from shared.job.naming import RESTART_REQUESTED
+from shared.job.outcome import Verdict
+from shared.job.policies.replacement import back_off
+from shared.job.state import Job, Restarting
+
+
+def may_restart(job: Job, end: Verdict) -> bool:
+    """Whether another attempt follows.  After a disruption it always does, and counts against no limit."""
+    if job.spec is None or end.success or end.permanent:
+        return False
+    if end.disrupted:
+        return True
+    handling = job.spec.handling
+    of_leader = handling.restarts == "Job" and job.spec.policy(handling.judge) != "Never"
+    wanted = job.spec.restart_policy != "Never" or of_leader
+    return wanted and job.restarts < job.spec.backoff_limit
+
+
+def delay(job: Job, why: Restarting) -> int:
+    """Seconds from the end of an attempt to the next one.
+
+    After a failure 10 s, doubled with each restart that counted, at most 300 s.  After a disruption none; a job that
+    is disrupted again before it was steady waits in the same steps.  A restart that a person asked for begins at once.
+    """
+    if why.counted:
+        return back_off(job.restarts + 1)
+    return 0 if why.reason == RESTART_REQUESTED else back_off(job.disruptions - 1)
