@@ -51,6 +51,13 @@ async def test_the_commands_on_top_of_an_example_work(operator: Operator, exampl
         await comes_to(operator, example, "Succeeded")
 
 
+async def test_one_word_lists_the_jobs_of_all_kinds(operator: Operator):
+    listed = {line.rpartition("/")[2] for line in (await operator.kubectl("get", "muster", "-o", "name")).split()}
+    # One with a time to live may be deleted by now.
+    lasting = [example for example in READY if "ttlSecondsAfterFinished" not in example.text]
+    assert {example.manifest["metadata"]["name"] for example in lasting} - listed == set()
+
+
 async def test_jobs_that_run_beside_each_other_never_want_one_name(operator: Operator):
     conflicts = [one.subject for one in await operator.log() if b"NameConflict" in one.body]
     assert conflicts == []
