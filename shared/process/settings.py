@@ -1,4 +1,7 @@
-"""What every service process is told from outside: where the log is, where Kubernetes is, what it may see."""
+"""The settings of every process, from the environment: the log, the cluster, the jobs, the process itself.
+
+`python -m muster.settings_page` writes `docs/settings.md` from the docstrings of the fields.
+"""
 
 import re
 from datetime import timedelta
@@ -14,108 +17,109 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 def _seconds(value: object) -> object:
-    """A plain number is seconds; all else is left to ISO 8601 (`PT1M`)."""
+    """A plain number is seconds; pydantic reads any other text as ISO 8601 (`PT1M`)."""
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
 def _words(value: object) -> object:
-    """Words with a comma between them; empty ones do not count."""
+    """Words separated by commas; empty words are dropped."""
     return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
 
 
 class Settings(BaseSettings):
-    """Read once, from the environment."""
+    """One process reads them once, at its start."""
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", frozen=True, use_attribute_docstrings=True)
 
     nats_url: str = Field(default="nats://127.0.0.1:4222", validation_alias=AliasChoices("NATS_URL", "MUSTER_NATS_URL"))
-    """Where the log is; several servers are separated by commas."""
+    """The servers of the log, separated by commas; `tls://` in place of `nats://` demands TLS."""
 
     nats_creds: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CREDS", "MUSTER_NATS_CREDS"))
-    """A credentials file for the log; user and password serve where there is none."""
+    """A NATS credentials file; without one the process uses user and password."""
 
     nats_user: str | None = Field(default=None, validation_alias=AliasChoices("NATS_USER", "MUSTER_NATS_USER"))
-    """The user at the log; it may publish as its own service only."""
+    """The user at the log. Each service has its own, which may publish as that service only."""
 
     nats_password: str | None = Field(
         default=None, repr=False, validation_alias=AliasChoices("NATS_PASSWORD", "MUSTER_NATS_PASSWORD")
     )
-    """That user's password."""
+    """The password of that user."""
 
     nats_password_file: Path | None = Field(
         default=None, validation_alias=AliasChoices("NATS_PASSWORD_FILE", "MUSTER_NATS_PASSWORD_FILE")
     )
-    """A file that holds it instead, read at every attempt to connect: a mounted secret that is rotated."""
+    """A file with the password. The process reads it at every connection, so that a mounted Secret can be rotated."""
 
     nats_passwords: Path | None = Field(
         default=None, validation_alias=AliasChoices("NATS_PASSWORDS", "MUSTER_NATS_PASSWORDS")
     )
-    """For `muster run`: a folder with a password file for each service, named after it, so that each of the four is a
-    user of its own (`watcher`, `scheduler`, `scaler`, `status`)."""
+    """For `muster run`: a folder with one password file for each service, named `watcher`, `scheduler`, `scaler` and
+    `status`."""
 
     nats_monitor: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
         default=(), validation_alias=AliasChoices("NATS_MONITOR", "MUSTER_NATS_MONITOR")
     )
-    """Where the log's servers are monitored (`http://muster-nats:8222`), a comma between them: each start asks there
-    whether they keep what they acknowledged over a power cut."""
+    """The monitoring addresses of the log's servers, such as `http://muster-nats:8222`. At its start a service asks
+    there whether the servers sync their disk, and how full it is."""
 
     nats_ca: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CA", "MUSTER_NATS_CA"))
-    """Whom to trust as the log's server; with it, or with `tls://` in the URL, nothing is said without TLS."""
+    """The certificate authority of the log's servers. With it, or with `tls://` in the URL, a connection needs TLS."""
 
     nats_cert: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CERT", "MUSTER_NATS_CERT"))
-    """Our certificate, for a log whose server asks for one."""
+    """The client certificate, where the log's server asks for one."""
 
     nats_key: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_KEY", "MUSTER_NATS_KEY"))
-    """The key of that certificate."""
+    """The private key of the client certificate."""
 
     kubeconfig: Path | None = Field(default=None, validation_alias=AliasChoices("KUBECONFIG", "MUSTER_KUBECONFIG"))
-    """Which cluster, as kubectl reads it; without it the pod's own service account, then ~/.kube/config."""
+    """The kubeconfig, as kubectl reads it. Without it: the service account of the pod, else `~/.kube/config`."""
 
     namespace: str = ""
-    """The one namespace to work in; empty is the whole cluster, which needs ClusterRoles."""
+    """The one namespace whose jobs count, with Roles alone. Empty: the whole cluster, with ClusterRoles."""
 
     believe_vanished: bool = False
-    """A person's word to the watcher that jobs which vanished all at once are really gone; take it back afterwards."""
+    """For the watcher. More than ten jobs, and more than a fifth of all, missing from one LIST count as a fault of the
+    LIST, and the watcher waits. True confirms that these jobs are gone; unset it afterwards."""
 
     kinds: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
-    """The kinds of jobs to act on, a comma between them (`trainingjob.kai.alibabacloud.com,tfjob.kubeflow.org`); empty
-    is all that are known.  Another operator may have the others; all four services are told the same."""
+    """The kinds of jobs to act on, such as `trainingjob.kai.alibabacloud.com,tfjob.kubeflow.org`. Empty: all known
+    kinds. All four services need the same value; another operator may have the other kinds."""
 
     take_over: bool = False
-    """A person's word that the operators before us (et-operator, training-operator) are gone: what they left is taken
-    over, running; take it back once nothing is left of them."""
+    """True confirms that the earlier operators (et-operator, training-operator) are gone: Muster takes over their jobs,
+    running. Unset it once none of their jobs is left."""
 
     cluster_domain: str = "cluster.local"
-    """The DNS domain of the cluster: plain worker names resolve through it."""
+    """The DNS domain of the cluster. The pods' search domains are made of it, so that plain worker names resolve."""
 
     drain: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(seconds=10)
-    """How long leaving workers get after the hosts files changed, in whole seconds, rounded up; longer suits frameworks
-    that let go slowly."""
+    """How long a leaving worker keeps running after the hosts files changed, rounded up to whole seconds. A framework
+    that releases its workers slowly needs more."""
 
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
-    """Keys of taints, a comma between them, that say besides the well-known ones that a node is about to go."""
+    """More keys of taints that announce the end of a node, besides the well-known ones."""
 
     health_port: int = 0
-    """Where probes ask (`/healthz`, `/readyz`), and a scraper (`/metrics`); 0 opens no port."""
+    """The port of `/healthz`, `/readyz` and `/metrics`; 0 opens no port."""
 
     health_host: str = "127.0.0.1"
-    """The address of that port; empty is every address, of IPv4 and of IPv6, as a pod needs it."""
+    """The address of that port. Empty: every address, of IPv4 and of IPv6, as a pod needs it."""
 
     log_format: Literal["json", "console"] = "json"
-    """One JSON object a line for machines, or aligned text for people."""
+    """`json`: one object a line, for machines. `console`: aligned text, for people."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """At info one line a decision; debug adds every fact."""
+    """At `info` a service writes one line for each decision; `debug` adds every fact."""
 
     @property
     def nats_tls(self) -> Tls | None:
-        """The files of TLS to the log; None where there are none, and the URL alone decides."""
+        """The TLS files for the log; None without any, and then the URL alone decides."""
         files = Tls(ca=self.nats_ca, certificate=self.nats_cert, key=self.nats_key)
         return files if files != Tls() else None
 
 
 def complaint(error: ValidationError) -> str:
-    """What is wrong with the environment, by the names that were set there."""
+    """One line that names each wrong variable and its fault."""
     return "; ".join(f"{_variable(str(found['loc'][0]))}: {found['msg']}" for found in error.errors())
 
 

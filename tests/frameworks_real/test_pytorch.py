@@ -20,17 +20,17 @@ async def test_an_elastic_pytorchjob_loses_a_worker_gets_another_grows_and_loses
     training: Training,
 ):
     job = await training.start("pytorch/elastic.yaml")
-    await training.says("elastic-worker-0", r"^epoch=5 .* workers=2$")
-    await training.lose("elastic-worker-1")
+    await training.says("torch-elastic-worker-0", r"^epoch=5 .* workers=2$")
+    await training.lose("torch-elastic-worker-1")
     # The new one has learnt nothing: it is told by the one that stayed.
-    joined = await training.says("elastic-worker-1", r"^group workers=2 rank=\d epochs=(\d+)$")
+    joined = await training.says("torch-elastic-worker-1", r"^group workers=2 rank=\d epochs=(\d+)$")
     assert int(joined[1]) >= 5
     await training.operator.kubectl("scale", job, "--replicas=3")
-    joined = await training.says("elastic-worker-2", r"^group workers=3 rank=\d epochs=(\d+)$")
+    joined = await training.says("torch-elastic-worker-2", r"^group workers=3 rank=\d epochs=(\d+)$")
     assert int(joined[1]) >= 5
     await training.succeeds(job)
-    await training.learnt("elastic-worker-0", processes="workers=3")
-    epochs = re.findall(r"^epoch=(\d+) ", await training.log("elastic-worker-0"), re.MULTILINE)
+    await training.learnt("torch-elastic-worker-0", processes="workers=3")
+    epochs = re.findall(r"^epoch=(\d+) ", await training.log("torch-elastic-worker-0"), re.MULTILINE)
     # One that broke in the middle was not told, and none was learnt twice.
     assert [int(epoch) for epoch in epochs] == sorted({int(epoch) for epoch in epochs})
     assert epochs[-1] == "40"

@@ -1,0 +1,118 @@
+"""The page of all settings, made from the fields of `Settings` and their docstrings.
+
+Pure, but for `python -m muster.settings_page`, which writes `docs/settings.md`.
+"""
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import AliasChoices
+from pydantic.fields import FieldInfo
+
+from shared.process.settings import Settings
+
+PAGE = """\
+# Settings
+
+Every process of Muster reads its settings from environment variables, once, at its start.
+The services, `muster run`, `muster setup` and the other commands share them; a variable that a process does not need
+has no effect on it.
+A wrong value ends the process with one line that names the variable.
+This page is written by `python -m muster.settings_page` from `shared/process/settings.py`.
+
+In the Helm chart the values in [values.yaml](../deploy/helm/muster/values.yaml) set most of these variables, and
+`extraEnv` sets any other.
+[The command line](command-line.md) lists the options of each command.
+
+| variable | value | default | meaning |
+| --- | --- | --- | --- |
+{settings}
+
+A variable of `NATS_` and `KUBECONFIG` may also be written with the prefix `MUSTER_` (`MUSTER_NATS_URL`); the shorter
+name wins.
+A number of seconds may be written as it is (`90`) or as an ISO 8601 duration (`PT1M30S`).
+
+## Other variables
+
+Muster reads these too, where they are set:
+
+| variable | who reads it | meaning |
+| --- | --- | --- |
+{others}
+"""
+
+OTHERS = (
+    ("KUBERNETES_SERVICE_HOST", "every process", "Kubernetes sets it in each pod: the process runs in a cluster."),
+    ("MUSTER_PORTS", "demo, tests", "The range of local ports for servers, such as `10000-20000`; else `10000-30000`."),
+    ("DOCKER_HOST", "demo on K3s", "The address of the Docker engine; else `unix:///var/run/docker.sock`."),
+    ("TMPDIR", "demo", "The parent of the temporary folder."),
+    ("KUBEBUILDER_ASSETS", "development cluster", "A folder with ready programs of the real control plane."),
+    ("XDG_CACHE_HOME", "development cluster", "The parent of the folder for built programs; else `~/.cache`."),
+    ("DEVCLUSTER_NODE_TOKEN", "development cluster", "The cluster sets it: its API server and its nodes share it."),
+)
+"""Variables that are no field of `Settings`."""
+
+
+def page() -> str:
+    """`docs/settings.md`."""
+    rows = (
+        _row(f"`{variable(name)}`", _value(field.annotation), _default(field), _cell(field.description or ""))
+        for name, field in Settings.model_fields.items()
+    )
+    others = (_row(f"`{name}`", reader, meaning) for name, reader, meaning in OTHERS)
+    return PAGE.format(settings="\n".join(rows), others="\n".join(others))
+
+
+def variable(name: str) -> str:
+    """The environment variable of a field; the first of those that it has."""
+    alias = Settings.model_fields[name].validation_alias
+    if isinstance(alias, AliasChoices):
+        return str(alias.choices[0])
+    return f"{Settings.model_config.get('env_prefix')}{name.upper()}"
+
+
+def _value(annotation: Any) -> str:
+    """What a person writes for a value of this type."""
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(annotation))
+    kinds = {*_types(annotation)}
+    if Path in kinds:
+        return "path"
+    if tuple in kinds:
+        return "words, separated by commas"
+    return {bool: "`true` or `false`", int: "number", timedelta: "seconds"}.get(annotation, "text")
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    yield get_origin(annotation) or annotation
+    for part in get_args(annotation):
+        yield from _types(part)
+
+
+def _default(field: FieldInfo) -> str:
+    default = field.default
+    if isinstance(default, timedelta):
+        return f"`{default.total_seconds():g}`"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{default}`" if default not in (None, "", ()) else "none"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    (root / "docs" / "settings.md").write_text(page())
+
+
+if __name__ == "__main__":
+    main()
