@@ -1,8 +1,9 @@
-# `make` alone lists the targets.  Each sets up what it needs: a virtual environment from the lock, once.
+# `make` alone lists the targets.  Each installs what it needs from the locks, once: running takes less than developing.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+DEVELOPING := $(VENV)/.developing
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 WORKERS ?= 2
@@ -10,6 +11,8 @@ WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 DOCKER = $(filter docker,$(notdir $(ENGINE)))
 EPOCH = $(shell git log -1 --format=%ct)
+# A switch is off without a value, and with one that says so.
+on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay image ha lock clean
@@ -17,51 +20,51 @@ EPOCH = $(shell git log -1 --format=%ct)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(READY) $(if $(filter real,$(CLUSTER)),binaries) ## train a model elastically, then replay its history (KEEP=1 leaves it running; CLUSTER=real|k3s|current)
-	@$(VENV)/bin/muster demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(IMAGE),--image $(IMAGE))
+demo: $(READY) $(if $(filter real,$(CLUSTER)),binaries) $(if $(filter k3s,$(CLUSTER)),$(DEVELOPING)) ## train a model elastically, then replay its history (KEEP=1 leaves it running; CLUSTER=real|k3s|current)
+	@$(VENV)/bin/muster demo $(if $(call on,$(KEEP)),--keep) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(IMAGE),--image $(IMAGE))
 
-test: $(READY) ## unit, property, contract and embedded end-to-end tests (WORKERS=2; 0 for one process)
+test: $(DEVELOPING) ## unit, property, contract and embedded end-to-end tests (WORKERS=2; 0 for one process)
 	@$(RUN) -m pytest $(PARALLEL)
 
-test-real: $(READY) binaries ## the end-to-end tests and the contract suite on the real control plane
+test-real: $(DEVELOPING) binaries ## the end-to-end tests and the contract suite on the real control plane
 	@$(RUN) -m devcluster.binaries bench
 	@$(RUN) -m pytest -m real $(PARALLEL)
 
-test-node: $(READY) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
+test-node: $(DEVELOPING) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
 	@$(RUN) -m devcluster.binaries control-plane node
 	@# Ports of its own, so that it may run beside the others.
 	@MUSTER_PORTS=30001-32000 $(RUN) -m pytest -m node -rs
 
-test-k3s: $(READY) ## the end-to-end tests on K3s in a container; skipped where no Docker engine runs
+test-k3s: $(DEVELOPING) ## the end-to-end tests on K3s in a container; skipped where no Docker engine runs
 	@# The client of the Docker engine leaves a socket open when nobody answers it.
 	@$(RUN) -m pytest -m k3s -rs -W 'ignore:unclosed <socket:ResourceWarning'
 
-test-frameworks: $(READY) ## train with the real frameworks, each installed once; skipped with the reason where it cannot be had
+test-frameworks: $(DEVELOPING) ## train with the real frameworks, each installed once; skipped with the reason where it cannot be had
 	@$(RUN) -m tests.frameworks_real.environments
 	@$(RUN) -m pytest tests/frameworks_real -m frameworks -rs
 
-e2e: $(READY) ## only the end-to-end tests
+e2e: $(DEVELOPING) ## only the end-to-end tests
 	@$(RUN) -m pytest tests/e2e $(PARALLEL)
 
-lint: $(READY) ## style and layers
+lint: $(DEVELOPING) ## style and layers
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/lint-imports
 
-types: $(READY) ## mypy, strict
+types: $(DEVELOPING) ## mypy, strict
 	@$(VENV)/bin/mypy
 
-fmt: $(READY) ## format
+fmt: $(DEVELOPING) ## format
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
 
-bench: $(READY) ## speed and size on the real control plane, beside a bare client (QUICK=1, FIGURES=start, INTO=FILE)
+bench: $(DEVELOPING) ## speed and size on the real control plane, beside a bare client (QUICK=1, FIGURES=start, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
-	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(QUICK),--quick) $(if $(INTO),--into $(INTO))
+	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(call on,$(QUICK)),--quick) $(if $(INTO),--into $(INTO))
 
-ha: $(READY) ## kill and pause two replicas of each service and three NATS servers under load (KILLS=120, SEED=0, QUICK=1, INTO=FILE)
+ha: $(DEVELOPING) ## kill and pause two replicas of each service and three NATS servers under load (KILLS=120, SEED=0, QUICK=1, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
-	@$(RUN) -m tests.ha $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(QUICK),--quick) \
+	@$(RUN) -m tests.ha $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(call on,$(QUICK)),--quick) \
 	  $(if $(INTO),--into $(INTO))
 
-bench-parts: $(READY) ## fold, append latency, watch event to decision: without a cluster
+bench-parts: $(DEVELOPING) ## fold, append latency, watch event to decision: without a cluster
 	@for file in tests/bench/[a-z]*.py; do $(RUN) -m tests.bench.$$(basename $$file .py) || exit 1; done
 
 binaries: $(READY) ## build the real control plane from Go modules, once
@@ -77,7 +80,7 @@ crds: $(READY) ## write crds/ from the models
 rbac: $(READY) ## write deploy/rbac/, the rules of the chart and docs/permissions.md from the table of permissions
 	@$(RUN) -m muster.permissions
 
-chart: rbac ## render the Helm chart anew: the Kustomize base and the golden files
+chart: $(DEVELOPING) rbac ## render the Helm chart anew: the Kustomize base and the golden files
 	@$(RUN) -m devcluster.binaries deploy
 	@$(RUN) -m devcluster.chart
 	@REWRITE_GOLDEN=1 $(RUN) -m pytest tests/deploy -k reviewed
@@ -94,18 +97,41 @@ image: ## build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.
 
 COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
 
-lock: $(READY) ## resolve the dependencies anew, with hashes and without addresses (needs uv)
-	$(COMPILE) --extra embedded --group dev pyproject.toml -o requirements.lock > /dev/null
+lock: ## resolve the dependencies anew, with hashes and without addresses (needs uv)
+	$(COMPILE) --extra embedded --group install pyproject.toml -o requirements.lock > /dev/null
+	$(COMPILE) -c requirements.lock --group dev -o requirements-dev.lock > /dev/null
 	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/image/requirements.lock > /dev/null
 	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
+# Of pip's lines the names of packages are shown, each when its turn comes; a file's name has its version behind a dash.
+define install
+@{ $(RUN) -m pip install --disable-pip-version-check --no-input --progress-bar off --require-hashes -r $(1) \
+    && touch $(VENV)/.installed; } | while read -r verb what more; do \
+  case $$verb in \
+    Collecting | Processing) what=$${what%%==*}; what=$${what##*/}; printf ' %s' "$${what%%-[0-9]*}" ;; \
+    Installing) printf '\n     unpacking them\n' ;; \
+  esac; done
+@test -e $(VENV)/.installed || { echo "not installed: the next make begins again" >&2; exit 1; }
+@rm $(VENV)/.installed
+endef
+
+# Without its mark an environment is half of one, left by an interruption: it is begun again from nothing.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Muster needs Python 3.11 or newer; name one: make PYTHON=python3.12")'
-	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@echo "installing the locked dependencies into $(VENV)"
-	@$(RUN) -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo "1/3  a virtual environment in $(VENV): some seconds"
+	@test -e $(READY) || $(PYTHON) -m venv --clear $(VENV)
+	@rm -f $(READY)
+	@echo "2/3  what Muster runs with, $$(grep -c == requirements.lock) packages: under a minute, and longer on a slow line"
+	$(call install,requirements.lock)
+	@echo "3/3  Muster itself: some seconds"
 	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
+
+$(DEVELOPING): requirements-dev.lock $(READY)
+	@rm $(READY)
+	@echo "and  what tests, lint and types take, $$(grep -c == requirements-dev.lock) packages: under a minute"
+	$(call install,requirements-dev.lock)
+	@touch $(READY) $(DEVELOPING)

@@ -88,6 +88,11 @@ class Child:
             self._process.kill()
             self._process.wait()
 
+    async def restart(self) -> None:
+        """SIGKILL if it runs, and start it again."""
+        self.kill()
+        self.start()
+
     async def stop(self) -> None:
         """SIGTERM, then SIGKILL; gone when this returns."""
         if self._process is None or not self.running:

@@ -52,12 +52,7 @@ class ApiServer(ServerProcess):
 
 
 class NodeProcess(Child):
-    """One node agent.  Restarted it finds its pods again by its folder."""
-
-    async def restart(self) -> None:
-        """SIGKILL and start again; it registers on its own."""
-        self.kill()
-        self.start()
+    """One node agent.  Restarted it registers anew, and finds its pods again by its folder."""
 
 
 class DevelopmentCluster(ABC):
@@ -92,6 +87,11 @@ class DevelopmentCluster(ABC):
     def authority(self) -> Path:
         """The certificate that clients trust, once the API server runs."""
         return self.apiserver.data / "ca.crt"
+
+    @property
+    def programs(self) -> Sequence[Child]:
+        """Every process of the cluster, in the order in which they start."""
+        return [self.apiserver, *self.nodes]
 
     @abstractmethod
     async def _start(self) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from devcluster.kubeconfig import write_access
 from muster.permissions import HOME
+from muster.supervision import Program
 from shared.cluster.access import HOME_KUBECONFIG, find_cluster
 from shared.errors import Refused, Transient
 
@@ -70,6 +71,11 @@ class BorrowedCluster:
                 if answer.status != 201:
                     raise Refused(f"{what}: {made.get('message')}", reason="NoToken")
                 write_access(self.kubeconfig(user), cluster, user=user, token=made["status"]["token"])
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """None: its processes are not ours to restart."""
+        return ()
 
     async def __aenter__(self) -> Self:
         self._data.mkdir(parents=True, exist_ok=True)

@@ -23,9 +23,11 @@ from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
 from muster.reading import everything, open_log
 from muster.stack import DIGITS, Host, Stack, scratch
+from muster.supervision import supervised
 from muster.words import one_line
 from shared.cluster import Resource
-from shared.cluster.objects import Custom
+from shared.cluster.kinds import PODS
+from shared.cluster.objects import Custom, Metadata
 from shared.errors import Transient, Trouble
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.views import alive
@@ -33,6 +35,14 @@ from shared.process.settings import Settings
 
 NAMESPACE = "default"
 JOB = "digits"
+LAUNCHER = f"{JOB}-launcher"
+
+STORY = (
+    (TRAININGJOBS, "training_job.yaml"),
+    (SCALEOUTS, "scale_out.yaml"),
+    (SCALEINS, "scale_in.yaml"),
+)
+"""What is applied, in this order."""
 
 PATIENCE_SECONDS = 90.0
 """How long one step of the demo may take before it is said to have failed."""
@@ -116,6 +126,7 @@ class Demo:
         self._cluster = cluster
         self._keep = keep
         self._image = image
+        self._job_uid = ""
         self._epoch = 0
         self._training_ended = False
 
@@ -125,11 +136,12 @@ class Demo:
             self._teller.doing("starting NATS, the cluster and the four services")
             async with Stack(self._folder, self._cluster, settings=SERVICES) as stack:
                 self._teller.say(f"up: NATS, an API server at {stack.kube.url}, {', '.join(stack.services)}")
-                await self._train(stack)
-                await self._tell_history(stack)
-                if self._keep:
-                    await self._stay(stack)
-                    return 0
+                async with supervised(stack.programs, self._teller.say):
+                    await self._clear(stack)
+                    await self._train(stack)
+                    await self._tell_history(stack)
+                    if self._keep:
+                        await self._stay(stack)
                 await self._replay(stack)
                 self._teller.still()
                 self._teller.say("done")
@@ -141,15 +153,34 @@ class Demo:
             self._teller.still()
         return 0
 
+    async def _clear(self, stack: Stack) -> None:
+        """Delete the job and the requests that an earlier start on the same folder left."""
+        earlier = [
+            (resource, found)
+            for resource, file in STORY
+            if (found := await stack.kube.get(resource, NAMESPACE, _manifest(file)["metadata"]["name"]))
+        ]
+        for resource, found in reversed(earlier):
+            name = found.metadata.name
+            await stack.kube.delete(resource, NAMESPACE, name, uid=found.metadata.uid)
+            self._teller.say(f"deleted {resource.kind.lower()}/{name} of an earlier start")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        # Its launcher's lines would be taken for those of the next one.
+        while await stack.kube.get(TRAININGJOBS, NAMESPACE, JOB) or await stack.kube.get(PODS, NAMESPACE, LAUNCHER):
+            if time.monotonic() > deadline:
+                raise DemoError(f"trainingjob/{JOB} of an earlier start is still there, or its pod {LAUNCHER}")
+            await asyncio.sleep(0.1)
+
     async def _train(self, stack: Stack) -> None:
-        await self._apply(stack, TRAININGJOBS, "training_job.yaml")
+        (resource, file), *requests = STORY
+        self._job_uid = (await self._apply(stack, resource, file)).uid
         training = asyncio.create_task(self._follow_training(stack))
         try:
             await self._until(stack, TRAININGJOBS, JOB, "Running")
             await self._epochs(EPOCHS_BETWEEN)
-            for resource, file in ((SCALEOUTS, "scale_out.yaml"), (SCALEINS, "scale_in.yaml")):
-                name = await self._apply(stack, resource, file)
-                await self._until(stack, resource, name, "ScaleSucceeded")
+            for resource, file in requests:
+                request = await self._apply(stack, resource, file)
+                await self._until(stack, resource, request.name, "ScaleSucceeded")
                 await self._epochs(self._epoch + EPOCHS_BETWEEN)
             await self._until(stack, TRAININGJOBS, JOB, "Succeeded")
             with suppress(TimeoutError):
@@ -157,15 +188,15 @@ class Demo:
         finally:
             training.cancel()
 
-    async def _apply(self, stack: Stack, resource: Resource[Custom], file: str) -> str:
-        manifest = yaml.safe_load((DIGITS / file).read_text())
+    async def _apply(self, stack: Stack, resource: Resource[Custom], file: str) -> Metadata:
+        manifest = _manifest(file)
         if self._image is not None:
             for replicas in manifest["spec"].get("etReplicaSpecs", {}).values():
                 for container in replicas["template"]["spec"]["containers"]:
                     container["image"] = self._image
         made = await stack.kube.create(resource, NAMESPACE, manifest)
         self._teller.say(f"applied [bold]{resource.kind.lower()}/{made.metadata.name}[/bold]")
-        return made.metadata.name
+        return made.metadata
 
     async def _until(self, stack: Stack, resource: Resource[Custom], name: str, phase: str) -> None:
         """Wait until an object shows a phase, saying each one on the way."""
@@ -196,7 +227,7 @@ class Demo:
         """The launcher's own words: every group, every tenth epoch, and the end."""
         while True:
             with suppress(Transient, OSError):
-                async for line in stack.logs(NAMESPACE, f"{JOB}-launcher", follow=True):
+                async for line in stack.logs(NAMESPACE, LAUNCHER, follow=True):
                     self._hear(line)
                 self._training_ended = True
                 return
@@ -218,7 +249,7 @@ class Demo:
         async with open_log(_reader(stack)) as log:
             _, events = await everything(log)
         for stored in events:
-            if stored.subject.startswith("jobs."):
+            if stored.subject.startswith(f"jobs.{NAMESPACE}.{JOB}.{self._job_uid}."):
                 self._teller.plain(one_line(stored))
 
     async def _settled(self, stack: Stack) -> None:
@@ -238,19 +269,12 @@ class Demo:
             self._teller.plain(f"export {name}={value}")
         self._teller.plain(f"export PATH={Path(sys.executable).parent}:$PATH")
         self._teller.plain("kubectl get trainingjobs,scaleouts,scaleins,pods")
-        self._teller.plain(f"kubectl delete -f {DIGITS}; kubectl apply -f {DIGITS}   # all of it again")
+        # In the order of the story: a folder's files are applied in the order of their names.
+        again = " ".join(f"-f {DIGITS / file}" for _, file in STORY)
+        self._teller.plain(f"kubectl delete -f {DIGITS}; kubectl apply {again}   # all of it again")
         self._teller.plain("muster history trainingjob/digits -f")
         self._teller.plain(f"tail -f {stack.data}/*.log   # what each service says")
-        while True:
-            await self._restart_ended(stack)
-            await asyncio.sleep(0.5)
-
-    async def _restart_ended(self, stack: Stack) -> None:
-        """Do as a kubelet does, so that services can be killed to see what becomes of it."""
-        for service in stack.services.values():
-            if not service.running:
-                self._teller.say(f"{service.name} ended; starting it again, its log is {service.log}")
-                service.start()
+        await asyncio.Event().wait()
 
     async def _replay(self, stack: Stack) -> None:
         self._teller.doing("stopping the services")
@@ -272,6 +296,11 @@ class Demo:
             self._teller.say(line)
         if folding.returncode:
             raise DemoError("the replayed status is not the one that the API server holds")
+
+
+def _manifest(file: str) -> dict[str, Any]:
+    manifest: dict[str, Any] = yaml.safe_load((DIGITS / file).read_text())
+    return manifest
 
 
 def _reader(stack: Stack) -> Settings:

@@ -21,6 +21,7 @@ from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
 from muster import crds, permissions
 from muster.definitions import is_served
+from muster.supervision import Program
 from shared.cluster import Resource
 from shared.cluster.access import find_cluster
 from shared.cluster.kinds import DEFINITIONS as CRDS
@@ -58,6 +59,10 @@ class Host(Protocol):
 
     def kubeconfig(self, user: str) -> Path:
         """The file that makes a client the administrator, or the service account of a service."""
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """Its processes, as far as this stack started them."""
 
     async def admit(self, users: Sequence[str]) -> None:
         """Let the service accounts in, once they exist."""
@@ -145,6 +150,11 @@ class Stack:
     def reader(self) -> dict[str, str]:
         """The environment of somebody who looks and asks."""
         return self.environment(READER)
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """All processes of the stack."""
+        return [self.nats, *self.cluster.programs, *self.services.values()]
 
     async def stop_services(self) -> None:
         """End all four; what they leave undone is owed again by the next start."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from devcluster.apiserver.tls import server_context
+from devcluster.child import Child
 from devcluster.cluster import ADMIN, DevelopmentCluster
 from devcluster.controlplane.credentials import Credentials
 from devcluster.controlplane.programs import (
@@ -68,6 +69,10 @@ class ControlPlane(DevelopmentCluster):
         )
         self.scheduler = scheduler(self.data, self.kubeconfig(SCHEDULER_USER), given)
         self.apiserver.followers = (self.controllers, self.scheduler)
+
+    @property
+    def programs(self) -> Sequence[Child]:
+        return [self.etcd, self.apiserver, self.controllers, self.scheduler, *self.nodes]
 
     async def _start(self) -> None:
         self._credentials.make()

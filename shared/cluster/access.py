@@ -4,17 +4,21 @@ It is imported when a cluster is looked for: it takes about 20 MiB.
 """
 
 import asyncio
+import base64
 import os
+import ssl
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import yaml
 
 from shared.cluster.calls import Access
 from shared.cluster.connections import AbruptResponse, must_have_upgraded
+from shared.cluster.kubeconfig import current_context, namespace_of, unusable
 from shared.errors import Refused, Transient
 
 HOME_KUBECONFIG = "~/.kube/config"
@@ -22,11 +26,20 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "default"
 
-PLUGIN_CHECK_SECONDS = 60.0
-"""How often a credential plugin's token is looked at; the client runs the plugin again 5 minutes before it expires."""
+EXPIRY_MARGIN = timedelta(minutes=5)
+"""A credential plugin is run again this long before its token expires."""
+
+PLUGIN_PAUSE_SECONDS = 60.0
+"""It is not run again sooner than this for a token that is about to expire."""
 
 RENEWAL_PAUSE_SECONDS = 1.0
 """Credentials that are not accepted are not read again sooner than this."""
+
+READ_BUFFER_BYTES = 2 * 1024 * 1024
+"""An event of a watch is one line, as long as its object; aiohttp refuses a line that is longer than its buffer."""
+
+INLINED = ("certificate-authority", "client-certificate", "client-key")
+"""What a kubeconfig may hold itself, base64-encoded in a field that ends with `-data`."""
 
 MISSING = "no Kubernetes cluster is configured: give a kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
 
@@ -40,13 +53,13 @@ async def find_cluster(kubeconfig: Path | None) -> Access:
         found = _files(named)
         if not found:
             raise Refused(f"there is no kubeconfig at {', '.join(named)}", reason="NoCluster")
-        return await _KubeconfigAccess.load(os.pathsep.join(found))
+        return await _KubeconfigAccess.load(found)
     if os.environ.get(IN_CLUSTER):
         return _PodAccess(_new_configuration())
     found = _files([HOME_KUBECONFIG])
     if not found:
         raise Refused(MISSING, reason="NoCluster")
-    return await _KubeconfigAccess.load(found[0])
+    return await _KubeconfigAccess.load(found)
 
 
 def current_namespace(kubeconfig: Path | None) -> str:
@@ -57,7 +70,7 @@ def current_namespace(kubeconfig: Path | None) -> str:
     named = _named(kubeconfig)
     if not named and os.environ.get(IN_CLUSTER):
         return pod_namespace() or DEFAULT_NAMESPACE
-    return _current_context(_files(named or [HOME_KUBECONFIG]))[1] or DEFAULT_NAMESPACE
+    return namespace_of(_files(named or [HOME_KUBECONFIG])) or DEFAULT_NAMESPACE
 
 
 def pod_namespace() -> str:
@@ -74,26 +87,6 @@ def _named(kubeconfig: Path | None) -> list[str]:
 def _files(paths: list[str]) -> list[str]:
     """Those that are there."""
     return [path for path in map(os.path.expanduser, paths) if Path(path).is_file()]
-
-
-def _current_context(paths: list[str]) -> tuple[str, str]:
-    """The name of the current context and its namespace, each from the first file that has it; empty where none has.
-
-    So does kubectl; the client takes the last file's word for which context is the current one.
-    """
-    try:
-        configs = [yaml.safe_load(Path(path).read_text()) or {} for path in paths]
-        name = next(filter(None, (config.get("current-context") for config in configs)), "")
-        contexts = [known for config in configs for known in config.get("contexts") or () if known["name"] == name]
-        context = contexts[0].get("context") or {} if contexts else {}
-        return str(name), str(context.get("namespace") or "")
-    except (OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as why:
-        raise _unusable(paths, why) from why
-
-
-def _unusable(paths: list[str], why: Exception) -> Refused:
-    told = " ".join(str(why).split())
-    return Refused(f"the kubeconfig {os.pathsep.join(paths)} cannot be used: {told}", reason="BadKubeconfig")
 
 
 class _Access:
@@ -113,20 +106,28 @@ class _Access:
         }
 
     def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
-        from kubernetes.aio.client.rest import RESTClientObject
+        return aiohttp.ClientSession(
+            # Unbounded: the limiter bounds requests, and watches must not wait for them.
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust()),
+            # Looking at the environment costs more than the request, and there are no cookies to keep.
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER_BYTES,
+            request_class=requests,
+            response_class=AbruptResponse,
+            raise_for_status=must_have_upgraded,
+        )
 
-        # Looking at the environment costs more than the request, and there are no cookies to keep.
-        self._configuration.client_session_kwargs = {
-            "trust_env": False,
-            "cookie_jar": aiohttp.DummyCookieJar(),
-            "request_class": requests,
-            "response_class": AbruptResponse,
-            "raise_for_status": must_have_upgraded,
-        }
-        # Unbounded: the limiter bounds requests, and watches must not wait for them.
-        self._configuration.connection_pool_maxsize = 0
-        session: aiohttp.ClientSession = RESTClientObject(self._configuration)._create_pool_manager()
-        return session
+    def _trust(self) -> ssl.SSLContext:
+        """Whom to trust, and our own certificate if we have one.  Raises `OSError` for files that hold none."""
+        configuration = self._configuration
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+        if not configuration.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
     async def headers(self) -> Mapping[str, str]:
         settings = await self._configuration.auth_settings()
@@ -156,34 +157,33 @@ class _PodAccess(_Access):
 class _KubeconfigAccess(_Access):
     """A kubeconfig, or several, merged as kubectl merges them."""
 
-    def __init__(self, paths: str, configuration: Any, run_plugin: Callable[[], Awaitable[str]] | None) -> None:
+    def __init__(self, paths: Sequence[str], configuration: Any, plugin: "_Plugin | None") -> None:
         super().__init__(configuration)
         self._paths = paths
-        self._run_plugin = run_plugin
-        self._looked_at = time.monotonic()
+        self._plugin = plugin
+        try:
+            # Now, as its files go when it is loaded.
+            self._context = super()._trust()
+        except OSError as error:
+            raise Refused(
+                f"the certificates in {os.pathsep.join(paths)} cannot be used: {error}", reason="BadKubeconfig"
+            ) from error
         self._renewed_at = -RENEWAL_PAUSE_SECONDS
         self._renewing = asyncio.Lock()
 
     @classmethod
-    async def load(cls, paths: str) -> "_KubeconfigAccess":
-        return cls(paths, *await _load(paths))
+    async def load(cls, paths: Sequence[str]) -> "_KubeconfigAccess":
+        with tempfile.TemporaryDirectory() as folder:
+            return cls(paths, *await _load(paths, Path(folder)))
 
-    def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
-        try:
-            return super().open(requests)
-        except OSError as error:
-            raise Refused(
-                f"the certificates in {self._paths} cannot be used: {error}", reason="BadKubeconfig"
-            ) from error
-        finally:
-            _forget_files()
+    def _trust(self) -> ssl.SSLContext:
+        return self._context
 
     async def headers(self) -> Mapping[str, str]:
-        if self._run_plugin is not None and time.monotonic() - self._looked_at > PLUGIN_CHECK_SECONDS:
+        if self._plugin is not None and self._plugin.is_due():
             async with self._renewing:
-                if time.monotonic() - self._looked_at > PLUGIN_CHECK_SECONDS:
-                    self._looked_at = time.monotonic()
-                    self._configuration.api_key["BearerToken"] = await self._run_plugin()
+                if self._plugin.is_due() and (token := (await self._plugin.run()).get("token")):
+                    self._configuration.api_key["BearerToken"] = f"Bearer {token}"
         return await super().headers()
 
     async def renew(self) -> None:
@@ -193,14 +193,45 @@ class _KubeconfigAccess(_Access):
                 return
             self._renewed_at = time.monotonic()
             try:
-                fresh, self._run_plugin = await _load(self._paths)
+                with tempfile.TemporaryDirectory() as folder:
+                    fresh, self._plugin = await _load(self._paths, Path(folder))
             except Refused as refusal:
-                # Whoever renews credentials may be writing the file at this moment.
+                # A program that renews credentials may be writing the file at this moment.
                 raise Transient(str(refusal)) from refusal
-            finally:
-                _forget_files()
             self._configuration.api_key = fresh.api_key
-            self._looked_at = time.monotonic()
+
+
+class _Plugin:
+    """The program that a kubeconfig names for credentials."""
+
+    def __init__(self, settings: Mapping[str, Any], paths: Sequence[str]) -> None:
+        self._settings = settings
+        self._paths = paths
+        self._expires: datetime | None = None
+        self._ran_at = -PLUGIN_PAUSE_SECONDS
+
+    def is_due(self) -> bool:
+        """True shortly before its credentials expire; those without an expiry are good until they are not accepted."""
+        if self._expires is None or time.monotonic() - self._ran_at < PLUGIN_PAUSE_SECONDS:
+            return False
+        return datetime.now(UTC) > self._expires - EXPIRY_MARGIN
+
+    async def run(self) -> Mapping[str, Any]:
+        """Its credentials, as in the status of an `ExecCredential`.  Raises `Transient`."""
+        self._ran_at = time.monotonic()
+        try:
+            given = await _run_plugin(self._settings)
+            expires = given.get("expirationTimestamp")
+            self._expires = datetime.fromisoformat(expires) if expires else None
+        except (_client().ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
+            raise self._failed(error) from error
+        if not (given.get("token") or (given.get("clientCertificateData") and given.get("clientKeyData"))):
+            raise self._failed("it gave neither a token nor a certificate with its key")
+        return given
+
+    def _failed(self, why: object) -> Transient:
+        told = " ".join(str(why).split())
+        return Transient(f"the credential plugin named in {os.pathsep.join(self._paths)} failed: {told}")
 
 
 def _client() -> Any:
@@ -215,6 +246,15 @@ def _new_configuration() -> Any:
     return Configuration()
 
 
+async def _run_plugin(settings: Mapping[str, Any]) -> dict[str, Any]:
+    from kubernetes.aio.config import exec_provider, kube_config
+
+    client: Any = exec_provider
+    node: Any = kube_config.ConfigNode
+    given: dict[str, Any] = await client.ExecProvider(node("exec", settings)).run()
+    return given
+
+
 def _load_service_account(configuration: Any) -> None:
     try:
         _client().load_incluster_config(client_configuration=configuration)
@@ -222,32 +262,42 @@ def _load_service_account(configuration: Any) -> None:
         raise Refused(f"the service account of this pod cannot be used: {error}", reason="NoCluster") from error
 
 
-async def _load(paths: str) -> tuple[Any, Callable[[], Awaitable[str]] | None]:
-    """The configuration in these files, and what gives a token that is still good if a plugin does."""
+async def _load(paths: Sequence[str], folder: Path) -> tuple[Any, _Plugin | None]:
+    """The configuration in these files, and the credential plugin if they name one.
+
+    `folder` receives the certificates and keys that stand in the files: OpenSSL reads them from files alone.
+    """
+    cluster, user, _ = current_context(paths)
+    plugin = None
+    if settings := user.pop("exec", None):
+        plugin = _Plugin(settings, paths)
+        given = await plugin.run()
+        if token := given.get("token"):
+            user["token"] = token
+        else:
+            user["client-certificate"] = _file(folder / "given.crt", given["clientCertificateData"].encode())
+            user["client-key"] = _file(folder / "given.key", given["clientKeyData"].encode())
     configuration, client = _new_configuration(), _client()
-    files = paths.split(os.pathsep)
-    context = _current_context(files)[0] or None
     try:
-        loader = await client.load_kube_config(
-            config_file=paths, context=context, client_configuration=configuration, persist_config=False
+        for entry in (cluster, user):
+            for field in INLINED:
+                if data := entry.pop(f"{field}-data", None):
+                    entry[field] = _file(folder / field, base64.b64decode(data))
+        await client.load_kube_config_from_dict(
+            {
+                "current-context": "it",
+                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+                "clusters": [{"name": "it", "cluster": cluster}],
+                "users": [{"name": "it", "user": user}],
+            },
+            client_configuration=configuration,
         )
-    except (client.ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as why:
+    except (client.ConfigException, OSError, ValueError, TypeError, LookupError, AttributeError) as why:
         # The client checks little of what it reads, so a file of another shape shows in many ways.
-        raise _unusable(files, why) from why
-    if not (loader._user and "exec" in loader._user):
-        return configuration, None
-    if not configuration.api_key and not configuration.cert_file:
-        # The client logs why, and goes on without credentials.
-        raise Transient(f"the credential plugin named in {paths} gave no credentials")
-
-    async def run_plugin() -> str:
-        await loader.load_from_exec_plugin()
-        token: str = loader.token
-        return token
-
-    return configuration, run_plugin if configuration.api_key else None
+        raise unusable(paths, why) from why
+    return configuration, plugin
 
 
-def _forget_files() -> None:
-    """The client leaves keys from a kubeconfig in temporary files; once they are loaded nobody needs these."""
-    _client().kube_config._cleanup_temp_files()
+def _file(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)

@@ -49,6 +49,9 @@ class NatsServer:
     The store, the port and the users' passwords outlive `kill()`, `restart()` and this process.
     """
 
+    name = "the NATS server"
+    """In messages."""
+
     def __init__(
         self,
         directory: Path,
@@ -61,6 +64,7 @@ class NatsServer:
     ) -> None:
         """`tls` is the server's own certificate; with an authority of clients, these have to show one too."""
         self.directory = directory
+        self.log = directory / "server.log"
         self.port = port or _kept_port(directory)
         self.users = dict(users or _users(directory))
         """Passwords by user, see `shared.eventlog.subjects.USERS`."""
@@ -72,6 +76,10 @@ class NatsServer:
     @property
     def url(self) -> str:
         return f"{'tls' if self._tls else 'nats'}://{_HOST}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -90,7 +98,7 @@ class NatsServer:
         self.spawn()
         deadline = asyncio.get_running_loop().time() + _START
         while not await asyncio.to_thread(self._answers):
-            if self._ended():
+            if not self.running:
                 self._process = None
                 raise Refused(f"start the NATS server on port {self.port}: {self._last_words()}", reason="NatsServer")
             if asyncio.get_running_loop().time() > deadline:
@@ -111,7 +119,7 @@ class NatsServer:
             )
         )
         write_private(path, text)
-        with (self.directory / "server.log").open("ab") as output:
+        with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [_program(), "--config", str(path)],
                 stdin=subprocess.DEVNULL,
@@ -145,9 +153,6 @@ class NatsServer:
             self._process.kill()
             self._process.wait()
 
-    def _ended(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
-
     def _answers(self) -> bool:
         try:
             with socket.create_connection((_HOST, self.port), timeout=1) as connection:
@@ -157,7 +162,7 @@ class NatsServer:
             return False
 
     def _last_words(self) -> str:
-        lines = (self.directory / "server.log").read_text(errors="replace").splitlines()
+        lines = self.log.read_text(errors="replace").splitlines()
         return "; ".join(lines[-3:]) or "it ended without a word"
 
 

@@ -1,12 +1,8 @@
 """The demo as a new user runs it, and interrupted at any moment: nothing is left."""
 
-import os
 import re
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +19,7 @@ from shared.cluster.objects import Custom, Object
 from tests.kit.clusters import eventually
 from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
+from tests.kit.demo import demo
 from tests.kit.traces import nothing_running
 
 pytestmark = pytest.mark.e2e
@@ -30,28 +27,6 @@ pytestmark = pytest.mark.e2e
 STOP_SECONDS = 60.0
 """After Ctrl-C; four on a quiet machine, and each of the programs may take five before it is killed."""
 LONGEST_SECONDS = 120.0
-
-
-@contextmanager
-def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """`muster demo` in a process group of its own, with all of its state under `folder`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "muster", "demo", *options],
-        env={**os.environ, "TMPDIR": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        # A shell's background job ignores Ctrl-C, and so would all that it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  one system call
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def interfaces() -> set[str]:

@@ -1,0 +1,181 @@
+"""Kubeconfig files: how several are merged, where their paths lead, and what a credential plugin gives."""
+
+import ast
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.cluster import access
+from shared.cluster.access import find_cluster
+from shared.cluster.kubeconfig import current_context
+from shared.errors import Refused, Transient
+from tests.security.authority import Authority
+
+PLUGIN_VERSION = "client.authentication.k8s.io/v1"
+
+
+def write(path: Path, *, cluster: dict[str, Any], user: dict[str, Any], **more: Any) -> str:
+    """A kubeconfig with one entry of each kind, all called `it`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = {
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": user}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }
+    path.write_text(yaml.safe_dump({**parts, **more}))
+    return str(path)
+
+
+def plugin(folder: Path, **given: str) -> dict[str, Any]:
+    """The user entry of a plugin that gives this; its token gets a number, one more at each run."""
+    program, counter = folder / "plugin.py", folder / "runs"
+    program.write_text(f"""
+import json, pathlib
+counter = pathlib.Path({str(counter)!r})
+runs = len(counter.read_text()) + 1 if counter.exists() else 1
+counter.write_text("x" * runs)
+given = json.loads({json.dumps(given)!r})
+if "token" in given:
+    given["token"] += str(runs)
+print(json.dumps({{"apiVersion": {PLUGIN_VERSION!r}, "kind": "ExecCredential", "status": given}}))
+""")
+    return {"exec": {"command": sys.executable, "args": [str(program)], "apiVersion": PLUGIN_VERSION}}
+
+
+def test_of_several_files_the_first_one_that_has_an_entry_counts(tmp_path: Path):
+    first = write(tmp_path / "first", cluster={"server": "http://first"}, user={"token": "first"})
+    second = write(
+        tmp_path / "second", cluster={"server": "http://second"}, user={"token": "second"}, **{"current-context": "it"}
+    )
+    assert current_context([first, second]).cluster == {"server": "http://first"}
+    assert current_context([second, first]).user == {"token": "second"}
+
+
+def test_paths_are_relative_to_the_file_in_which_they_stand(tmp_path: Path):
+    clusters = write(
+        tmp_path / "a" / "config", cluster={"server": "https://it", "certificate-authority": "ca.crt"}, user={}
+    )
+    users = write(
+        tmp_path / "b" / "config",
+        cluster={},
+        user={"tokenFile": "secret/token", "client-key": "/etc/key"},
+        clusters=None,
+        **{"current-context": "it"},
+    )
+    found = current_context([users, clusters])
+    assert found.cluster["certificate-authority"] == str(tmp_path / "a" / "ca.crt")
+    assert found.user == {"tokenFile": str(tmp_path / "b" / "secret" / "token"), "client-key": "/etc/key"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        pytest.param({}, "no current context is named", id="no current context"),
+        pytest.param({"current-context": "other"}, "there is no context 'other'", id="a context that is missing"),
+        pytest.param({"current-context": "it", "users": []}, "there is no user 'it'", id="a user that is missing"),
+        pytest.param({"current-context": "it", "clusters": []}, "there is no cluster 'it'", id="no cluster"),
+    ],
+)
+def test_a_missing_entry_is_named(tmp_path: Path, changed: dict[str, Any], told: str):
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user={}, **changed)
+    with pytest.raises(Refused, match=told) as refusal:
+        current_context([path])
+    assert refusal.value.reason == "BadKubeconfig"
+
+
+async def test_a_plugin_is_run_again_before_its_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(access, "PLUGIN_PAUSE_SECONDS", 0.0)
+    soon = (datetime.now(UTC) + timedelta(minutes=4)).isoformat().replace("+00:00", "Z")
+    user = plugin(tmp_path, token="run-", expirationTimestamp=soon)
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
+    found = await find_cluster(Path(path))
+    assert await found.headers() == {"authorization": "Bearer run-2"}
+    assert await found.headers() == {"authorization": "Bearer run-3"}
+
+
+async def test_a_token_without_an_expiry_is_kept_until_it_is_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(access, "PLUGIN_PAUSE_SECONDS", 0.0)
+    user = plugin(tmp_path, token="run-")
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
+    found = await find_cluster(Path(path))
+    assert await found.headers() == await found.headers() == {"authorization": "Bearer run-1"}
+    await found.renew()
+    assert await found.headers() == {"authorization": "Bearer run-2"}
+
+
+async def test_a_plugin_that_gives_half_a_certificate_is_named_with_what_is_missing(tmp_path: Path):
+    user = plugin(tmp_path, clientCertificateData="a certificate")
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
+    with pytest.raises(Transient, match=r"plugin named in .* gave neither a token nor a certificate with its key"):
+        await find_cluster(Path(path))
+
+
+async def test_the_certificate_of_a_plugin_proves_who_we_are_at_every_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    authority = Authority(tmp_path)
+    server, me = authority.issue("server"), authority.issue("me")
+    assert me.certificate is not None
+    assert me.key is not None
+    user = plugin(tmp_path, clientCertificateData=me.certificate.read_text(), clientKeyData=me.key.read_text())
+    async with a_server_that_asks_for_certificates(authority, server) as (url, seen):
+        cluster = {"server": url, "certificate-authority": str(authority.path)}
+        path = write(tmp_path / "config", cluster=cluster, user=user, **{"current-context": "it"})
+        for _ in range(2):
+            found = await find_cluster(Path(path))
+            await found.renew()
+            # A program may open more than one session, and the files of the first are gone by then.
+            for session in (found.open(), found.open()):
+                async with session, session.get(f"{found.url}/version") as answer:
+                    assert answer.status == 200
+    assert seen == ["me"] * 4
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@asynccontextmanager
+async def a_server_that_asks_for_certificates(authority: Authority, mine: Any) -> AsyncIterator[tuple[str, list[str]]]:
+    """It answers 200 to everything; each client's name is added to the list."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.path))
+    context.load_cert_chain(mine.certificate, mine.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    seen: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        seen.append(dict(pair[0] for pair in writer.get_extra_info("peercert")["subject"])["commonName"])
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
+
+
+def test_the_kubernetes_client_is_used_by_its_public_names_alone():
+    tree = ast.parse(Path(access.__file__).read_text())
+    private = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        # Our own, of `self` and of the class above.
+        and ast.unparse(node.value) not in ("self", "super()")
+    ]
+    imported = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert private == []
+    assert [name for name in imported if name.startswith("_")] == []
