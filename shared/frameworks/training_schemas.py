@@ -68,7 +68,7 @@ _WORKER = members(
         "maxReplicas": number(1, description="No scaling goes beyond; no bound when absent."),
         "restartPolicy": RESTART_POLICY
         | {
-            "description": "When a worker that ended is replaced: Never when absent; ExitCode replaces after 128 to 255."
+            "description": "When a worker that ended is replaced: Never when absent; ExitCode after 128 to 255."
         },
         "template": TEMPLATE,
     },
