@@ -18,11 +18,7 @@ def words_of(framework: Framework) -> Iterator[str]:
     resource, described = framework.resource, framework.definition
     yield resource.kind.lower()
     yield resource.plural
-    if described is None:
-        # That of a TrainingJob is written from models.
-        yield "tj"
-    else:
-        yield from filter(None, (described.singular.lower(), *described.short_names))
+    yield from filter(None, (described.singular.lower(), *described.short_names))
 
 
 def called(framework: Framework, kinds: Kinds) -> str:

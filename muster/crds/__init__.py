@@ -1,11 +1,7 @@
-"""The CustomResourceDefinitions of our own kinds, made from pydantic models.
+"""The CustomResourceDefinitions of all kinds: what the frameworks say of theirs, put together.
 
-`models.py` and `status.py` say what the fields are, `templates.py` how little of a pod template is declared,
-`structural.py` turns a model into a schema that the API server takes, `definitions.py` puts the rest around it.
-`python -m muster.crds` writes `crds/`.
-
-What is checked here is refused at apply time; `shared.frameworks.training` checks it again, because older CRDs of
-these kinds let anything through.
+`definitions.py` makes them, `compare.py` holds an installed one against ours.  `python -m muster.crds` writes `crds/`.
+What a definition refuses at apply time, the kind's `parse` refuses again: older definitions let anything through.
 """
 
 from muster.crds.definitions import manifests, render

@@ -1,5 +1,5 @@
-"""The CustomResourceDefinitions as YAML: those of our own kinds from models, those of all others as their frameworks
-describe them, each with the head of the history in its status.
+"""The CustomResourceDefinitions as YAML: those of jobs as their frameworks describe them, those of scale requests, each
+with the head of the history in its status.
 """
 
 from collections.abc import Iterator, Sequence
@@ -7,147 +7,46 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from muster.crds.models import ScaleInSpec, ScaleOutSpec, TrainingJobSpec
-from muster.crds.status import History, ScaleInStatus, ScaleOutStatus, TrainingJobStatus
-from muster.crds.structural import structural
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Scale, Version
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.schemas import AGE, ANYTHING, TIME, by_phase, fixed, name_rule, rule
-from shared.frameworks.training import (
-    JOB_NAME_PATTERN,
-    LONGEST_REQUEST_NAME,
-    SCALEINS,
-    SCALEOUTS,
-    TRAININGJOBS,
-)
-from shared.job.naming import LONGEST_JOB_NAME
+from shared.frameworks.schemas import ANYTHING, HISTORY, TIME
+from shared.frameworks.training import GROUP, TRAININGJOBS
+from shared.frameworks.training_schemas import REQUEST_DEFINITIONS
 
-HEADER = "# Written by `python -m muster.crds` from the models there; a change here would be overwritten.\n"
-OF_FRAMEWORK = "# Written by `python -m muster.crds` from the kind's framework; a change here would be overwritten.\n"
-
-PHASE = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
-
-JOB_NAME_RULE = name_rule(
-    JOB_NAME_PATTERN,
-    LONGEST_JOB_NAME,
-    f"name the job with at most {LONGEST_JOB_NAME} lower-case letters, digits and hyphens, beginning with a letter "
-    "and not ending with a hyphen: its pods are named after it",
-)
-REQUEST_NAME_RULE = rule(
-    f"has(self.status) || size(self.metadata.name) <= {LONGEST_REQUEST_NAME}",
-    f"name the request with at most {LONGEST_REQUEST_NAME} characters: its workers carry the name in a label",
-)
-
-# "" is the phase of a job whose spec was refused.
-_FREE = by_phase("", "Suspended")
-
-JOB_RULES = (
-    JOB_NAME_RULE,
-    *(
-        fixed(
-            f"spec.etReplicaSpecs.{role}.template",
-            "a pod template cannot be changed unless the job is Suspended: its pods would differ; set spec.suspend "
-            "to true first, or create the job again",
-            within=f"spec.etReplicaSpecs.{role}",
-            free=_FREE,
-        )
-        for role in ("launcher", "worker")
-    ),
-    fixed(
-        "spec.slotsPerWorker",
-        "slotsPerWorker cannot be changed unless the job is Suspended: the launcher counts on it; set spec.suspend "
-        "to true first, or create the job again",
-        within="spec",
-        free=_FREE,
-    ),
-)
+HEADER = "# Written by `python -m muster.crds` from shared/frameworks; the next run overwrites a change here.\n"
 
 
 class Kind(NamedTuple):
-    """One CustomResourceDefinition to be, and the file that it goes to."""
+    """One CustomResourceDefinition to be."""
 
     resource: Resource[Custom]
     definition: Definition
-    file: str
-    header: str = HEADER
 
-
-def _wide(name: str, kind: str, path: str) -> Document:
-    """A column of `-o wide`."""
-    return {"name": name, "type": kind, "jsonPath": path, "priority": 1}
-
-
-TRAINING = Kind(
-    TRAININGJOBS,
-    Definition(
-        "An elastic training job: a launcher, and workers that come and go while it trains.",
-        structural(TrainingJobSpec),
-        status=structural(TrainingJobStatus),
-        short_names=("tj",),
-        rules=JOB_RULES,
-        columns=(
-            PHASE,
-            AGE,
-            _wide("Workers", "string", ".status.workers"),
-            _wide("Min", "integer", ".spec.etReplicaSpecs.worker.minReplicas"),
-            _wide("Max", "integer", ".spec.etReplicaSpecs.worker.maxReplicas"),
-            _wide("Restarts", "integer", ".status.restartCount"),
-        ),
-        scale=Scale(".spec.etReplicaSpecs.worker.replicas"),
-    ),
-    "trainingjobs.yaml",
-)
-REQUESTS = (
-    Kind(
-        SCALEINS,
-        Definition(
-            "A request for fewer workers of a TrainingJob; it is carried out once.",
-            structural(ScaleInSpec),
-            status=structural(ScaleInStatus),
-            short_names=("sin",),
-            rules=(REQUEST_NAME_RULE,),
-            columns=(PHASE, AGE),
-        ),
-        "scaleins.yaml",
-    ),
-    Kind(
-        SCALEOUTS,
-        Definition(
-            "A request for more workers of a TrainingJob; it is carried out once.",
-            structural(ScaleOutSpec),
-            status=structural(ScaleOutStatus),
-            short_names=("sout",),
-            rules=(REQUEST_NAME_RULE,),
-            columns=(PHASE, AGE),
-        ),
-        "scaleouts.yaml",
-    ),
-)
+    @property
+    def file(self) -> str:
+        """Named after the group too, because groups share kinds; those of the first group have no need of it."""
+        group = "" if self.resource.group == GROUP else f".{self.resource.group}"
+        return f"{self.resource.plural}{group}.yaml"
 
 
 def render(kinds: Kinds = BUILT_IN) -> dict[str, str]:
     """File name → YAML, one file for each kind."""
-    return {kind.file: kind.header + _yaml(definition(kind)) for kind in _all(kinds)}
+    return {kind.file: HEADER + _yaml(definition(kind)) for kind in _all(kinds)}
 
 
 def manifests(kinds: Kinds = BUILT_IN) -> list[dict[str, Any]]:
-    """All of them, for whoever creates them through the API."""
+    """All of them, as the API takes them."""
     return [definition(kind) for kind in _all(kinds)]
 
 
 def _all(kinds: Kinds) -> Iterator[Kind]:
     """Those of the kinds, and of the requests that change the size of a TrainingJob."""
     for framework in kinds:
-        resource, described = framework.resource, framework.definition
-        if described is not None:
-            yield Kind(resource, described, f"{resource.plural}.{resource.group}.yaml", OF_FRAMEWORK)
-        elif resource == TRAININGJOBS:
-            yield TRAINING
-            yield from REQUESTS
-        else:
-            raise ValueError(f"{framework.name} describes no definition")
+        yield Kind(framework.resource, framework.definition)
+        if framework.resource == TRAININGJOBS:
+            yield from (Kind(resource, described) for resource, described in REQUEST_DEFINITIONS.items())
 
 
 def definition(kind: Kind) -> dict[str, Any]:
@@ -219,7 +118,8 @@ def _scale(scale: Scale) -> dict[str, str]:
 def _status(schema: Document | None) -> Document:
     """A schema of a status with what Muster writes into that of every kind."""
     known = ANYTHING if schema is None else schema
-    ours = {"lastReconcileTime": TIME, "history": structural(History)}
+    when = TIME | {"description": "When the event of `history` happened."}
+    ours = {"lastReconcileTime": when, "history": HISTORY}
     declared = known.get("properties", {})
     return known | {"properties": declared | {name: each for name, each in ours.items() if name not in declared}}
 

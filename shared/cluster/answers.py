@@ -3,6 +3,7 @@
 A refusal is usually a `Status`; a proxy on the way may answer with anything, HTML for one.
 """
 
+import re
 from http import HTTPStatus
 
 import msgspec
@@ -81,6 +82,11 @@ UNKNOWN_OWNER = "cannot find RESTMapping"
 """In the 403 of an API server that does not know the kind of an owner: one that has just started, as a rule."""
 
 
+UNDECODABLE = " cannot be handled as a "
+"""In the 400 of an API server for an object that has a value of another type than its field's."""
+_FIELD_OF_GO = re.compile(r"into Go struct field \w+\.(\S+) of type")
+
+
 def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     """The error to raise for a failed request; `what` says what was being done, and to what."""
     code, causes = status.code, status.causes
@@ -101,6 +107,10 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     if code == 422 and method == "PATCH" and any(cause.field == "metadata.uid" for cause in causes):
         # A uid in a patch is our precondition; the API server calls it a change of an immutable field.
         return Conflict(message)
+    if code == 400 and UNDECODABLE in status.message:
+        # As final as a broken rule: the same object is refused again, however often it is sent.
+        found = _FIELD_OF_GO.search(status.message)
+        return Refused(message, reason="Invalid", field=found[1] if found else "")
     if code == 403:
         reason = _forbidden(status)
     return Refused(message, reason=reason, field=next((cause.field for cause in causes if cause.field), ""))

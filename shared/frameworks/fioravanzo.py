@@ -36,7 +36,7 @@ class FioravanzoMXJob(ParameterServer):
     announcements = MappingProxyType({"WorkersCreated": "SuccessfulCreate", "Refused": "FailedCreate"})
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         chief = {"type": "object", "properties": {"replicaName": TEXT, "replicaIndex": number()}}
         return Definition(
             description="An MXNet job: a scheduler, and servers and workers that it brings together.",

@@ -107,8 +107,8 @@ class Framework(ABC):
 
     @property
     @abstractmethod
-    def definition(self) -> Definition | None:
-        """The skeleton of its CustomResourceDefinition; None when that is written from models (`muster.crds`)."""
+    def definition(self) -> Definition:
+        """What `muster.crds` makes its CustomResourceDefinition of."""
 
     @abstractmethod
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:

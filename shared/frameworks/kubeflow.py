@@ -75,7 +75,7 @@ class KubeflowJob(Replicated):
     description: ClassVar[str] = ""
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         replica: Document = {
             "type": "object",
             "properties": {

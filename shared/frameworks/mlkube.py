@@ -41,7 +41,7 @@ class MxJob(ParameterServer):
     container_properties = ContainerProperties(name="mxnet", port_name="ps-root-port", port=9091)
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         return Definition(
             description="An MXNet job: one worker, or a scheduler with servers and workers.",
             spec={

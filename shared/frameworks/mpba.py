@@ -28,7 +28,7 @@ class MpbaJob(ParameterServer):
     leading_digit = True
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         return Definition(
             description="A training job; its spec is a list with an entry for each type of replicas.",
             spec=entries_schema(self, any_case=True),

@@ -100,9 +100,8 @@ class MPIJob(KubeflowJob):
         return (MPIJOB_V2BETA1,)
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         described = super().definition
-        assert described is not None, "the kinds of this group describe themselves"
         fields = described.spec["properties"]
         marked = {"sshAuthMountPath": TEXT | {"default": SSH_FOLDER}}
         newer = Version("v2beta1", spec=described.spec | {"properties": fields | marked})

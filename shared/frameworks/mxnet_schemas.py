@@ -3,13 +3,23 @@
 from shared.frameworks.framework import Document
 from shared.frameworks.mxnet import MOST_PORT, ParameterServer
 from shared.frameworks.mxnet_status import NOT_BEGUN
-from shared.frameworks.schemas import AGE, REPLICAS, TEMPLATE, TEXT, by_phase, choice, fixed, name_rule, number
+from shared.frameworks.schemas import (
+    AGE,
+    PHASE,
+    REPLICAS,
+    TEMPLATE,
+    TEXT,
+    by_phase,
+    choice,
+    column,
+    fixed,
+    name_rule,
+    number,
+)
 from shared.frameworks.templates import DNS_LABEL
 from shared.frameworks.training import JOB_NAME_PATTERN
 
-PHASE: Document = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
-STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.state"}
-COLUMNS = (PHASE, STATE, AGE)
+COLUMNS = (PHASE, column("State", ".status.state"), AGE)
 
 
 def named(framework: ParameterServer, longest: int) -> Document:

@@ -57,9 +57,8 @@ class PyTorchJob(KubeflowJob):
     )
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         known = super().definition
-        assert known is not None
         held = "the elasticPolicy of a running job cannot be changed: its pods were told; suspend it first"
         return known._replace(
             rules=(

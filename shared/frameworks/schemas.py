@@ -1,9 +1,10 @@
-"""Pieces that the definitions of kinds are made of: OpenAPI schemas and the API server's rules, as plain data.  Pure.
+"""Pieces that the definitions of kinds are made of: OpenAPI schemas, columns and the API server's rules, as plain
+data.  Pure.
 
 `muster.crds` puts a definition together; a framework writes the schema of its `spec` out of these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shared.frameworks.framework import Document
 from shared.frameworks.reading import GREATEST
@@ -73,8 +74,8 @@ TEMPLATE: Document = {
 REPLICAS: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum": MOST_WORKERS}
 RESTART_POLICY: Document = {"type": "string", "enum": [*RESTART_POLICIES]}
 
-AGE: Document = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-"""The column that every kind has."""
+COUNT: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum": GREATEST}
+"""A number in a status."""
 
 MOST_CONDITIONS = 64
 """Far more than there are types of them; without a bound the API server finds a rule about them too costly."""
@@ -113,6 +114,22 @@ def by_phase(*phases: str, field: str = "status.phase") -> str:
     job was refused, or not taken on yet."""
     before = f"oldSelf.{field}"
     return f"(has(oldSelf.status) && has({before}) && {before} in {[*phases]!r})"
+
+
+def members(
+    properties: Document, *, required: Sequence[str] = (), description: str = "", rules: Sequence[Document] = ()
+) -> Document:
+    """An object with these fields."""
+    known: Document = {"type": "object"}
+    known |= {"description": description} if description else {}
+    known |= {"properties": properties}
+    known |= {"required": [*required]} if required else {}
+    return known | ({"x-kubernetes-validations": [*rules]} if rules else {})
+
+
+def column(name: str, path: str, *, kind: str = "string", wide: bool = False) -> Document:
+    """A column of `kubectl get`, or of `-o wide` alone; `path` is a JSONPath into the resource."""
+    return {"name": name, "type": kind, "jsonPath": path} | ({"priority": 1} if wide else {})
 
 
 def number(least: int = 0, most: int = GREATEST, description: str = "") -> Document:
@@ -168,6 +185,11 @@ def each_fixed(field: str, parts: Iterable[str], message: str, *, free: str) -> 
     return rule(f"{free} || ({kept})", message, field=f".{field}")
 
 
+AGE = column("Age", ".metadata.creationTimestamp", kind="date")
+"""The column that every kind has."""
+PHASE = column("Phase", ".status.phase")
+
+
 def name_rule(pattern: str, longest: int, message: str) -> dict[str, str]:
     """A rule of the whole resource: pods are named after it.
 
@@ -175,3 +197,22 @@ def name_rule(pattern: str, longest: int, message: str) -> dict[str, str]:
     """
     named = f"size(self.metadata.name) <= {longest} && self.metadata.name.matches('^{pattern}$')"
     return rule(f"has(self.status) || ({named})", message)
+
+
+HISTORY = members(
+    {
+        "log": TEXT | {"maxLength": 253, "description": "Which log: the id of its first event."},
+        "sequence": {"type": "integer", "format": "int64", "minimum": 0},
+        "hash": TEXT | {"maxLength": 253, "description": "Of the job's history up to that event."},
+    },
+    required=("log", "sequence", "hash"),
+    description="The event of Muster's log that this status tells of.",
+    # The API server asks this rule only where there was a history before, so a forged one can be removed first.
+    rules=(
+        rule(
+            "self.log != oldSelf.log || self.sequence >= oldSelf.sequence",
+            "a newer status was written already; read on, this one is old",
+        ),
+    ),
+)
+"""The head of a history in a status: an older head never overwrites a newer one of the same log."""

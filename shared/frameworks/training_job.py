@@ -11,6 +11,7 @@ from shared.frameworks.framework import Definition, Document, Framework, Place
 from shared.frameworks.inheriting import Inherited
 from shared.frameworks.pods import pod_of
 from shared.frameworks.training import TRAININGJOBS, parse_job
+from shared.frameworks.training_schemas import TRAINING_JOB
 from shared.frameworks.training_status import job_status
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
@@ -62,8 +63,8 @@ class TrainingJob(Framework):
     inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
 
     @property
-    def definition(self) -> Definition | None:
-        return None
+    def definition(self) -> Definition:
+        return TRAINING_JOB
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         return parse_job(manifest)

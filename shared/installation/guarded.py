@@ -48,7 +48,7 @@ class Guarded(Framework):
         return self._others
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         return self._definition
 
     @property

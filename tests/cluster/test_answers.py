@@ -12,6 +12,11 @@ from tests.kit.apiserver import a_status
 STRANGE = (
     "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion g/v1 Kind K: no match"
 )
+NUMBER_FOR_TEXT = (
+    'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field '
+    "EnvVar.spec.containers.env.value of type string"
+)
+NO_QUANTITY = 'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression'
 QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3'
 
 
@@ -48,6 +53,25 @@ def a_field(reason: str, field: str = "") -> dict[str, Any]:
             id="a field",
         ),
         pytest.param("POST", 400, a_status(400, "BadRequest"), "BadRequest", "", id="a bad request"),
+        pytest.param(
+            "POST",
+            400,
+            a_status(400, "BadRequest", 'admission webhook "w.example.com" denied the request: not today'),
+            "BadRequest",
+            "",
+            id="a webhook, which may change its mind",
+        ),
+        pytest.param(
+            "POST",
+            400,
+            a_status(400, "BadRequest", NUMBER_FOR_TEXT),
+            "Invalid",
+            "spec.containers.env.value",
+            id="a value of another type than its field's",
+        ),
+        pytest.param(
+            "POST", 400, a_status(400, "BadRequest", NO_QUANTITY), "Invalid", "", id="a value that nothing can be made of"
+        ),
         pytest.param("POST", 413, b"<html>", "RequestEntityTooLarge", "", id="too large, says a proxy"),
         pytest.param("GET", 410, a_status(410, "Gone"), "Expired", "", id="gone and expired are one"),
         pytest.param("GET", 404, b"404 page not found\n", "NotFound", "", id="a group that is not served"),

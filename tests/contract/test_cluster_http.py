@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from shared.cluster.answers import read_status, trouble
 from shared.cluster.calls import METADATA, METADATA_LIST
+from shared.errors import Refused
+from shared.job.events.refused import PERMANENT
 from tests.devcluster.apiserver.client import BOUND, Answer
 from tests.kit.clusters import Api
 
@@ -93,6 +96,16 @@ async def test_what_is_invalid_names_each_field(api: Api) -> None:
 async def test_what_cannot_be_read_is_a_bad_request(api: Api, body: bytes) -> None:
     answer = await api.client.call("POST", api.path("configmaps"), body)
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+
+
+async def test_a_value_of_another_type_than_its_fields_makes_no_pod(api: Api) -> None:
+    pod = a_pod()
+    pod["spec"]["containers"][0]["env"] = [{"name": "THREADS", "value": 1}]
+    answer = await api.client.create(api.path("pods"), pod)
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+    refusal = trouble(read_status(json.dumps(answer.body).encode()), "create it", method="POST")
+    assert isinstance(refusal, Refused)
+    assert refusal.reason in PERMANENT, refusal
 
 
 async def test_the_namespace_of_the_body_has_to_be_that_of_the_path(api: Api) -> None:

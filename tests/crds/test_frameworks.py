@@ -7,13 +7,11 @@ import pytest
 import yaml
 
 from muster.crds import manifests, render
-from shared.frameworks.framework import Definition
-from shared.frameworks.kinds import Kinds
 from tests.crds.admission import KINDS
 from tests.crds.judges import Judge
 from tests.crds.structural_rules import faults
 from tests.frameworks.documents import ABSENT, Document, changed, tf_job
-from tests.kit.choirs import CHOIRS, Choir, a_band, a_choir, a_template
+from tests.kit.choirs import CHOIRS, a_band, a_choir, a_template
 
 MADE = {crd["metadata"]["name"]: crd for crd in manifests(KINDS)}
 CHOIR = MADE["choirs.choirs.test.muster.dev"]
@@ -66,17 +64,6 @@ def test_the_version_that_is_watched_is_the_one_that_is_stored():
 def test_schemas_are_structural(crd: Document):
     for version in crd["spec"]["versions"]:
         assert list(faults(version["schema"]["openAPIV3Schema"])) == []
-
-
-class Nameless(Choir):
-    @property
-    def definition(self) -> Definition | None:
-        return None
-
-
-def test_a_framework_of_others_has_to_describe_its_kind():
-    with pytest.raises(ValueError, match=r"Choir.choirs.test.muster.dev describes no definition"):
-        manifests(Kinds((Nameless(),)))
 
 
 @pytest.mark.parametrize("document", [a_choir(), a_band()], ids=["roles by name", "a list of roles"])

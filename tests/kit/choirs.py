@@ -60,7 +60,7 @@ class Choir(Framework):
     suspend_path = ".spec.runPolicy.suspend"
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         return Definition(
             "One who leads, and the singers.",
             _SPEC,
@@ -121,7 +121,7 @@ class Band(Framework):
     resource = BANDS
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         role: Document = {
             "type": "object",
             "required": ["template"],

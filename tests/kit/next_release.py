@@ -14,11 +14,8 @@ FIELD = "note"
 EVENT = "JobNoted"
 
 EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "muster/crds/models.py": (
-        (
-            "    scheduling_timeout_seconds: Number | None = None\n",
-            f"    {FIELD}: str | None = None\n    scheduling_timeout_seconds: Number | None = None\n",
-        ),
+    "shared/frameworks/training_schemas.py": (
+        ('        "suspend": BOOLEAN', f'        "{FIELD}": TEXT,\n        "suspend": BOOLEAN'),
     ),
     "shared/job/events/status.py": (
         (

@@ -24,7 +24,7 @@ class SwarmJob(Replicated):
     )
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         return Definition("A swarm of bees.", ANYTHING)
 
     def environment(self, replica: Replica) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ class LoudBand(Band):
     resource = Resource("loud.test.muster.dev", "v2", "bands", "BAND", Custom)
 
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         return Definition("Louder.", {"type": "array"}, singular="loud")
 
 

@@ -52,13 +52,13 @@ class OfPods(SwarmJob):
 
 class WithoutDefinition(SwarmJob):
     @property
-    def definition(self) -> Definition | None:
-        return None
+    def definition(self) -> Definition:
+        return None  # type: ignore[return-value]
 
 
 class BrokenDefinition(SwarmJob):
     @property
-    def definition(self) -> Definition | None:
+    def definition(self) -> Definition:
         raise KeyError("columns")
 
 
