@@ -53,13 +53,14 @@ def replay(
     verify: Annotated[bool, typer.Option("--verify", help="compare every status with the API server's")] = False,
 ) -> None:
     """Fold the log again and show what comes out."""
-    from muster import replay as replaying
     from muster.reading import run as running
+    from muster.replay import from_file
+    from muster.verifying import verify as verify_all
 
     if file is not None:
-        replaying.from_file(file)
+        from_file(file)
     elif verify:
-        running(lambda: replaying.verify(settings()))
+        running(lambda: verify_all(settings()))
     else:
         raise typer.BadParameter("say --verify to compare with the API server, or name a saved history")
 
