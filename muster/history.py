@@ -1,7 +1,7 @@
 """`muster history`: what happened to a job, as the log has it; and accepting a loss of it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
@@ -115,13 +115,20 @@ def as_json_text(state: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """In JSON's own types: it knows neither sets nor keys of several words."""
+    """A value in JSON's own types, which have no sets, and no keys but strings."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, dict):
-        return {"/".join(key) if isinstance(key, tuple) else key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (set, frozenset)):
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, Set):
         return sorted((_plain(inner) for inner in value), key=str)
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     return value
+
+
+def _key(key: Any) -> str:
+    """`ConfigMap/resnet-config` of a pair, `0/worker/3` of a slot."""
+    if isinstance(key, msgspec.Struct):
+        key = msgspec.structs.astuple(key)
+    return "/".join(map(_key, key)) if isinstance(key, tuple) else str(key)

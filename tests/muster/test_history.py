@@ -6,8 +6,11 @@ import pytest
 import typer
 
 from muster.history import as_json_text, until
-from tests.kit.builders import a_running_job, scaling_out
-from tests.kit.histories import a_history, stored
+from shared.job.fold import History
+from shared.job.naming import Slot
+from tests.kit.builders import a_running_job, exited, pods, worker
+from tests.kit.histories import KEY, a_history, stored
+from tests.muster.test_why import STORIES, log_of
 
 
 @pytest.mark.parametrize(
@@ -37,9 +40,17 @@ def test_what_is_no_moment_is_wrong_usage():
         until("yesterday")
 
 
-def test_the_state_of_a_job_that_scales_can_be_shown():
-    job = a_history([*a_running_job(workers=2), *scaling_out(2, 3)]).job
-    shown = json.loads(as_json_text(job))
-    assert shown["phase"] == job.phase
-    assert len(shown["pods"]) == len(job.pods)
-    assert len(shown["slots"]) == len(job.slots)
+@pytest.mark.parametrize("name", STORIES)
+def test_the_state_at_every_event_of_a_history_can_be_shown(name: str):
+    history = History(KEY)
+    for event in log_of(STORIES[name][0]):
+        history.fold(event)
+        job, shown = history.job, json.loads(as_json_text(history.job))
+        assert shown["phase"] == job.phase
+        assert set(shown) == set(job.__struct_fields__)
+
+
+def test_keys_of_several_words_are_one_word_each():
+    history = a_history([*a_running_job(2), pods(worker(1, version=30, phase="Failed", exits=exited(1)))])
+    shown = json.loads(as_json_text({Slot(0, "worker", 1): history.job.size, ("ConfigMap", "resnet-config"): 1, 7: {}}))
+    assert shown == {"0/worker/1": 2, "ConfigMap/resnet-config": 1, "7": {}}
