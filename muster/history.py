@@ -11,7 +11,7 @@ import typer
 
 from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
-from muster.targets import Asked, fail, find
+from muster.targets import Asked, fail, find, subjects_of
 from muster.words import one_line
 from shared.eventlog import Stored
 from shared.job.fold import History
@@ -27,7 +27,7 @@ async def show(
         raise typer.BadParameter("--at looks back and --follow ahead; say one of them")
     early = until(at) if at else None
     async with open_log(settings) as log:
-        histories, events = await everything(log)
+        histories, events = await everything(log, subjects_of(asked, namespace))
         _, history = find(histories, asked, namespace)
         mine = [stored for stored in events if of_history(stored, history)]
         if early is not None:
@@ -67,7 +67,7 @@ async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
     if asked.is_request:
         raise fail("only a job has a history to accept; name the job")
     async with open_log(settings) as log:
-        histories, _ = await everything(log)
+        histories, _ = await everything(log, subjects_of(asked, namespace))
     target, history = find(histories, asked, namespace)
     if not history.job.broken:
         raise fail(f"the history of {target.label} is not broken; there is nothing to accept")

@@ -12,7 +12,7 @@ from muster.causes.link import Link
 from muster.causes.words import of_at_most
 from muster.history import of_history
 from muster.reading import everything, open_log
-from muster.targets import Asked, Target, fail, find
+from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import counted, range_words
 from shared.eventlog import EventLog, Stored
 from shared.job.naming import NO_UID, JobKey
@@ -33,7 +33,7 @@ async def answer(
     log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
     """The lines of the answer.  Exits with one line when the log does not know what is meant."""
-    histories, events = await everything(log)
+    histories, events = await everything(log, subjects_of(asked, namespace, uid=uid))
     target, history = find(histories, asked, namespace, uid=uid, waiting=True)
     causes = caused(history.job.key, (stored for stored in events if of_history(stored, history)))
     if about and target.is_request:
