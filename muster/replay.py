@@ -2,26 +2,13 @@
 
 from pathlib import Path
 
-import msgspec
 import typer
 
+from muster.saved import event_of
 from muster.targets import fail
 from muster.words import one_line
 from shared.eventlog import Stored
 from shared.job.fold import Histories
-from shared.job.naming import key_of
-
-
-class SavedEvent(msgspec.Struct):
-    """A line of `muster history --json`: an event of the log, with its body as text."""
-
-    sequence: int
-    subject: str
-    event_id: str
-    time: str
-    body: str
-    basis: str = ""
-    optional: bool = False
 
 
 def from_file(path: Path) -> None:
@@ -51,11 +38,9 @@ def saved(path: Path) -> list[Stored]:
     events = []
     for number, line in enumerate(lines, start=1):
         try:
-            known = msgspec.json.decode(line, type=SavedEvent)
-            key_of(known.subject)
-        except (msgspec.DecodeError, ValueError) as error:
+            events.append(event_of(line))
+        except ValueError as error:
             raise fail(f"{path}, line {number} is no event of a history: {error}; {how}") from error
-        events.append(Stored(**{**msgspec.structs.asdict(known), "body": known.body.encode()}))
     if not events:
         raise fail(f"{path} is empty; {how}")
     return events

@@ -52,7 +52,7 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
 ) -> None:
     """Show what happened to a job and why, from the log alone."""
-    from muster.history import accept, show
+    from muster.history import Part, accept, show
     from muster.reading import run as running
 
     if target == "accept":
@@ -64,7 +64,8 @@ def history(
     if accepted:
         raise typer.BadParameter(f"one KIND/NAME at a time; {accepted!r} is too many")
     job = parse_target(target)
-    running(lambda: show(job, namespace, settings(), follow=follow, at=at, decisions=decisions, as_json=as_json))
+    part = Part(follow=follow, at=at, decisions=decisions, as_json=as_json)
+    running(lambda: show(job, namespace, settings(), part))
 
 
 def replay(
