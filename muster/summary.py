@@ -33,7 +33,8 @@ class Summary(msgspec.Struct, frozen=True):
     ready: int
     """Pods."""
     wanted: int
-    """Pods: those that are there or on their way, and those that are made again once their back-off is over."""
+    """Pods: those that are there or on their way, those that are made again once their back-off is over, and the
+    workers of an elastic job that were lost for good."""
     restarts: int
     """As the status counts them; where it does not, new attempts and pods that were made again in this one."""
     status: Document
@@ -70,7 +71,11 @@ def _wanted(job: Job) -> int:
     if job.over or job.gone or job.phase == "Suspended":
         return 0
     places: set[Slot] = {*job.slots, *replacement.owed(job)}
-    if places or job.spec is None or not job.phase:
+    if job.spec is None or not job.phase:
         return len(places)
-    workers = job.size or job.spec.worker.replicas
-    return workers + sum(role.replicas for role in job.spec.roles if role.name != WORKER)
+    if not places:
+        workers = job.size or job.spec.worker.replicas
+        return workers + sum(role.replicas for role in job.spec.roles if role.name != WORKER)
+    # An elastic job goes on without a worker that nothing replaces, and that worker still counts in its size.
+    lost = job.size - sum(slot.role == WORKER for slot in places) if job.spec.handling.elastic else 0
+    return len(places) + max(lost, 0)

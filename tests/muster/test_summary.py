@@ -12,7 +12,7 @@ from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspended
 from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.views import Slots
-from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, observed, pods, worker
+from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, pods, worker
 from tests.kit.histories import a_history
 from tests.kit.replicas import a_replicated_spec, a_running_replicated_job, ended, replica
 from tests.kit.swarm import WITH_SWARMS
@@ -65,6 +65,11 @@ def test_a_replicated_job_runs_when_what_took_the_place_runs():
         pytest.param(a_running_job(2), ("Running", 3, 3, 0), id="runs"),
         pytest.param(
             [*a_running_job(2), pods(worker(1, version=30, ready=False))], ("Running", 2, 3, 0), id="one is not Ready"
+        ),
+        pytest.param(
+            [*a_running_job(2), pods(worker(1, version=30, phase="Failed", exits=exited(1)))],
+            ("Running", 2, 3, 0),
+            id="one was lost for good",
         ),
         pytest.param(
             [*a_running_job(2), JobRestarting(reason="BelowMinimum")], ("Restarting", 3, 3, 0), id="is given up"
