@@ -1,75 +1,214 @@
-"""`muster get`: the jobs that the log knows, as a table."""
+"""`muster get`: the jobs that the log knows, as a table, as JSON or as YAML."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+import msgspec
+import typer
+import yaml
 
+from muster.following import condition_of
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_log
+from muster.summary import Output, Summary, summary
+from muster.targets import Asked, find, subjects_of
+from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
-from shared.job.fold import History
-from shared.job.naming import NO_UID
+from shared.job.fold import Histories, History
+from shared.job.naming import NO_UID, history_subjects, namespace_subjects
 from shared.job.state import Job
-from shared.job.views import alive
 from shared.process.settings import Settings
 
-WIDE = 10_000
-"""Characters of a line; none of it is cut where nobody looks at a terminal of some width."""
+COLUMNS = ("NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS")
+WIDE_COLUMNS = (*COLUMNS, "ATTEMPT", "REQUESTS", "EVENTS AT", "UID")
+NOTE = "NOTE"
+"""The last column, because its words have any length."""
+
+EXPLAINED = ("Restarting", "Failed")
+"""Phases of which the note is the message of their condition."""
 
 
-async def jobs(settings: Settings, namespace: str, *, gone: bool) -> None:
-    """Every job of a namespace (all of them when empty), also those that are gone when asked for."""
-    async with open_log(settings) as log:
-        histories, _ = await everything(log)
-    show(histories, namespace, known_kinds(), gone=gone)
+class Wish(msgspec.Struct, frozen=True):
+    """Which jobs are shown, and how."""
+
+    namespace: str
+    """Empty is every namespace."""
+    asked: Asked | None = None
+    """One job; all of them without it."""
+    output: Output = Output.table
+    gone: bool = False
+    """Deleted jobs too."""
+    watch: bool = False
+    """Go on with each change."""
 
 
-def show(histories: Iterable[History], namespace: str, kinds: Kinds, *, gone: bool) -> None:
-    """Print jobs by namespace, name and kind; wide lines are left to the terminal, as kubectl does."""
-    table = _table(histories, namespace, kinds, gone=gone)
-    if table.row_count:
-        Console(width=WIDE).print(table)
-    else:
-        print("no jobs" + (f" in namespace {namespace}" if namespace else ""))
+async def get(settings: Settings, wish: Wish) -> None:
+    """Print jobs, and with a watch each change of what was printed."""
+    async with open_log(settings) as log, aclosing(texts(log, wish, known_kinds())) as shown:
+        async for text in shown:
+            typer.echo(text)
 
 
-def _note(job: Job) -> str:
+async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, None]:
+    """What is printed, piece by piece; a watch has no end.
+
+    Exits with one line when the log does not know the job that is asked for.
+    """
+    subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_subjects(wish.namespace)
+    histories, _ = await everything(log, subjects)
+    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else _listed(histories, gone=wish.gone)
+    if wish.asked:
+        subjects = history_subjects(chosen[0].job.key)
+    shown = [Shown.of(history, kinds) for history in chosen]
+    renderer = _renderer(wish, shown)
+    for text in renderer.all(shown):
+        yield text
+    if not wish.watch:
+        return
+    before = {one.uid: renderer.one(one) for one in shown}
+    async with aclosing(log.read(after=histories.position, subjects=subjects)) as batches:
+        async for batch in batches:
+            changed = {id(known): known for stored in batch.events if (known := histories.fold(stored)) is not None}
+            for history in changed.values():
+                one = Shown.of(history, kinds)
+                text = renderer.one(one)
+                if one.uid != NO_UID and before.get(one.uid) != text:
+                    before[one.uid] = text
+                    yield text
+
+
+def _listed(histories: Histories, *, gone: bool) -> list[History]:
+    """By namespace, name and uid."""
+    known = (history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.gone))
+    return sorted(known, key=lambda history: history.job.key)
+
+
+class Shown(msgspec.Struct, frozen=True, rename="camel"):
+    """A job as it is shown; `-o json` and `-o yaml` have these fields."""
+
+    namespace: str
+    name: str
+    uid: str
+    kind: str
+    api_version: str
+    called: str
+    """The word for its kind in this command line, such as `mxjob.kubeflow.org`."""
+    phase: str
+    ready: int
+    wanted: int
+    restarts: int
+    attempt: int
+    """From one."""
+    requests: int
+    requests_over: int
+    sequence: int
+    """Of its last event."""
+    over: bool
+    gone: bool
+    note: str
+    status: dict[str, Any]
+
+    @classmethod
+    def of(cls, history: History, kinds: Kinds) -> "Shown":
+        job = history.job
+        short = summary(job, kinds)
+        return cls(
+            namespace=job.key.namespace,
+            name=job.key.name,
+            uid=job.key.uid,
+            kind=job.kind,
+            api_version=job.api_version,
+            called=word_of(job, kinds),
+            phase=short.phase,
+            ready=short.ready,
+            wanted=short.wanted,
+            restarts=short.restarts,
+            attempt=job.attempt.number + 1,
+            requests=len(job.scaling.requests),
+            requests_over=sum(request.over for request in job.scaling.requests.values()),
+            sequence=history.sequence,
+            over=job.over,
+            gone=job.gone,
+            note=history.held or _note(job, short),
+            status=short.status,
+        )
+
+
+def _note(job: Job, short: Summary) -> str:
     if job.broken:
         return f"history broken: {job.broken}"
     if job.gone or job.another:
         return "gone" if job.gone else "of another operator"
-    return f"{'edit refused' if job.phase else 'refused'}: {job.problems[0].reason}" if job.problems else ""
+    if job.problems:
+        return f"{'edit refused' if job.phase else 'refused'}: {job.problems[0].reason}"
+    return str(condition_of(short.status, short.phase).get("message") or "") if short.phase in EXPLAINED else ""
 
 
-def _table(histories: Iterable[History], namespace: str, kinds: Kinds, *, gone: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="")
-    for column in ("NAMESPACE", "KIND", "NAME", "PHASE", "PODS", "REQUESTS", "EVENTS AT", "NOTE"):
-        table.add_column(column, no_wrap=True)
-    for history in sorted(histories, key=lambda history: history.job.key):
-        job = history.job
-        if job.key.uid == NO_UID or (namespace and job.key.namespace != namespace) or (job.gone and not gone):
-            continue
-        note = history.held or _note(job)
-        table.add_row(
-            job.key.namespace,
-            word_of(job, kinds),
-            job.key.name,
-            job.phase or "-",
-            _pods(job),
-            _requests(job),
-            str(history.sequence),
-            note,
-        )
-    return table
+class _Table:
+    """Rows below a heading.  A watch goes on with the widths that it began with."""
+
+    def __init__(self, wish: Wish, shown: Sequence[Shown]) -> None:
+        self._where = f" in namespace {wish.namespace}" if wish.namespace else ""
+        self._columns = WIDE_COLUMNS if wish.output is Output.wide else COLUMNS
+        rows = [self._columns, *(self._cells(one) for one in shown)]
+        self._widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def all(self, shown: Sequence[Shown]) -> Iterator[str]:
+        if not shown:
+            yield f"no jobs{self._where}"
+            return
+        yield self._line(self._columns, NOTE)
+        for one in shown:
+            yield self.one(one)
+
+    def one(self, shown: Shown) -> str:
+        return self._line(self._cells(shown), shown.note)
+
+    def _cells(self, one: Shown) -> Sequence[str]:
+        ready = "-" if one.over or one.gone else f"{one.ready}/{one.wanted}"
+        cells = {
+            "NAMESPACE": one.namespace,
+            "KIND": one.called,
+            "NAME": one.name,
+            "PHASE": one.phase or "-",
+            "READY": ready,
+            "RESTARTS": str(one.restarts),
+            "ATTEMPT": str(one.attempt),
+            "REQUESTS": f"{one.requests_over}/{one.requests}" if one.requests else "-",
+            "EVENTS AT": str(one.sequence),
+            "UID": one.uid,
+        }
+        return [cells[column] for column in self._columns]
+
+    def _line(self, cells: Sequence[str], note: str) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)]
+        return "  ".join([*padded, note]).rstrip()
 
 
-def _pods(job: Job) -> str:
-    """Those that run, of those that shall be."""
-    running = sum(alive(pod) and pod.phase == "Running" and pod.slot in job.attempt.slots for pod in job.pods.values())
-    return f"{running}/{len(job.attempt.slots)}" if not job.over else "-"
+class _Documents:
+    """JSON or YAML: one document for a job or for the list of all; of a watch one for each job and each change."""
+
+    def __init__(self, wish: Wish) -> None:
+        self._wish = wish
+
+    def all(self, shown: Sequence[Shown]) -> Iterable[str]:
+        if self._wish.watch:
+            return map(self.one, shown)
+        plain = msgspec.to_builtins([*shown] if self._wish.asked is None else shown[0])
+        if self._wish.output is Output.yaml:
+            return [_yaml(plain)]
+        return [msgspec.json.format(msgspec.json.encode(plain)).decode()]
+
+    def one(self, shown: Shown) -> str:
+        if self._wish.output is Output.yaml:
+            return f"---\n{_yaml(msgspec.to_builtins(shown))}"
+        return msgspec.json.encode(shown).decode()
 
 
-def _requests(job: Job) -> str:
-    done = sum(request.over for request in job.scaling.requests.values())
-    return f"{done}/{len(job.scaling.requests)}" if job.scaling.requests else "-"
+def _renderer(wish: Wish, shown: Sequence[Shown]) -> _Table | _Documents:
+    return _Table(wish, shown) if wish.output in (Output.table, Output.wide) else _Documents(wish)
+
+
+def _yaml(plain: Any) -> str:
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()

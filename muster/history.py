@@ -1,7 +1,6 @@
 """`muster history`: what happened to a job, as the log has it; and accepting a loss of it."""
 
-import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Set
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
@@ -11,44 +10,71 @@ import typer
 
 from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
-from muster.targets import Asked, fail, find
+from muster.saved import line_of
+from muster.targets import Asked, fail, find, subjects_of
 from muster.words import one_line
-from shared.eventlog import Stored
+from shared.eventlog import EventLog, Stored
 from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY, history_subjects
 from shared.process.settings import Settings
 
 
-async def show(
-    asked: Asked, namespace: str, settings: Settings, *, follow: bool, at: str, decisions: bool, as_json: bool
-) -> None:
-    """Print a job's events; `at` ends at a sequence or an RFC 3339 time and prints the state there."""
-    if at and follow:
+class Part(msgspec.Struct, frozen=True):
+    """Which part of a history is shown, and how."""
+
+    follow: bool = False
+    """Go on with what happens next."""
+    at: str = ""
+    """The last sequence or RFC 3339 time; the state there follows."""
+    decisions: bool = False
+    """Decisions only."""
+    as_json: bool = False
+    """Whole events, one JSON object a line."""
+
+
+async def show(asked: Asked, namespace: str, settings: Settings, part: Part) -> None:
+    """Print a job's events."""
+    early = _early(part)
+    async with open_log(settings) as log, aclosing(lines(log, asked, namespace, part, early)) as shown:
+        async for line in shown:
+            typer.echo(line)
+
+
+async def lines(
+    log: EventLog, asked: Asked, namespace: str, part: Part, early: Callable[[Stored], bool] | None = None
+) -> AsyncGenerator[str, None]:
+    """A job's events, one a line, up to the last one that is `early`; a history that is followed has no end.
+
+    Exits with one line when the log does not know the job, or nothing of it is early.
+    """
+    histories, events = await everything(log, subjects_of(asked, namespace))
+    _, history = find(histories, asked, namespace)
+    mine = [stored for stored in events if of_history(stored, history)]
+    if early is not None:
+        first = mine[0]
+        mine = [stored for stored in mine if early(stored)]
+        if not mine:
+            raise fail(f"nothing of it was known then; it begins at {first.sequence}, {first.time}")
+    for line in _told(mine, part):
+        yield line
+    if early is not None:
+        yield _state(history, mine)
+    if not part.follow:
+        return
+    async with aclosing(log.read(after=histories.position, subjects=history_subjects(history.job.key))) as batches:
+        async for batch in batches:
+            for line in _told(batch.events, part):
+                yield line
+
+
+def _early(part: Part) -> Callable[[Stored], bool] | None:
+    if part.at and part.follow:
         raise typer.BadParameter("--at looks back and --follow ahead; say one of them")
-    early = until(at) if at else None
-    async with open_log(settings) as log:
-        histories, events = await everything(log)
-        _, history = find(histories, asked, namespace)
-        mine = [stored for stored in events if of_history(stored, history)]
-        if early is not None:
-            first = mine[0]
-            mine = [stored for stored in mine if early(stored)]
-            if not mine:
-                raise fail(f"nothing of it was known then; it begins at {first.sequence}, {first.time}")
-        for stored in mine:
-            _print(stored, decisions=decisions, as_json=as_json)
-        if early is not None:
-            _print_state(history, mine)
-        if not follow:
-            return
-        async with aclosing(log.read(after=histories.position, subjects=history_subjects(history.job.key))) as batches:
-            async for batch in batches:
-                for stored in batch.events:
-                    _print(stored, decisions=decisions, as_json=as_json)
+    return until(part.at) if part.at else None
 
 
 def until(at: str) -> Callable[[Stored], bool]:
-    """Whether an event was there at a sequence or a time; a time without zone is UTC, as histories print it."""
+    """True of the events up to a sequence or a time; a time without zone is UTC, as histories print it."""
     if at.isdecimal():
         return lambda stored: stored.sequence <= int(at)
     try:
@@ -67,7 +93,7 @@ async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
     if asked.is_request:
         raise fail("only a job has a history to accept; name the job")
     async with open_log(settings) as log:
-        histories, _ = await everything(log)
+        histories, _ = await everything(log, subjects_of(asked, namespace))
     target, history = find(histories, asked, namespace)
     if not history.job.broken:
         raise fail(f"the history of {target.label} is not broken; there is nothing to accept")
@@ -91,22 +117,17 @@ def of_history(stored: Stored, history: History) -> bool:
     return any(stored.subject.startswith(subject.removesuffix(">")) for subject in history_subjects(history.job.key))
 
 
-def _print(stored: Stored, *, decisions: bool, as_json: bool) -> None:
-    if decisions and stored.subject.startswith("facts."):
-        return
-    if as_json:
-        line = {**msgspec.structs.asdict(stored), "body": stored.body.decode()}
-        sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
-    else:
-        sys.stdout.write(one_line(stored) + "\n")
-    sys.stdout.flush()
+def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
+    for stored in events:
+        if not (part.decisions and stored.subject.startswith("facts.")):
+            yield line_of(stored) if part.as_json else one_line(stored)
 
 
-def _print_state(history: History, events: list[Stored]) -> None:
+def _state(history: History, events: Iterable[Stored]) -> str:
     then = History(history.job.key)
     for stored in events:
         then.fold(stored)
-    sys.stdout.write(as_json_text(then.job) + "\n")
+    return as_json_text(then.job)
 
 
 def as_json_text(state: Any) -> str:
@@ -115,13 +136,18 @@ def as_json_text(state: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """In JSON's own types: it knows neither sets nor keys of several words."""
+    """A value in JSON's own types, which have no sorted sets, and no keys but strings."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, dict):
-        return {"/".join(key) if isinstance(key, tuple) else key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted((_plain(inner) for inner in value), key=str)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (Set, list, tuple)):
         return [_plain(inner) for inner in value]
     return value
+
+
+def _key(key: Any) -> str:
+    """`ConfigMap/resnet-config` of a pair, `0/worker/3` of a slot."""
+    if isinstance(key, msgspec.Struct):
+        key = msgspec.structs.astuple(key)
+    return "/".join(map(_key, key)) if isinstance(key, tuple) else str(key)

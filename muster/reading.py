@@ -54,24 +54,39 @@ async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
         await cluster.close()
 
 
-async def everything(log: EventLog) -> tuple[Histories, list[Stored]]:
-    """The whole log, folded and as it is; raises `Transient` when it goes silent before its end."""
-    histories, kept = Histories(), []
-    end, loop = await log.end(), asyncio.get_running_loop()
+async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects: tuple[str, ...] = ()) -> int:
+    """Hand each event that the log has now to `fold`, in order, and return the last sequence.
+
+    `subjects` are filters, as for `EventLog.read`.  Raises `Transient` when the log goes silent before its end.
+    """
+    end, position, loop = await log.end(subjects), 0, asyncio.get_running_loop()
+    if not end:
+        return 0
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS) as patience:
-            async with aclosing(log.read()) as batches:
-                async for batch in batches:
-                    for stored in batch.events:
-                        if stored.sequence <= end:
-                            histories.fold(stored)
-                            kept.append(stored)
-                    if (batch.events and batch.events[-1].sequence >= end) or not batch.pending:
-                        break
-                    patience.reschedule(loop.time() + PATIENCE_SECONDS)
+        async with asyncio.timeout(PATIENCE_SECONDS) as patience, aclosing(log.read(subjects=subjects)) as batches:
+            async for batch in batches:
+                for stored in batch.events:
+                    if stored.sequence <= end:
+                        fold(stored)
+                        position = stored.sequence
+                if position >= end or not batch.pending:
+                    break
+                patience.reschedule(loop.time() + PATIENCE_SECONDS)
     except TimeoutError as silence:
-        words = f"read the log: it ends at {end}, and after {histories.position} nothing came"
+        words = f"read the log: it ends at {end}, and after {position} nothing came"
         raise Transient(f"{words} for {PATIENCE_SECONDS:g} s; is a NATS server behind?") from silence
+    return end
+
+
+async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[Histories, list[Stored]]:
+    """What the log has under `subjects`, folded and as it is; the whole log without them."""
+    histories, kept = Histories(), list[Stored]()
+
+    def fold(stored: Stored) -> None:
+        histories.fold(stored)
+        kept.append(stored)
+
+    await fold_to_end(log, fold, subjects)
     return histories, kept
 
 

@@ -1,5 +1,6 @@
 """`KIND/NAME` as people type it, and the object or the history that it means."""
 
+import string
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,8 +14,12 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import REQUESTS, TRAININGJOBS
 from shared.job.fold import Histories, History
-from shared.job.naming import NO_UID
+from shared.job.naming import NO_UID, JobKey, Uid, history_subjects, namespace_subjects
 from shared.job.state import Job
+
+NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-.")
+ANY_UID = "*"
+"""One token of a NATS filter."""
 
 ANY_JOB = "job"
 """`job/NAME` is a job of any kind, as NAME alone is."""
@@ -103,6 +108,20 @@ def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
         words = " or ".join(target.label for target in candidates)
         raise fail(f"there are several jobs {where}/{asked.name}; say {words}")
     return candidates[0] if candidates else None
+
+
+def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ...]:
+    """The filters that cover all that the log has of what is asked for, whatever its uid is.
+
+    A request's events are under the name of its job, which is not known yet: they cover the whole namespace.
+    Exits with one line for a word that cannot be in the log.
+    """
+    for word in filter(None, (namespace, asked.name, uid)):
+        if not set(word) <= NAME_CHARACTERS:
+            raise fail(f"{word!r} is no name that Kubernetes gives")
+    if asked.is_request:
+        return namespace_subjects(namespace)
+    return history_subjects(JobKey(namespace, asked.name, Uid(uid or ANY_UID)))
 
 
 def find(

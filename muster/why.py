@@ -10,15 +10,18 @@ from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of,
 from muster.causes.fold import Causes
 from muster.causes.link import Link
 from muster.causes.words import of_at_most
+from muster.following import condition_of
 from muster.history import of_history
+from muster.kinds import known_kinds
 from muster.reading import everything, open_log
-from muster.targets import Asked, Target, fail, find
+from muster.summary import Summary, summary
+from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import counted, range_words
 from shared.eventlog import EventLog, Stored
 from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
-from shared.job.views import alive, ranges
+from shared.job.views import ranges
 from shared.process.settings import Settings
 
 
@@ -33,7 +36,7 @@ async def answer(
     log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
     """The lines of the answer.  Exits with one line when the log does not know what is meant."""
-    histories, events = await everything(log)
+    histories, events = await everything(log, subjects_of(asked, namespace, uid=uid))
     target, history = find(histories, asked, namespace, uid=uid, waiting=True)
     causes = caused(history.job.key, (stored for stored in events if of_history(stored, history)))
     if about and target.is_request:
@@ -100,25 +103,29 @@ def as_lines(chains: list[Chain]) -> list[str]:
 
 
 def _heading(causes: Causes, target: Target) -> list[str]:
-    job = causes.job
-    state = "gone; it was " * job.gone + (job.phase or ("refused" if job.problems else "not taken on yet"))
+    job, short = causes.job, summary(causes.job, known_kinds())
+    state = "gone; it was " * job.gone + (_phase(job, short) or ("refused" if job.problems else "not taken on yet"))
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
-    size = f", {_working(job)}" if works else ""
+    size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""
     limit = of_at_most(job.spec.backoff_limit) if job.spec else ""
     counts = f"{job.restarts}{limit} restarts" if limit else counted(job.restarts, "restart")
     restarts = f", {counts}" if job.restarts else ""
-    return [f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}", *_warnings(causes, target)]
+    replaced = f", {counted(job.attempt.replaced, 'pod')} replaced" if job.attempt.replaced else ""
+    heading = f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}{replaced}"
+    return [heading, *_warnings(causes, target)]
 
 
-def _working(job: Job) -> str:
+def _phase(job: Job, short: Summary) -> str:
+    """As the status shows it, with the message where the log has another phase: pods of a Running job begin again."""
+    message = condition_of(short.status, short.phase).get("message") if short.phase != job.phase else ""
+    return f"{short.phase} ({message})" if message else short.phase
+
+
+def _working(job: Job, short: Summary) -> str:
     if job.spec is None or job.spec.handling.hosts_files:
         return f"{len(job.listed_workers)} of {job.scaling.size} workers in the hosts files"
-    running = sum(
-        alive(pod) and pod.phase == "Running" for slot, pod in job.by_slot().items() if slot in job.attempt.slots
-    )
-    lost = max(job.scaling.size - len(job.attempt.workers), 0) if job.spec.handling.elastic else 0
-    return f"{running} of {counted(len(job.attempt.slots) + lost, 'pod')} running"
+    return f"{short.running} of {counted(short.wanted, 'pod')} running"
 
 
 def _warnings(causes: Causes, target: Target) -> list[str]:

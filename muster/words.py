@@ -6,8 +6,9 @@ import msgspec
 
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent
+from shared.job.spec import LAUNCHER, JobSpec, Problem, ScaleSpec
 from shared.job.upcast import Malformed, UnknownEvent, read_event
-from shared.job.views import Slots
+from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots
 
 QUIET = {"uid", "version", "epoch", "request", "api_version", "hash", "log", "node"}
 """Fields that people rarely ask for; `--json` shows them."""
@@ -29,49 +30,74 @@ def said(body: bytes, tag: str) -> str:
 
 
 def details(event: AnyEvent) -> str:
-    """An event's fields that are not what they would be anyway, shortest form first."""
-    words = []
-    for field in msgspec.structs.fields(event):
-        value = getattr(event, field.name)
-        if field.name in QUIET or value in ("", (), None, False, 0):
-            continue
-        words.append(str(value) if field.name == "reason" else _named(field.name, value))
-    return "  ".join(word for word in words if word)
+    """An event's fields, but for those that are empty or what they would be anyway."""
+    return "  ".join(
+        _field(field.name, getattr(event, field.name))
+        for field in msgspec.structs.fields(event)
+        if field.name not in QUIET and not _goes_without_saying(getattr(event, field.name), field.default)
+    )
 
 
-def _named(name: str, value: Any) -> str:
-    if name in ("slots", "added", "released"):
-        shown = ", ".join(_slots(group) for group in value)
-        return shown if name == "slots" else f"{name} {shown}"
-    if name == "members":
-        return f"members {range_words(value)}"
-    if name == "pods":
-        return ", ".join(f"{_short(pod)} {_state(pod)}" for pod in value)
-    if name == "children":
-        return ", ".join(f"{child.kind} {child.name}" + (f" v{child.hosts}" if child.hosts else "") for child in value)
-    if name == "leaving":
-        return "leaving " + ", ".join(str(member.index) for member in value)
-    if name == "spec":
-        return _spec(value)
-    if name == "problems":
-        return "; ".join(f"{problem.reason} ({problem.field})" for problem in value)
-    if name == "uids":
-        return f"{len(value)} gone"
-    return f"{name}={value}"
+def _goes_without_saying(value: Any, default: Any) -> bool:
+    return value in ("", (), None) or (type(value) in (bool, int) and value == default)
 
 
-def _short(pod: Any) -> str:
-    return str(pod.role if pod.role == "launcher" else f"{pod.role}-{pod.index}")
+def _field(name: str, value: Any) -> str:
+    """A value, with the name of its field where the value alone does not say what it is."""
+    match name:
+        case "attempt":
+            # Attempts are counted from one for people, as `muster why` does.
+            return f"attempt {value + 1}"
+        case "members":
+            return f"members {range_words(value)}"
+        case "uids":
+            return counted(len(value), "pod")
+        case "reason" | "slots" | "pods" | "children" | "spec" | "problems":
+            return _plain(value)
+        case "added" | "released" | "replaces" | "lost" | "leaving" | "conditions" | "counts":
+            return f"{name} {_plain(value)}"
+    if isinstance(value, bool):
+        return f"{'' if value else 'not '}{name}"
+    return f"{name}={_plain(value)}"
 
 
-def _state(pod: Any) -> str:
+def _plain(value: Any) -> str:
+    """A value of an event in plain words."""
+    match value:
+        case tuple():
+            return ", ".join(_plain(each) for each in value)
+        case PodView():
+            return f"{_place(value.role, f'-{value.index}', value.attempt)} {_state(value)}"
+        case Slots():
+            return _place(value.role, f" {range_words(value.ranges)}", value.attempt)
+        case ChildView():
+            return f"{value.kind} {value.name}" + (f" v{value.hosts}" if value.hosts else "")
+        case Member():
+            return str(value.index)
+        case Reached():
+            return f"{value.type}={value.status}"
+        case Count():
+            return f"{value.role} {value.succeeded} succeeded {value.failed} failed"
+        case Problem():
+            return f"{value.reason} ({value.field})" if value.field else value.reason
+        case JobSpec():
+            return ", ".join(f"{role.replicas} {role.name}" for role in value.roles)
+        case ScaleSpec():
+            return f"{value.kind} {value.job} by {', '.join(value.pod_names) or value.count}"
+        case _:
+            return str(value)
+
+
+def _place(role: str, which: str, attempt: int) -> str:
+    """`launcher`, `worker-1`, `worker 0-3 of attempt 2`."""
+    place = role if role == LAUNCHER else f"{role}{which}"
+    return f"{place} of attempt {attempt + 1}" if attempt else place
+
+
+def _state(pod: PodView) -> str:
     state = "Deleting" if pod.deleting else "Ready" if pod.ready and pod.phase == "Running" else pod.phase
     codes = ",".join(str(end.code) for end in pod.exits)
     return f"{state}({codes})" if codes else str(state)
-
-
-def _slots(group: Slots) -> str:
-    return group.role if group.role == "launcher" else f"{group.role} {range_words(group.ranges)}"
 
 
 def counted(number: int, what: str) -> str:
@@ -82,10 +108,3 @@ def counted(number: int, what: str) -> str:
 def range_words(pairs: tuple[tuple[int, int], ...]) -> str:
     """`0-3,5` for inclusive ranges."""
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs) or "none"
-
-
-def _spec(spec: Any) -> str:
-    if hasattr(spec, "roles"):
-        return ", ".join(f"{role.replicas} {role.name}" for role in spec.roles)
-    wanted = ",".join(spec.pod_names) or spec.count
-    return f"{spec.kind} {spec.job} by {wanted}"

@@ -6,21 +6,40 @@ from typing import Annotated
 import typer
 
 from muster.commands.arguments import Namespace, settings
+from muster.summary import Output
 from muster.targets import Asked, parse_target
 
 
 def get(
+    target: Annotated[
+        Asked | None,
+        typer.Argument(parser=parse_target, metavar="[KIND/NAME]", help="one job; all of the namespace without it"),
+    ] = None,
     namespace: Namespace = "",
     everywhere: Annotated[
         bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
     ] = False,
     gone: Annotated[bool, typer.Option("--gone", help="also jobs whose resource is gone")] = False,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="more columns, or all that is known as JSON or YAML")
+    ] = Output.table,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="go on with a line for each change, until Ctrl-C")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the same as -o json")] = False,
 ) -> None:
-    """List the jobs that the log knows."""
-    from muster.get import jobs
+    """Show the jobs that the log knows: phase, pods that are Ready of those that are wanted, restarts."""
+    from muster.get import Wish
+    from muster.get import get as show
     from muster.reading import run as running
 
-    running(lambda: jobs(settings(), "" if everywhere else namespace, gone=gone))
+    if target is not None and everywhere:
+        raise typer.BadParameter("one job is in one namespace; say -n NAMESPACE instead of -A")
+    if target is not None and target.is_request:
+        raise typer.BadParameter("only jobs are shown; `muster why` tells of a request")
+    output = Output.json if as_json else output
+    wish = Wish("" if everywhere else namespace, asked=target, output=output, gone=gone, watch=watch)
+    running(lambda: show(settings(), wish))
 
 
 def history(
@@ -33,7 +52,7 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
 ) -> None:
     """Show what happened to a job and why, from the log alone."""
-    from muster.history import accept, show
+    from muster.history import Part, accept, show
     from muster.reading import run as running
 
     if target == "accept":
@@ -45,7 +64,8 @@ def history(
     if accepted:
         raise typer.BadParameter(f"one KIND/NAME at a time; {accepted!r} is too many")
     job = parse_target(target)
-    running(lambda: show(job, namespace, settings(), follow=follow, at=at, decisions=decisions, as_json=as_json))
+    part = Part(follow=follow, at=at, decisions=decisions, as_json=as_json)
+    running(lambda: show(job, namespace, settings(), part))
 
 
 def replay(
@@ -53,13 +73,14 @@ def replay(
     verify: Annotated[bool, typer.Option("--verify", help="compare every status with the API server's")] = False,
 ) -> None:
     """Fold the log again and show what comes out."""
-    from muster import replay as replaying
     from muster.reading import run as running
+    from muster.replay import from_file
+    from muster.verifying import verify as verify_all
 
     if file is not None:
-        replaying.from_file(file)
+        from_file(file)
     elif verify:
-        running(lambda: replaying.verify(settings()))
+        running(lambda: verify_all(settings()))
     else:
         raise typer.BadParameter("say --verify to compare with the API server, or name a saved history")
 

@@ -1,34 +1,43 @@
-"""Jobs that nobody acts on: histories that are held, broken or forged.  Pure."""
+"""Jobs on which no service acts: histories that are held, broken or forged.  Pure."""
 
 from collections.abc import Iterable, Sequence
 
 from muster.doctor.findings import Finding, fail, names, ok, warn
 from muster.words import counted
-from shared.job.fold import History
+from shared.job.fold import Held, History
 from shared.job.naming import NO_UID
+
+UNREADABLE: tuple[Held | None, ...] = ("UnknownEvent",)
+"""Why a history is held that a newer release can read."""
 
 
 def findings(histories: Iterable[History], identity: str) -> list[Finding]:
-    """Of this log, whose `identity` tells whether a head is of another one; jobs that are gone count for nothing."""
-    alive = _alive(histories)
-    return troubles(alive, identity) or [
-        ok("jobs.histories", f"{counted(len(alive), 'job')}, and every history is whole")
+    """What is wrong with the histories of this log, whose `identity` tells a head of another log apart."""
+    every = [*histories]
+    return troubles(every, identity) or [
+        ok("jobs.histories", f"{counted(len(_alive(every)), 'job')}, and every history is whole")
     ]
 
 
 def troubles(histories: Iterable[History], identity: str) -> list[Finding]:
-    """Of those that are known, what is wrong with them."""
-    alive = _alive(histories)
-    held = [history for history in alive if history.held]
+    """The same of a part of the log.  A held history counts though its job was deleted: it is evidence."""
+    every = [*histories]
+    alive = _alive(every)
+    held = [history for history in every if history.held]
+    unread = [history for history in held if history.held_for in UNREADABLE]
+    damaged = [history for history in held if history.held_for not in UNREADABLE]
     lost = [history for history in alive if history.job.broken and not _elsewhere(history, identity)]
     foreign = [history for history in alive if history.job.broken and _elsewhere(history, identity)]
     forged = [history for history in alive if history.job.forged and not history.job.accepted_heads]
     accept = "; each is accepted with `muster history accept KIND/NAME -n NAMESPACE`, and goes on as it is now"
     found = []
-    if held:
-        why = "; ".join(dict.fromkeys(history.held for history in held[:3]))
+    if unread:
         remedy = "upgrade to the release that wrote these events; `muster history KIND/NAME --json` shows them"
-        found.append(fail("jobs.held", f"{_these(held)} cannot be read by this release: {why}", remedy))
+        found.append(fail("jobs.held", f"{_these(unread)} cannot be read by this release: {_why(unread)}", remedy))
+    if damaged:
+        remedy = "compare the log with its backup; `muster history KIND/NAME --json` shows the events"
+        words = f"{_these(damaged)} have a history that was damaged: {_why(damaged)}"
+        found.append(fail("jobs.damaged", words, remedy))
     if lost:
         remedy = f"restore the log from its backup if there is one{accept}"
         found.append(fail("jobs.broken", f"{_these(lost)} show a history that this log has lost", remedy))
@@ -41,6 +50,10 @@ def troubles(histories: Iterable[History], identity: str) -> list[Finding]:
     return found
 
 
+def _why(histories: Sequence[History]) -> str:
+    return "; ".join(dict.fromkeys(history.held for history in histories[:3]))
+
+
 def _alive(histories: Iterable[History]) -> list[History]:
     return [history for history in histories if not history.job.gone and history.job.key.uid != NO_UID]
 
@@ -50,9 +63,13 @@ def _elsewhere(history: History, identity: str) -> bool:
 
 
 def _these(histories: Sequence[History]) -> str:
-    those = [f"{_kind(history)}{history.job.key.namespace}/{history.job.key.name}" for history in histories]
+    those = [f"{_kind(history)}{history.job.key}{_deleted(history)}" for history in histories]
     return f"{counted(len(those), 'job')} ({names(sorted(those))})"
 
 
 def _kind(history: History) -> str:
     return f"{history.job.kind.lower()} " if history.job.kind else ""
+
+
+def _deleted(history: History) -> str:
+    return ", deleted" if history.job.gone else ""

@@ -59,8 +59,10 @@ def owed(job: Job, request: Request) -> list[Step]:
             wanted = members | [slot.index for slot in request.added]
             return [Record(membership.publish(job, wanted, request.uid))]
     refusal = job.refusals.get("CreatePod")
-    refused = refusal is not None and refusal.permanent and refusal.at.sequence > request.accepted
-    if late or refused:
+    if refusal is not None and refusal.at.sequence < request.accepted:
+        # That pod was none of this request's.
+        refusal = None
+    if late or (refusal is not None and refusal.permanent):
         # What is refused for good will not be made by waiting.
         reason = refusal.reason if refusal is not None else "DeadlineExceeded"
         return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]

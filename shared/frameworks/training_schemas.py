@@ -67,9 +67,7 @@ _WORKER = members(
         "minReplicas": number(1, description="No scaling goes below; 1 when absent."),
         "maxReplicas": number(1, description="No scaling goes beyond; no bound when absent."),
         "restartPolicy": RESTART_POLICY
-        | {
-            "description": "When a worker that ended is replaced: Never when absent; ExitCode after 128 to 255."
-        },
+        | {"description": "When a worker that ended is replaced: Never when absent; ExitCode after 128 to 255."},
         "template": TEMPLATE,
     },
     required=("replicas", "template"),

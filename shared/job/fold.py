@@ -12,12 +12,19 @@ from shared.job.chain import START, Head, basis, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import At
 from shared.job.evolve import evolve
-from shared.job.naming import JobKey, key_of
+from shared.job.naming import NO_UID, JobKey, key_of
 from shared.job.state import Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 
 Held = Literal[
-    "UnknownEvent", "MalformedEvent", "ForeignEvent", "NotConfirmed", "HistoryBroken", "BrokenInvariant", "TooLarge"
+    "UnknownEvent",
+    "MalformedEvent",
+    "ForeignEvent",
+    "NotConfirmed",
+    "NotFenced",
+    "HistoryBroken",
+    "BrokenInvariant",
+    "TooLarge",
 ]
 """Why a history is held."""
 
@@ -85,7 +92,9 @@ class History:
         else:
             self.facts[author] = sequence
         self.digest = link(self.digest, subject, stored.event_id, stored.time, stored.body)
-        self._since_decision[sequence] = self.digest
+        if self.job.key.uid != NO_UID:
+            # Requests whose job does not exist yet are facts alone: no decision names one of them as its basis.
+            self._since_decision[sequence] = self.digest
         try:
             event = read_event(stored.body, tag)
         except UnknownEvent:
@@ -114,6 +123,11 @@ class History:
         if known is None or known.hex() != digest:
             what = named or "nothing"
             self.hold("NotConfirmed", f"the decision at {sequence} was taken on {what}, which is not in this history")
+            return
+        if at < self.last_decision:
+            # The guard of the log lets one of two decisions on the same basis through.
+            why = f"the decision at {sequence} was taken on {at}, without the decision at {self.last_decision}"
+            self.hold("NotFenced", why)
             return
         # A later decision's basis lies at or after this one's: older hashes are not asked for again.
         if next(iter(self._since_decision)) < at:

@@ -70,7 +70,12 @@ def a_field(reason: str, field: str = "") -> dict[str, Any]:
             id="a value of another type than its field's",
         ),
         pytest.param(
-            "POST", 400, a_status(400, "BadRequest", NO_QUANTITY), "Invalid", "", id="a value that nothing can be made of"
+            "POST",
+            400,
+            a_status(400, "BadRequest", NO_QUANTITY),
+            "Invalid",
+            "",
+            id="a value that nothing can be made of",
         ),
         pytest.param("POST", 413, b"<html>", "RequestEntityTooLarge", "", id="too large, says a proxy"),
         pytest.param("GET", 410, a_status(410, "Gone"), "Expired", "", id="gone and expired are one"),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from devcluster.binaries import kubernetes_version
-from muster.doctor import certificates, clocks, rights, services, streams, versions
+from muster.doctor import certificates, clocks, jobs, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
 from muster.doctor.parts import home
 from muster.doctor.services import Pod
@@ -18,9 +18,13 @@ from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding, Replica, Stream
 from shared.eventlog.tls import Life
 from shared.frameworks.training_job import TRAININGJOB
+from shared.job.events.watcher import JobGone
+from shared.job.fold import History
 from shared.process.health import Health
 from shared.process.report import Report, read
 from shared.release import this_release
+from tests.kit.builders import a_running_job
+from tests.kit.histories import KEY, a_history, stored
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -314,3 +318,29 @@ def test_a_certificate_that_runs_out_soon_is_told(days: int, left: float, status
     found = certificates.lasting("the certificate", Life(ends - timedelta(days=days), ends), NOW)
     assert found.status == status
     assert f"{ends:%Y-%m-%d}" in found.message
+
+
+def a_held_history(*, deleted: bool, unknown: bool = False) -> History:
+    """One whose second event was changed, or is of a newer release."""
+    history = History(KEY)
+    for number, event in enumerate([*a_running_job(), *([JobGone(version=90)] if deleted else [])]):
+        history.fold(stored(history, event))
+        if number == 1:
+            history.hold("UnknownEvent" if unknown else "NotConfirmed", "it does not confirm itself")
+    return history
+
+
+@pytest.mark.parametrize("deleted", [pytest.param(True, id="of a deleted job"), pytest.param(False, id="of a job")])
+@pytest.mark.parametrize(
+    ("unknown", "check"),
+    [pytest.param(True, "jobs.held", id="a newer event"), pytest.param(False, "jobs.damaged", id="a changed event")],
+)
+def test_a_held_history_fails_the_examination(deleted: bool, unknown: bool, check: str):
+    (found,) = jobs.findings([a_held_history(deleted=deleted, unknown=unknown)], "this-log")
+    assert (found.check, found.status) == (check, "fail")
+    assert f"team-a/resnet{', deleted' if deleted else ''}" in found.message
+
+
+def test_whole_histories_are_counted_by_the_jobs_that_are_there():
+    (found,) = jobs.findings([a_history(a_running_job()), a_history([*a_running_job(), JobGone(version=90)])], "log")
+    assert (found.status, found.message) == ("ok", "1 job, and every history is whole")

@@ -277,8 +277,12 @@ async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Pat
         where = {"nats_url": server.url, "nats_password": server.users["reader"]}
         async with connected(server, ADMIN) as log, connected(server, "watcher") as watcher:
             identity = await log.identity()
-            # One that no release knows, one that this log lost, and one of another log.
-            await log.append(a_decision("team-a", body=b'{"type":"NotYet"}'), expect=0)
+            # A decision on no basis, an event that no release knows, a job that this log lost, and one of another log.
+            await log.append(a_decision("team-a"), expect=0)
+            newer = fact_subject(JobKey("team-a", "newer", Uid("uid-newer")), "watcher", "NotYet")
+            await watcher.append(
+                Entry(subject=newer, event_id="newer", time=LONG_AGO, body=b'{"type":"NotYet"}'), expect=0
+            )
             for name, whose in (("lost", identity), ("elsewhere", "another-log")):
                 key = JobKey("team-a", name, Uid(f"uid-{name}"))
                 broken = HistoryBroken(log=whose, sequence=9, hash="ab", reason="HistoryBroken")
@@ -289,9 +293,11 @@ async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Pat
             config = jobs.config | {"max_age": 86_400_000_000_000, "max_bytes": jobs.bytes}
             await api.call(log.connection, f"STREAM.UPDATE.{STREAMS[0]}", config, api.StreamInfo)
             found = await it.examined(**where)
-            assert {line.check for line in wrong(found)} == {"log.settings", "jobs.held", "jobs.broken", "jobs.foreign"}
+            jobs_wrong = {"jobs.held", "jobs.damaged", "jobs.broken", "jobs.foreign"}
+            assert {line.check for line in wrong(found)} == {"log.settings", *jobs_wrong}
             assert "max_age" in of(found, "log.settings")[0].message
-            assert "team-a/resnet" in of(found, "jobs.held")[0].message
+            assert "team-a/newer" in of(found, "jobs.held")[0].message
+            assert "team-a/resnet" in of(found, "jobs.damaged")[0].message
             assert "team-a/lost" in of(found, "jobs.broken")[0].message
             assert "muster history accept" in of(found, "jobs.broken")[0].remedy
             assert "team-a/elsewhere" in of(found, "jobs.foreign")[0].message

@@ -13,10 +13,9 @@ import msgspec
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from muster.kinds import known_kinds
 from muster.reading import everything
-from muster.replay import compared
+from muster.verifying import WRONG, verified_jobs
 from shared.eventlog import Stored
 from shared.eventlog.subjects import READER
-from shared.job.fold import Histories
 from tests.bench.real.client import Client
 from tests.ha import oracles
 from tests.ha.load import Load, quiet
@@ -93,8 +92,8 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         end = -1
         while end != (end := await reader.end()):
             await asyncio.sleep(QUIET_SECONDS)
-        histories, log = await everything(reader)
-        identity = await reader.identity()
+        _, log = await everything(reader)
+        verified = await verified_jobs(reader, world.kube, known_kinds())
     for witness in witnesses:
         await until(lambda one=witness: one.reached(log[-1].sequence), within=PATIENCE_SECONDS)  # type: ignore[misc]
     replicas = {name: _lines(child.log) for name, child in world.services.items()}
@@ -122,22 +121,12 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         faults += oracles.changed(log, f"{name}, asked alone,", copy)
     faults += oracles.made_twice(load.made, load.deleted)
     faults += [fault for _, written in late for fault in oracles.stale(written)]
-    answers = await _replayed(world, histories, log, identity)
-    faults += [answer for answer in answers if "DIFFERS" in answer]
+    # As `muster replay --verify` does: each status is what the log says (I3).
+    faults += [str(answer) for answer in verified.answers if answer.verdict in (*WRONG, "absent")]
+    identical = verified.count("identical")
     return Outcome(
-        struck, told, late, owners, elections, _owed(log), len(log), len(load), load.scaled, len(answers), faults
+        struck, told, late, owners, elections, _owed(log), len(log), len(load), load.scaled, identical, faults
     )
-
-
-async def _replayed(world: Pairs, histories: Histories, log: list[Stored], identity: str) -> list[str]:
-    """As `muster replay --verify` does: each status is what the log says (I3)."""
-    kinds = known_kinds()
-    answers = []
-    for history in histories:
-        if history.job.generation and not history.job.gone:
-            answer = await compared(history, log, identity, world.kube, kinds)
-            answers.append(f"{history.job.key}: {answer or 'DIFFERS: it is not there'}")
-    return answers
 
 
 def _owed(log: Sequence[Stored]) -> dict[int, float]:

@@ -10,7 +10,7 @@ from shared.job.events.setup import LogCreated
 from shared.job.events.status import JobCreated, JobRunning, JobSucceeded
 from shared.job.events.watcher import JobGone, PodsGone
 from shared.job.fold import Histories, History
-from shared.job.naming import JobKey, Uid
+from shared.job.naming import NO_UID, JobKey, Uid
 from tests.kit.builders import R1, a_created_job, a_running_job, a_spec, observed, pods, scale_out, worker
 from tests.kit.histories import KEY, a_history, stored
 
@@ -129,6 +129,25 @@ def test_a_basis_before_that_of_the_last_decision_is_forgotten():
         history.fold(stored(history, event))
     history.fold(replace(stored(history, JobSucceeded(reason="TrainingJobSucceeded")), basis=old))
     assert history.held
+
+
+def test_two_decisions_on_one_basis_hold_the_job():
+    history = a_history([*a_created_job(), pods(worker(0)), pods(worker(1))])
+    first = stored(history, JobRunning(reason="TrainingJobRunning"))
+    second = stored(history, JobSucceeded(reason="TrainingJobSucceeded"))
+    history.fold(first)
+    assert not history.held
+    history.fold(replace(second, sequence=first.sequence + 1))
+    assert history.held_for == "NotFenced"
+    assert f"without the decision at {first.sequence}" in history.held
+
+
+def test_requests_that_wait_for_their_job_keep_no_hashes_for_decisions():
+    history = History(replace(KEY, uid=NO_UID))
+    for _ in range(100):
+        history.fold(stored(history, scale_out()))
+    assert history.hash_at(50) is None
+    assert not history.held
 
 
 def test_hashes_are_kept_since_the_last_basis_only():

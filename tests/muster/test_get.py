@@ -1,14 +1,27 @@
-"""`muster get`: what the table says of a job, at any width of the terminal."""
+"""`muster get`: tables, documents and changes, from the log alone."""
+
+import asyncio
+import json
+from contextlib import aclosing
 
 import pytest
+import typer
+import yaml
 
-from muster.get import show
-from muster.kinds import known_kinds
+from muster.get import Wish, texts
+from muster.summary import Output
+from muster.targets import Asked, parse_target
+from shared.eventlog import Stored
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.watcher import JobObserved
+from shared.job.events.watcher import JobGone, JobObserved, PodsObserved
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
-from tests.kit.builders import a_running_job
-from tests.kit.histories import a_history
+from tests.kit.builders import a_running_job, a_spec, observed, pods, scaling_out, worker
+from tests.kit.histories import KEY, stored
+from tests.muster.test_summary import a_crash_loop
 
 WRONG = JobObserved(
     kind="TrainingJob",
@@ -19,23 +32,147 @@ WRONG = JobObserved(
 )
 
 
+class Log:
+    """A log in memory to which jobs are added."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+        self._histories: dict[JobKey, History] = {}
+
+    def add(self, *events: AnyEvent, name: str = "resnet", namespace: str = "team-a", uid: str = KEY.uid) -> None:
+        key = JobKey(namespace, name, Uid(uid))
+        history = self._histories.setdefault(key, History(key))
+        for event in events:
+            record = stored(history, event, sequence=len(self.journal.events) + 1)
+            history.fold(record)
+            self.journal.events.append(record)
+        self.journal.wake()
+
+    def spoil(self) -> None:
+        """An event of another job that nobody can read: who reads the whole log meets it."""
+        place = len(self.journal.events) + 1
+        self.journal.events.append(Stored(place, "facts.team-b.another", "bad", "2030-01-01T00:00:00.000Z", b""))
+
+    async def says(self, asked: Asked | None = None, **wish: object) -> str:
+        wished = Wish(**{"namespace": "", "asked": asked, **wish})  # type: ignore[arg-type]
+        async with aclosing(texts(MemoryEventLog(self.journal), wished, BUILT_IN)) as shown:
+            return "\n".join([text async for text in shown])
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
 @pytest.mark.parametrize(
     ("events", "row"),
     [
-        pytest.param(a_running_job(2), "team-a trainingjob resnet Running 3/3 - 10", id="runs"),
-        pytest.param([WRONG], "team-a trainingjob resnet - 0/0 - 1 refused: NoContainers", id="refused"),
+        pytest.param(a_running_job(2), "team-a trainingjob resnet Running 3/3 0", id="runs"),
+        pytest.param([WRONG], "team-a trainingjob resnet - 0/0 0 refused: NoContainers", id="refused"),
         pytest.param(
             [*a_running_job(2), WRONG],
-            "team-a trainingjob resnet Running 3/3 - 11 edit refused: NoContainers",
+            "team-a trainingjob resnet Running 3/3 0 edit refused: NoContainers",
             id="an edit was refused",
+        ),
+        pytest.param(
+            a_crash_loop("TFJob"),
+            "team-a tfjob resnet Restarting 2/3 1 resnet-worker-0: exited with 1 (Error)",
+            id="its pods crash",
         ),
     ],
 )
-def test_a_job_is_one_whole_line(
-    events: list[AnyEvent], row: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", "20")
-    show([a_history(events)], "", known_kinds(), gone=False)
-    heading, line = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["NAMESPACE", "KIND", "NAME", "PHASE", "PODS", "REQUESTS", "EVENTS", "AT", "NOTE"]
+async def test_a_job_is_one_whole_line(log: Log, events: list[AnyEvent], row: str):
+    log.add(*events)
+    heading, line = (await log.says()).splitlines()
+    assert heading.split() == ["NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS", "NOTE"]
     assert line.split() == row.split()
+
+
+async def test_a_wide_table_says_more_and_its_columns_are_aligned(log: Log):
+    log.add(*a_running_job(2), *scaling_out(2))
+    log.add(*a_running_job(2), name="a-longer-name", uid="uid-2")
+    heading, long, short = (await log.says(output=Output.wide)).splitlines()
+    assert heading.split()[6:] == ["ATTEMPT", "REQUESTS", "EVENTS", "AT", "UID", "NOTE"]
+    assert [line.index("uid-") for line in (long, short)] == [heading.index("UID")] * 2
+    assert short.split()[6:] == ["1", "0/1", "14", "uid-1"]
+
+
+async def test_deleted_jobs_are_shown_when_they_are_asked_for(log: Log):
+    log.add(*a_running_job(2), JobGone(version=90))
+    assert await log.says(namespace="team-a") == "no jobs in namespace team-a"
+    assert "gone" in await log.says(gone=True)
+    assert "gone" in await log.says(parse_target("resnet"), namespace="team-a")
+
+
+async def test_one_job_is_one_row_and_one_document(log: Log):
+    log.add(*a_running_job(2))
+    log.add(*a_running_job(2), name="another", uid="uid-2")
+    asked = parse_target("trainingjob/resnet")
+    assert len((await log.says(asked, namespace="team-a")).splitlines()) == 2
+    document = json.loads(await log.says(asked, namespace="team-a", output=Output.json))
+    assert (document["kind"], document["name"], document["phase"]) == ("TrainingJob", "resnet", "Running")
+    assert (document["ready"], document["wanted"], document["restarts"], document["attempt"]) == (3, 3, 0, 1)
+    assert document["status"]["workers"] == "2/2"
+
+
+async def test_all_jobs_are_a_list_of_documents(log: Log):
+    log.add(*a_running_job(2))
+    listed = json.loads(await log.says(output=Output.json))
+    assert [one["uid"] for one in listed] == ["uid-1"]
+    assert yaml.safe_load(await log.says(output=Output.yaml)) == listed
+    assert json.loads(await Log().says(output=Output.json)) == []
+
+
+async def test_a_job_that_the_log_does_not_know_is_one_line(log: Log, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(typer.Exit):
+        await log.says(parse_target("resnet"), namespace="team-a")
+    assert "the log knows no job team-a/resnet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["*", ">", "a b", "a_b"])
+async def test_a_name_that_no_job_can_have_is_one_line(log: Log, name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(typer.Exit):
+        await log.says(parse_target(name), namespace="team-a")
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+async def test_one_job_is_read_without_the_events_of_others(log: Log):
+    log.add(*a_running_job(2))
+    log.spoil()
+    assert "Running" in await log.says(parse_target("resnet"), namespace="team-a")
+    assert "Running" in await log.says(namespace="team-a")
+
+
+@pytest.mark.parametrize("asked", [None, parse_target("resnet")], ids=["all", "one"])
+async def test_a_watch_shows_each_change_and_nothing_else(log: Log, asked: Asked | None):
+    log.add(*a_running_job(2))
+    wish = Wish("team-a", asked=asked, watch=True)
+    async with aclosing(texts(MemoryEventLog(log.journal), wish, BUILT_IN)) as shown, asyncio.timeout(10):
+        assert "NAMESPACE" in await anext(shown)
+        assert "3/3" in await anext(shown)
+        log.add(pods(worker(1, version=29)))
+        log.add(pods(worker(1, version=30, ready=False)))
+        assert "2/3" in await anext(shown)
+        log.add(pods(worker(1, version=31)))
+        assert "3/3" in await anext(shown)
+        log.add(JobGone(version=90))
+        assert "gone" in await anext(shown)
+
+
+async def test_a_watch_of_all_jobs_shows_new_ones(log: Log):
+    log.add(*a_running_job(2))
+    wish = Wish("team-a", output=Output.json, watch=True)
+    async with aclosing(texts(MemoryEventLog(log.journal), wish, BUILT_IN)) as shown, asyncio.timeout(10):
+        assert json.loads(await anext(shown))["name"] == "resnet"
+        log.add(observed(a_spec(2)), name="new", uid="uid-2")
+        assert json.loads(await anext(shown))["name"] == "new"
+
+
+async def test_a_watch_as_yaml_is_a_stream_of_documents(log: Log):
+    log.add(*a_running_job(2))
+    wish = Wish("team-a", output=Output.yaml, watch=True)
+    async with aclosing(texts(MemoryEventLog(log.journal), wish, BUILT_IN)) as shown, asyncio.timeout(10):
+        first = await anext(shown)
+        log.add(PodsObserved(pods=(worker(1, version=30, ready=False),)))
+        documents = list(yaml.safe_load_all(f"{first}\n{await anext(shown)}"))
+    assert [each["ready"] for each in documents] == [3, 2]

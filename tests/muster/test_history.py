@@ -1,13 +1,22 @@
 """`muster history`: looking back, and what is refused."""
 
+import asyncio
 import json
+from contextlib import aclosing
 
 import pytest
 import typer
 
-from muster.history import as_json_text, until
-from tests.kit.builders import a_running_job, scaling_out
-from tests.kit.histories import a_history, stored
+from muster.history import Part, as_json_text, lines, until
+from muster.targets import parse_target
+from shared.eventlog.memory import MemoryEventLog
+from shared.job.events.watcher import JobGone
+from shared.job.fold import History
+from shared.job.naming import Slot
+from tests.kit.builders import a_running_job, exited, pods, worker
+from tests.kit.histories import KEY, a_history, stored
+from tests.muster.test_get import Log
+from tests.muster.test_why import STORIES, log_of
 
 
 @pytest.mark.parametrize(
@@ -37,9 +46,62 @@ def test_what_is_no_moment_is_wrong_usage():
         until("yesterday")
 
 
-def test_the_state_of_a_job_that_scales_can_be_shown():
-    job = a_history([*a_running_job(workers=2), *scaling_out(2, 3)]).job
-    shown = json.loads(as_json_text(job))
-    assert shown["phase"] == job.phase
-    assert len(shown["pods"]) == len(job.pods)
-    assert len(shown["slots"]) == len(job.attempt.slots)
+@pytest.mark.parametrize("name", STORIES)
+def test_the_state_at_every_event_of_a_history_can_be_shown(name: str):
+    history = History(KEY)
+    for event in log_of(STORIES[name][0]):
+        history.fold(event)
+        job, shown = history.job, json.loads(as_json_text(history.job))
+        assert shown["phase"] == job.phase
+        assert set(shown) == set(job.__struct_fields__)
+
+
+def test_keys_of_several_words_are_one_word_each():
+    history = a_history([*a_running_job(2), pods(worker(1, version=30, phase="Failed", exits=exited(1)))])
+    shown = json.loads(
+        as_json_text({Slot(0, "worker", 1): history.job.scaling.size, ("ConfigMap", "resnet-config"): 1, 7: {}})
+    )
+    assert shown == {"0/worker/1": 2, "ConfigMap/resnet-config": 1, "7": {}}
+
+
+async def says(log: Log, **part: object) -> list[str]:
+    wished = Part(**part)  # type: ignore[arg-type]
+    early = until(wished.at) if wished.at else None
+    async with aclosing(lines(MemoryEventLog(log.journal), parse_target("resnet"), "team-a", wished, early)) as shown:
+        return [line async for line in shown]
+
+
+async def test_a_history_is_read_without_the_events_of_others():
+    log = Log()
+    log.add(*a_running_job(2))
+    log.spoil()
+    assert len(await says(log)) == len(a_running_job(2))
+    assert {line.split()[2] for line in await says(log, decisions=True)} == {"scheduler", "scaler", "status"}
+
+
+async def test_the_state_at_a_sequence_follows_the_events_up_to_it():
+    log = Log()
+    log.add(*a_running_job(2))
+    *events, state = await says(log, at="4")
+    assert len(events) == 3
+    assert json.loads(state)["phase"] == "Created"
+
+
+async def test_what_was_before_a_history_is_one_line(capsys: pytest.CaptureFixture[str]):
+    log = Log()
+    log.add(*a_running_job(2))
+    with pytest.raises(typer.Exit):
+        await says(log, at="1")
+    assert "it begins at 2" in capsys.readouterr().err
+
+
+async def test_a_history_is_followed_from_where_it_was_read():
+    log = Log()
+    log.add(*a_running_job(2))
+    shown = lines(MemoryEventLog(log.journal), parse_target("resnet"), "team-a", Part(follow=True))
+    async with aclosing(shown), asyncio.timeout(10):
+        for _ in a_running_job(2):
+            await anext(shown)
+        log.add(JobGone(version=90), name="another", uid="uid-2")
+        log.add(JobGone(version=90))
+        assert (await anext(shown)).split()[3] == "JobGone"

@@ -1,5 +1,6 @@
 """`muster replay FILE`: a saved history comes back as it was, and anything else is one line."""
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -7,26 +8,59 @@ import pytest
 import typer
 
 from muster.replay import from_file, saved
+from muster.saved import event_of, line_of
 from shared.eventlog import Stored
-from shared.job.fold import History
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history, stored
 
 
+def events() -> list[Stored]:
+    history, kept = a_history([]), []
+    for event in a_running_job():
+        kept.append(stored(history, event))
+        history.fold(kept[-1])
+    return kept
+
+
 def lines() -> list[str]:
     """A history as `muster history --json` writes it."""
-    history = a_history([])
-    return [_line(_folded(history, event)) for event in a_running_job()]
+    return [line_of(record) for record in events()]
 
 
-def _folded(history: History, event: msgspec.Struct) -> Stored:
-    record = stored(history, event)
-    history.fold(record)
-    return record
-
-
-def _line(record: Stored) -> str:
+def of_the_first_release(record: Stored) -> str:
+    """A line as 0.1.0 wrote it: the body is a string."""
     return msgspec.json.encode({**msgspec.structs.asdict(record), "body": record.body.decode()}).decode()
+
+
+def test_a_saved_event_has_its_body_as_json():
+    (first, *_) = lines()
+    body = json.loads(first)["body"]
+    assert (body["type"], body["spec"]["roles"][0]["name"]) == ("JobObserved", "launcher")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"a": 1,   "b":"\xc3\xa9"}', id="with spaces that count"),
+        pytest.param(b'{"a":\n1}', id="over two lines"),
+        pytest.param(b" {}", id="with a space before it"),
+        pytest.param(b"hello", id="no JSON"),
+        pytest.param(b'"text"', id="a string"),
+        pytest.param(b'{"a":', id="cut"),
+        pytest.param(b"", id="empty"),
+    ],
+)
+def test_a_body_comes_back_byte_for_byte(body: bytes):
+    record = msgspec.structs.replace(events()[0], body=body)
+    line = line_of(record)
+    assert "\n" not in line
+    assert event_of(line.encode()) == record
+
+
+def test_a_history_that_0_1_0_saved_is_read(tmp_path: Path):
+    file = tmp_path / "history"
+    file.write_text("\n".join(of_the_first_release(record) for record in events()))
+    assert saved(file) == events()
 
 
 def test_a_saved_history_is_folded_to_the_same_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

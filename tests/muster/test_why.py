@@ -316,6 +316,15 @@ def test_the_answer_in_full(name: str):
     assert_golden(f"why/{name}", {"told": said(causes_of(*events), word)})
 
 
+async def test_the_answer_needs_no_event_of_other_jobs():
+    journal = MemoryJournal()
+    # Whoever reads it fails: its subject is of no job.
+    journal.events.append(Stored(2, "facts.team-b.another", "bad", "2030-01-01T00:00:00.000Z", b""))
+    journal.events += log_of(a_running_job(2), after=2)
+    heading, *_ = await answer(MemoryEventLog(journal), ASKED, "", KEY.namespace)
+    assert "Running" in heading
+
+
 @pytest.mark.parametrize("name", STORIES)
 def test_every_cause_comes_before_what_it_caused(name: str):
     for chain in explained(causes_of(*STORIES[name][0]), STORIES[name][1], JOB)[1]:

@@ -34,6 +34,8 @@ from tests.kit.replicas import (
     judged_by_workers,
     replica,
 )
+from tests.muster.test_summary import a_crash_loop
+from tests.muster.test_why import log_of
 
 replace = msgspec.structs.replace
 (JOB,) = parse_target("tfjob/resnet", BUILT_IN).targets
@@ -196,3 +198,10 @@ def test_the_end_of_the_job_is_that_of_the_pod_that_judges_it():
     assert causes.phase.cause is not None
     assert causes.phase.cause.text.startswith("resnet-chief-0 ended")
     assert Slot(0, "chief", 0) == CHIEF
+
+
+@pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob"])
+def test_the_first_line_of_a_crash_loop_says_what_kubectl_says(kind: str):
+    (first, *_), _ = explained(caused(KEY, log_of(a_crash_loop(kind))), "", JOB)
+    assert "Restarting (resnet-worker-0: exited with 1 (Error)), 2 of 3 pods running" in first
+    assert first.endswith(", 1 pod replaced")

@@ -1,20 +1,24 @@
 """Carrying a scale-in on: hosts files first, then release, then the pods."""
 
 from services.scaler.effects import CheckDrain, WriteHosts
+from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
-from shared.job.events.status import JobRestarting, JobRunning
-from shared.job.events.watcher import PodsGone, ScaleRequestGone, TimePassed
+from shared.job.events.status import JobCreated, JobRestarting, JobRunning
+from shared.job.events.watcher import JobAdopted, PodsGone, ScaleRequestGone, TimePassed
+from shared.job.evolve_adoption import ANOTHER_OPERATOR
 from shared.job.naming import Uid
-from shared.job.spec import WORKER
+from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record
-from shared.job.views import Slots
+from shared.job.views import PodView, Slots
 from tests.kit.builders import (
     R1,
     R2,
     a_running_job,
+    a_spec,
     hosts_file,
     launcher,
+    observed,
     pods,
     published,
     scaling_in,
@@ -106,3 +110,24 @@ def test_a_late_file_takes_no_workers_of_another_attempt_that_only_have_the_same
     given(*ended, *again, *late).then_among_others(
         scaler, Record(WorkersReleased(request=R2, slots=going, reason="HostsWrittenLate"))
     )
+
+
+def adopted(*there: PodView) -> list[AnyEvent]:
+    """A job that another operator began and that trains; none of its workers was Ready when it was taken over."""
+    slots = (Slots(0, WORKER, ((0, 2),)), Slots(0, LAUNCHER, ((0, 0),)))
+    return [
+        observed(a_spec(workers=3)),
+        pods(launcher(hosts=0), *there),
+        JobAdopted(source=ANOTHER_OPERATOR, slots=slots, next_index=3),
+        JobCreated(reason="TrainingJobCreated"),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+
+
+def test_a_launcher_that_trains_never_gets_hosts_files_without_members():
+    blinking = [worker(index, ready=False) for index in range(3)]
+    story = [*adopted(*blinking), *scaling_in(2)]
+    given(*story).then_nothing(scaler)
+    ready = pods(*(worker(index, version=40) for index in range(3)))
+    first, *_ = given(*story, ready).steps(scaler)
+    assert first == Record(published(1, 0, 1, 2)), "first the members as they are, then without the one that leaves"

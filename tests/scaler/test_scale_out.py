@@ -66,7 +66,11 @@ def test_what_is_refused_for_good_ends_the_request_at_once():
 
 def test_what_was_refused_before_it_was_accepted_says_nothing_of_its_own_workers():
     refused = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
-    given(*a_running_job(workers=2), refused, *scaling_out(2, 3)).then_nothing(scaler)
+    story = [*a_running_job(workers=2), refused, *scaling_out(2, 3)]
+    given(*story).then_nothing(scaler)
+    late = TimePassed(anchor=len(story) - 1, timer="ScalingDeadline")
+    failed = ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),))
+    given(*story, late).then(scaler, Record(failed))
 
 
 def test_a_new_worker_that_ends_for_good_takes_the_others_back():

@@ -1,0 +1,54 @@
+"""A history in a file: one event a line, as `muster history --json` writes and `muster replay` reads it.  Pure."""
+
+import msgspec
+
+from shared.eventlog import Stored
+from shared.job.naming import key_of
+
+
+class SavedEvent(msgspec.Struct):
+    """A line: an event of the log, with its body as JSON."""
+
+    sequence: int
+    subject: str
+    event_id: str
+    time: str
+    body: msgspec.Raw
+    """Byte for byte as it is stored, because the chain's hashes are over these bytes.
+
+    A string where the body is no object on one line; and in files of 0.1.0.
+    """
+    basis: str = ""
+    optional: bool = False
+
+
+def line_of(stored: Stored) -> str:
+    """An event as a line, without its end."""
+    body = msgspec.Raw(stored.body if _fits(stored.body) else msgspec.json.encode(stored.body.decode(errors="replace")))
+    return msgspec.json.encode(SavedEvent(**{**msgspec.structs.asdict(stored), "body": body})).decode()
+
+
+def event_of(line: bytes) -> Stored:
+    """The event of a line.  Raises `ValueError` when it is none."""
+    known = msgspec.json.decode(line, type=SavedEvent)
+    key_of(known.subject)
+    body = bytes(known.body)
+    match body[:1]:
+        case b'"':
+            body = msgspec.json.decode(body, type=str).encode()
+        case b"{":
+            pass
+        case _:
+            raise ValueError("its body is neither an object nor a string")
+    return Stored(**{**msgspec.structs.asdict(known), "body": body})
+
+
+def _fits(body: bytes) -> bool:
+    """The body can stand in a line of JSON as it is."""
+    if not (body.startswith(b"{") and body.endswith(b"}")) or b"\n" in body:
+        return False
+    try:
+        msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -1,0 +1,192 @@
+"""`muster replay --verify`: what is compared, what fails, and that it takes time in proportion to the log."""
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from muster.verifying import WRONG, Verified, verified_jobs
+from services.status.documents import document_of, with_head
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.store import MemoryStore
+from shared.eventlog.memory import MemoryEventLog, MemoryJournal
+from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import HistoryBroken, JobGone, JobOfAnother
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
+from tests.kit.builders import a_running_job, a_spec, observed
+from tests.kit.histories import stored
+from tests.kit.world import NAMESPACE, World, a_training_job
+
+
+class Site:
+    """A log and a cluster whose resources show what the log says."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal(identity="this-log")
+        self.store = MemoryStore()
+
+    def job(self, name: str = "resnet", events: Iterable[AnyEvent] = (), *, spoilt: bool = False) -> History:
+        """A resource with a history, and with its head and status; `spoilt` damages the last event but one."""
+        uid = self.store.create(TRAININGJOBS, NAMESPACE, a_training_job(name)).metadata["uid"]
+        history = History(JobKey(NAMESPACE, name, Uid(uid)))
+        self.more(history, events or a_running_job())
+        if spoilt:
+            at = history.sequence - 2
+            self.journal.events[at] = msgspec.structs.replace(self.journal.events[at], time="2031-01-01T00:00:00.000Z")
+        self.show(history)
+        return history
+
+    def more(self, history: History, events: Iterable[AnyEvent]) -> None:
+        for event in events:
+            record = stored(history, event, sequence=len(self.journal.events) + 1)
+            self.journal.events.append(record)
+            history.fold(record)
+
+    def show(self, history: History, /, **more: object) -> None:
+        status = with_head(document_of(history.job), "this-log", history.head, history.time) | more
+        self.patch(history.job.key.name, status)
+
+    def patch(self, name: str, status: dict[str, object]) -> None:
+        self.store.patch(TRAININGJOBS, NAMESPACE, name, {"status": status}, subresource="status")
+
+    def lose(self, history: History) -> None:
+        """Every event of a job leaves the log."""
+        uid = history.job.key.uid
+        self.journal.events[:] = [each for each in self.journal.events if each.subject.split(".")[3] != uid]
+
+    async def verified(self) -> Verified:
+        return await verified_jobs(MemoryEventLog(self.journal), MemoryCluster(self.store), BUILT_IN)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+async def the_words(site: Site) -> str:
+    (answer,) = (await site.verified()).answers
+    return str(answer)
+
+
+async def verdicts(site: Site) -> list[str]:
+    return [answer.verdict for answer in (await site.verified()).answers]
+
+
+async def test_the_status_of_each_job_is_replayed_up_to_the_event_that_the_resource_shows(site: Site):
+    history = site.job("one")
+    site.job("two")
+    site.more(history, [observed(a_spec(4), generation=2)])
+    verified = await site.verified()
+    assert [answer.verdict for answer in verified.answers] == ["identical", "identical"]
+    assert verified.summary == f"{len(site.journal.events)} events folded; jobs compared: 2, different: 0"
+
+
+async def test_what_four_services_leave_in_memory_is_identical():
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job())
+        await world.running()
+        await world.quiet()
+        log, cluster = MemoryEventLog(world.journal), MemoryCluster(world.store)
+        assert [answer.verdict for answer in (await verified_jobs(log, cluster, BUILT_IN)).answers] == ["identical"]
+
+
+async def test_a_status_that_another_hand_changed_is_different(site: Site):
+    site.show(site.job(), restartCount=7)
+    assert "DIFFERS: replayed" in await the_words(site)
+
+
+async def test_a_head_that_is_no_event_of_the_job_is_different(site: Site):
+    history = site.job()
+    head = {"log": "this-log", "sequence": history.sequence + 1, "hash": "ab"}
+    site.show(history, history=head)
+    assert "which is no event of this job" in await the_words(site)
+
+
+async def test_a_history_that_does_not_confirm_itself_fails(site: Site):
+    site.job(spoilt=True)
+    verified = await site.verified()
+    assert verified.count(*WRONG) == 1
+    assert "HELD: the decision at" in str(verified.answers[0])
+    assert verified.summary.endswith("jobs compared: 0, different: 0, held: 1")
+
+
+async def test_a_held_history_of_a_deleted_job_fails(site: Site):
+    history = site.job(spoilt=True)
+    site.more(history, [JobGone(version=90)])
+    site.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+    assert await verdicts(site) == ["held"]
+
+
+async def test_a_broken_history_fails_until_a_person_accepts_it(site: Site):
+    history = site.job()
+    site.more(history, [HistoryBroken(log="other", sequence=900, hash="ab", reason="BeyondTheEnd")])
+    site.show(history)
+    assert "HELD: this log does not lead to other/900:ab" in await the_words(site)
+
+
+async def test_a_resource_with_a_head_fails_when_the_log_has_no_event_of_the_job(site: Site):
+    site.lose(site.job())
+    verified = await site.verified()
+    assert verified.count(*WRONG) == 1
+    assert "MISSING: the resource shows the head" in str(verified.answers[0])
+
+
+async def test_a_finished_resource_without_a_head_fails_when_the_log_has_no_event_of_the_job(site: Site):
+    site.lose(site.job())
+    site.patch("resnet", {"phase": "Succeeded", "history": None})
+    assert "MISSING: the resource is Succeeded" in await the_words(site)
+
+
+async def test_a_finished_resource_without_a_head_differs_from_a_history_that_began_again(site: Site):
+    history = site.job(events=[observed(a_spec())])
+    site.patch("resnet", {"phase": "Succeeded", "history": None})
+    assert not history.job.phase
+    assert await verdicts(site) == ["different"]
+
+
+async def test_a_resource_that_no_service_has_seen_yet_is_no_fault(site: Site):
+    site.store.create(TRAININGJOBS, NAMESPACE, a_training_job("new"))
+    assert await verdicts(site) == []
+
+
+async def test_a_job_of_another_operator_is_not_compared(site: Site):
+    history = site.job(events=[observed(a_spec()), JobOfAnother(phase="Running")])
+    site.patch("resnet", {"phase": "Running", "history": None})
+    assert history.job.another
+    assert await verdicts(site) == ["not compared"]
+
+
+async def test_a_job_whose_resource_is_gone_unseen_is_no_fault(site: Site):
+    site.job()
+    site.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+    verified = await site.verified()
+    assert [answer.verdict for answer in verified.answers] == ["absent"]
+    assert not verified.count(*WRONG)
+
+
+async def test_kinds_that_the_cluster_does_not_serve_are_passed_over(site: Site):
+    site.job()
+    for kind in BUILT_IN:
+        if kind.resource != TRAININGJOBS:
+            site.store.withdraw(kind.resource)
+    assert await verdicts(site) == ["identical"]
+
+
+async def _seconds_for_each(jobs: int) -> float:
+    site = Site()
+    for number in range(jobs):
+        site.job(f"job-{number}")
+    took = []
+    for _ in range(2):
+        began = time.process_time()
+        assert (await site.verified()).count("identical") == jobs
+        took.append(time.process_time() - began)
+    return min(took) / jobs
+
+
+async def test_twenty_times_as_many_jobs_take_twenty_times_as_long():
+    assert await _seconds_for_each(2_000) < 3 * await _seconds_for_each(100)
