@@ -17,26 +17,41 @@ from shared.job.spec import JobSpec
 async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait: bool, timeout: int) -> None:
     """Bring a job to `size` workers."""
     target, job = await the_job(cluster, asked, namespace, "scaled")
-    scale = _elastic(job, target)
+    scale, spec = _elastic(job, target)
     must_not_be_over(job, target, "scaled")
     must_not_pause(job, target)
+    if spec is not None:
+        _must_be_within_bounds(target, spec, size)
     if target.resource == TRAININGJOBS:
         await _by_request(cluster, target, job, size, wait=wait, timeout=timeout)
     elif scale is not None:
-        await _by_field(cluster, target, job, scale, size, wait=wait, timeout=timeout)
+        if spec is None:
+            raise fail(f"{target.label} is not carried out as it is written now; `muster why {target.label}` says why")
+        await _by_field(cluster, target, job, scale, spec.worker.replicas, size, wait=wait, timeout=timeout)
 
 
-def _elastic(job: Custom, target: Target) -> Scale | None:
-    """Where its size stands, but for a TrainingJob.  Exits with one line when its size is fixed."""
+def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]:
+    """Where its size stands, but for a TrainingJob; and what it asks for, unless its spec has problems.
+
+    Exits with one line when its size is fixed.
+    """
     assert target.framework is not None, target
     described, parsed = target.framework.definition, target.framework.parse(job)
-    if isinstance(parsed, JobSpec) and not parsed.handling.elastic:
+    spec = parsed if isinstance(parsed, JobSpec) else None
+    if spec is not None and not spec.handling.elastic:
         raise fail(f"{target.label} cannot be scaled: it is not elastic, its size is fixed")
-    if described is None or described.scale is None:
-        if target.resource != TRAININGJOBS:
-            raise fail(f"{target.label} cannot be scaled: a {target.resource.kind} has a fixed size")
-        return None
-    return described.scale
+    scale = described.scale if described is not None else None
+    if scale is None and target.resource != TRAININGJOBS:
+        raise fail(f"{target.label} cannot be scaled: a {target.resource.kind} has a fixed size")
+    return scale, spec
+
+
+def _must_be_within_bounds(target: Target, spec: JobSpec, size: int) -> None:
+    """Exits with one line for a size that the job does not allow: a request for it would only fail."""
+    worker = spec.worker
+    if size < worker.min_replicas or (worker.max_replicas is not None and size > worker.max_replicas):
+        most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"
+        raise fail(f"{target.label} has {worker.min_replicas}{most} workers, and not {size}: change its bounds first")
 
 
 async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int, *, wait: bool, timeout: int) -> None:
@@ -70,21 +85,13 @@ def _scaled(request: Target) -> Answer:
 
 
 async def _by_field(
-    cluster: Cluster, target: Target, job: Custom, scale: Scale, size: int, *, wait: bool, timeout: int
+    cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int, *, wait: bool, timeout: int
 ) -> None:
-    assert target.framework is not None, target
-    parsed = target.framework.parse(job)
-    if not isinstance(parsed, JobSpec):
-        raise fail(f"{target.label} is not carried out as it is written now; `muster why {target.label}` says why")
-    worker = parsed.worker
-    if size < worker.min_replicas or (worker.max_replicas is not None and size > worker.max_replicas):
-        most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"
-        raise fail(f"{target.label} has {worker.min_replicas}{most} workers, and not {size}")
-    if worker.replicas == size and value_at(job, scale.status) == size:
+    if now == size and value_at(job, scale.status) == size:
         typer.echo(f"{target.label} has {size} workers already")
         return
     job = await patched(cluster, target, job, patch_at(scale.spec, size))
-    typer.echo(f"{target.label} asked for {size} workers instead of {worker.replicas}")
+    typer.echo(f"{target.label} asked for {size} workers instead of {now}")
     if wait:
         await follow(cluster, target, job, _has_size(target, scale, size), timeout=timeout)
 

@@ -6,7 +6,7 @@ A command imports what it needs when it runs, so that `--help` is quick.
 import typer
 
 from muster.commands.installing import crds, doctor, rbac, run, setup
-from muster.commands.looking import get, history, replay, why
+from muster.commands.looking import get, history, logs, replay, why
 from muster.commands.steering import restart, resume, scale, suspend
 from muster.commands.trying import demo
 
@@ -18,5 +18,5 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for command in (demo, run, setup, crds, rbac, get, history, replay, why, scale, suspend, resume, restart, doctor):
+for command in (demo, run, setup, crds, rbac, get, history, logs, replay, why, scale, suspend, resume, restart, doctor):
     app.command()(command)

@@ -1,6 +1,7 @@
 """Arguments that several commands take, and the settings of the environment."""
 
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
@@ -8,6 +9,9 @@ from pydantic import ValidationError
 from muster.targets import Asked, fail, parse_target
 from shared.errors import Refused
 from shared.process.settings import Settings, complaint
+
+if TYPE_CHECKING:
+    from shared.cluster.kube import KubeCluster
 
 
 def settings() -> Settings:
@@ -28,6 +32,18 @@ def or_current(context: typer.Context, namespace: str) -> str:
         return namespace or current_namespace(settings().kubeconfig)
     except Refused as refusal:
         raise fail(str(refusal)) from refusal
+
+
+def on_cluster(work: "Callable[[KubeCluster], Awaitable[None]]") -> None:
+    """Do something with the cluster that kubectl would use."""
+    from muster.reading import open_cluster
+    from muster.reading import run as running
+
+    async def connected() -> None:
+        async with open_cluster(settings()) as cluster:
+            await work(cluster)
+
+    running(connected)
 
 
 Namespace = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import Namespace, settings
+from muster.commands.arguments import JobName, Namespace, on_cluster, settings
 from muster.summary import Output
 from muster.targets import Asked, parse_target
 
@@ -66,6 +66,20 @@ def history(
     job = parse_target(target)
     part = Part(follow=follow, at=at, decisions=decisions, as_json=as_json)
     running(lambda: show(job, namespace, settings(), part))
+
+
+def logs(
+    target: JobName,
+    namespace: Namespace = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job is over")] = False,
+    tail: Annotated[
+        int | None, typer.Option(min=0, metavar="LINES", help="how many of the last lines of each pod; all without it")
+    ] = None,
+) -> None:
+    """Print what all pods of a job have written, each line with the name of its pod before it."""
+    from muster.logs import logs as print_logs
+
+    on_cluster(lambda cluster: print_logs(cluster, target, namespace, follow=follow, tail=tail))
 
 
 def replay(

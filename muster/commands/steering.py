@@ -1,27 +1,11 @@
 """The commands that ask something of a running job, in the cluster that kubectl would use."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, Timeout, Wait, settings
+from muster.commands.arguments import JobName, Namespace, Timeout, Wait, on_cluster
 from muster.following import TIMEOUT_SECONDS
-
-if TYPE_CHECKING:
-    from shared.cluster import Cluster
-
-
-def on_cluster(work: "Callable[[Cluster], Awaitable[None]]") -> None:
-    """Do something with the cluster that kubectl would use."""
-    from muster.reading import open_cluster
-    from muster.reading import run as running
-
-    async def connected() -> None:
-        async with open_cluster(settings()) as cluster:
-            await work(cluster)
-
-    running(connected)
 
 
 def scale(

@@ -90,7 +90,7 @@ class Caller:
         """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self._access = access
         self._session = access.open(_guarded(self))
-        self._timeouts = timeouts
+        self.timeouts = timeouts
         self._limiter = limiter
         self._answered = answered
         self.closed = False
@@ -112,7 +112,7 @@ class Caller:
 
         One that changes something is `Transient` too when it may not, and was not sent.
         """
-        timeout = aiohttp.ClientTimeout(total=self._timeouts.total, sock_connect=self._timeouts.connect)
+        timeout = aiohttp.ClientTimeout(total=self.timeouts.total, sock_connect=self.timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (
             self._limiter.slot() as number,
@@ -127,17 +127,24 @@ class Caller:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, query: Mapping[str, str], *, what: str, idle: float, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        what: str,
+        idle: float | None,
+        media: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """The body of a successful answer as it comes.
+        """The body of a successful answer of this media type as it comes.
 
         Raises as `request` does, within the context as well; `Transient` also when nothing comes for `idle` seconds.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=idle)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect, sock_read=idle)
         async with self._answer("GET", path, query, timeout, what, headers=headers) as response:
             await _must_have_succeeded(response)
-            if response.content_type != "application/json":
-                raise Transient(f"{what}: the answer is {response.content_type}, not JSON; something is in between")
+            if response.content_type != media:
+                raise Transient(f"{what}: the answer is {response.content_type}, not {media}; something is in between")
             yield response.content
 
     async def open_socket(
@@ -152,7 +159,7 @@ class Caller:
         self._must_be_open(what)
         url = URL(f"{self._access.url}{path}?{urlencode(query)}", encoded=True)
         with as_trouble(what):
-            async with asyncio.timeout(self._timeouts.total):
+            async with asyncio.timeout(self.timeouts.total):
                 try:
                     return await self._upgrade(url, protocols)
                 except FailedRequest as failure:

@@ -17,9 +17,11 @@ from shared.cluster.calls import METADATA, Access, Answered, Caller, Timeouts, p
 from shared.cluster.decoding import encode, read_object
 from shared.cluster.examination import Right
 from shared.cluster.executing import execute
+from shared.cluster.kinds import PODS
 from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
+from shared.cluster.wire import Lines
 from shared.errors import Conflict, Refused, Transient
 
 T = TypeVar("T", bound=Object)
@@ -190,6 +192,39 @@ class KubeCluster:
         most: int = MOST_OUTPUT,
     ) -> Execution:
         return await execute(self._caller, namespace, pod, container, command, timeout=timeout, most=most)
+
+    async def log(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        since: str = "",
+        tail: int | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines that a container has written, each with its time before it; with `follow` until the container ends.
+
+        `since` is the time of the first line, `tail` how many of the last lines; without them all lines.
+        Raises `Refused` when the container has not started or is gone, `Transient` when the stream breaks off.
+        """
+        what = f"read the log of {namespace}/{pod}"
+        query = {"container": container, "timestamps": "true", "follow": str(follow).lower()}
+        query |= {"sinceTime": since} if since else {}
+        query |= {"tailLines": str(tail)} if tail is not None else {}
+        lines, path = Lines(), path_of(PODS, namespace, pod, "log")
+        idle = None if follow else self._caller.timeouts.total
+        try:
+            async with self._caller.stream(
+                path, query, what=what, idle=idle, media="text/plain", headers={"Accept": "text/plain, */*"}
+            ) as stream:
+                async for chunk in stream.iter_any():
+                    for line in lines.split(chunk):
+                        yield line
+                for line in lines.split(b"\n"):
+                    yield line
+        except FailedRequest as failure:
+            raise trouble(failure.status, what) from failure
 
     async def serves(self, resource: Resource[Any]) -> bool:
         """Whether the kind is known to the API server, by what it says of its group."""

@@ -13,7 +13,7 @@ from muster.summary import Output
 from muster.targets import Asked, parse_target
 from shared.eventlog import Stored
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
-from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobGone, JobObserved, PodsObserved
 from shared.job.fold import History
@@ -53,9 +53,9 @@ class Log:
         place = len(self.journal.events) + 1
         self.journal.events.append(Stored(place, "facts.team-b.another", "bad", "2030-01-01T00:00:00.000Z", b""))
 
-    async def says(self, asked: Asked | None = None, **wish: object) -> str:
+    async def says(self, asked: Asked | None = None, kinds: Kinds = BUILT_IN, **wish: object) -> str:
         wished = Wish(**{"namespace": "", "asked": asked, **wish})  # type: ignore[arg-type]
-        async with aclosing(texts(MemoryEventLog(self.journal), wished, BUILT_IN)) as shown:
+        async with aclosing(texts(MemoryEventLog(self.journal), wished, kinds)) as shown:
             return "\n".join([text async for text in shown])
 
 

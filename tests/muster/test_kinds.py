@@ -8,25 +8,26 @@ import pytest
 import typer
 
 from muster.crds import manifests
-from muster.get import show
-from muster.replay import compared
+from muster.reading import everything
 from muster.restart import restart
 from muster.scale import to
 from muster.suspend import resume, suspend
 from muster.targets import Asked, parse_target
+from muster.verifying import verified_jobs
 from services.status.documents import document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Custom
 from shared.cluster.store import MemoryStore
+from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import JobObserved
-from shared.job.fold import Histories, History
-from shared.job.naming import RESTART, SUSPENDED, JobKey, Uid
+from shared.job.naming import RESTART, SUSPENDED
 from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
-from tests.kit.histories import stored
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
+from tests.muster.test_get import Log
 
 KINDS = Kinds((*BUILT_IN, Choir(), Band()))
 CREATED = {"type": "Created", "status": "True", "reason": "ChoirCreated"}
@@ -221,39 +222,31 @@ async def test_kinds_that_are_not_served_here_have_no_job_that_could_be_meant(a_
     assert said.err == "muster: no job default/vgg; -n names another namespace\n"
 
 
-def a_log_of(resource: Resource[Custom], uid: str) -> tuple[Histories, list[Any]]:
+def begun(resource: Resource[Custom]) -> list[AnyEvent]:
+    """A job of this kind that was seen and taken on."""
     framework = KINDS.find(resource.api_version, resource.kind)
     assert framework is not None
     spec = framework.parse(Custom(spec=(a_choir() if resource is CHOIRS else a_band())["spec"]))
     seen = JobObserved(kind=resource.kind, api_version=resource.api_version, generation=1, version=1, spec=spec)  # type: ignore[arg-type]
-    histories, events = Histories(), []
-    history = History(JobKey("default", NAME, Uid(uid)))
-    for event in (seen, JobCreated(reason=f"{resource.kind}Created")):
-        events.append(stored(history, event))
-        history.fold(events[-1])
-        histories.fold(events[-1])
-    return histories, events
+    return [seen, JobCreated(reason=f"{resource.kind}Created")]
 
 
 @pytest.mark.parametrize("resource", [CHOIRS, BANDS], ids=["by conditions", "by a phase"])
 async def test_the_status_of_every_kind_is_replayed(resource: Resource[Custom]):
-    cluster = MemoryCluster(MemoryStore())
+    cluster, log = MemoryCluster(MemoryStore()), Log()
     made = await cluster.create(resource, "default", {"metadata": {"name": NAME}})
-    (history,), events = a_log_of(resource, made.metadata.uid)
-    status = with_head(document_of(history.job, KINDS), "log-1", history.head, history.time)
-    await cluster.patch(resource, "default", NAME, {"status": status}, subresource="status")
-    answer = await compared(history, events, "log-1", cluster, KINDS)
-    assert answer is not None
-    assert "is identical" in answer
-    await cluster.patch(resource, "default", NAME, {"status": {"phase": "Odd"}}, subresource="status")
-    answer = await compared(history, events, "log-1", cluster, KINDS)
-    assert answer is not None
-    assert answer.startswith("DIFFERS")
+    log.add(*begun(resource), name=NAME, namespace="default", uid=made.metadata.uid)
+    (history,), _ = await everything(MemoryEventLog(log.journal), ("facts.default.>", "jobs.default.>"))
+    status = with_head(document_of(history.job, KINDS), "memory", history.head, history.time)
+    for change, verdict in ((status, "identical"), ({"phase": "Odd"}, "different")):
+        await cluster.patch(resource, "default", NAME, {"status": change}, subresource="status")
+        (answer,) = (await verified_jobs(MemoryEventLog(log.journal), cluster, KINDS)).answers
+        assert answer.verdict == verdict
 
 
-def test_jobs_are_listed_with_their_kinds(capsys):
-    histories, _ = a_log_of(CHOIRS, "1")
-    show(histories, "default", KINDS, gone=False)
-    assert capsys.readouterr().out.split()[9:14] == ["default", "choir", NAME, "Created", "0/0"]
-    show(histories, "default", BUILT_IN, gone=False)
-    assert "choir.choirs.test.muster.dev" in capsys.readouterr().out
+async def test_jobs_are_listed_with_their_kinds():
+    log = Log()
+    log.add(*begun(CHOIRS), name=NAME, namespace="default")
+    row = (await log.says(kinds=KINDS)).splitlines()[1]
+    assert row.split() == ["default", "choir", NAME, "Created", "0/3", "0"]
+    assert "choir.choirs.test.muster.dev" in await log.says(kinds=BUILT_IN)

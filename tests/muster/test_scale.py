@@ -11,6 +11,7 @@ from muster.scale import to
 from muster.targets import parse_target
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
+from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import SCALEINS, SCALEOUTS
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
 
@@ -85,4 +86,31 @@ async def test_a_request_that_nobody_takes_up_ends_with_three(site: Site):
 async def test_a_job_of_that_size_needs_no_request(site: Site, said: Said):
     await to(site.cluster, JOB, "default", 2, wait=True, timeout=10)
     assert "has 2 workers already" in said.out
+    assert await requests(site) == []
+
+
+async def test_more_workers_than_the_job_allows_are_refused_at_once(site: Site, said: Said):
+    with pytest.raises(typer.Exit) as end:
+        await to(site.cluster, JOB, "default", 99, wait=True, timeout=10)
+    assert end.value.exit_code == 1
+    assert said.err == "muster: trainingjob/resnet has 1 to 6 workers, and not 99: change its bounds first\n"
+    assert await requests(site) == []
+
+
+async def test_an_unknown_job_is_refused_at_once(site: Site, said: Said):
+    with pytest.raises(typer.Exit):
+        await to(site.cluster, parse_target("trainingjob/vgg"), "default", 3, wait=True, timeout=10)
+    assert said.err == "muster: no TrainingJob default/vgg; -n names another namespace\n"
+    assert await requests(site) == []
+
+
+async def test_a_kind_of_a_fixed_size_is_refused_at_once(site: Site, said: Said):
+    container = {"name": "tensorflow", "image": "train:1"}
+    replicas = {"Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
+    await site.cluster.create(
+        TFJOB.resource, "default", {"metadata": {"name": "mnist"}, "spec": {"tfReplicaSpecs": replicas}}
+    )
+    with pytest.raises(typer.Exit):
+        await to(site.cluster, parse_target("tfjob/mnist"), "default", 3, wait=True, timeout=10)
+    assert said.err == "muster: tfjob/mnist cannot be scaled: it is not elastic, its size is fixed\n"
     assert await requests(site) == []

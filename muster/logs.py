@@ -1,0 +1,182 @@
+"""`muster logs`: what the pods of a job have written, each line with the name of its pod before it."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from contextlib import aclosing
+
+import typer
+
+from muster.following import LOOK_SECONDS, status_of
+from muster.jobs import OVER, the_job
+from muster.listing import objects
+from muster.targets import Asked, Target, fail
+from shared.cluster import Applied, Snapshot
+from shared.cluster.kinds import PODS
+from shared.cluster.kube import KubeCluster
+from shared.cluster.objects import ContainerStatus, Custom, Pod
+from shared.errors import Refused, Transient
+from shared.job.naming import JOB_UID
+from shared.job.spec import JobSpec
+
+
+async def logs(cluster: KubeCluster, asked: Asked, namespace: str, *, follow: bool, tail: int | None) -> None:
+    """Print the logs of a job's pods; with `follow` also what they write from now on, until the job is over.
+
+    `tail` is how many of the last lines of each pod are printed first; None is all of them.
+    """
+    if asked.is_request:
+        raise fail("only a job has pods that write logs; name the job")
+    target, job = await the_job(cluster, asked, namespace, "read")
+    reader = _Reader(cluster, target, job, tail)
+    await (reader.follow() if follow else reader.print())
+
+
+class _Reader:
+    """The logs of one job."""
+
+    def __init__(self, cluster: KubeCluster, target: Target, job: Custom, tail: int | None) -> None:
+        self._cluster = cluster
+        self._target = target
+        self._job = job
+        self._tail = tail
+        self._namespace = job.metadata.namespace
+        self._selector = f"{JOB_UID}={job.metadata.uid}"
+        self._containers = _training_containers(target, job)
+        self._begun: dict[str, asyncio.Task[None]] = {}
+        """The reading of each pod, by uid."""
+
+    async def print(self) -> None:
+        """What there is now, pod by pod."""
+        pods = await self._pods()
+        if not pods:
+            raise fail(f"{self._target.label} has no pods now; `muster why {self._target.label}` says why")
+        for pod in pods:
+            if _started(container := self._container(pod)):
+                await self._read(pod, container.name, follow=False)
+            else:
+                reason = container.state.waiting.reason if container.state.waiting else ""
+                _complain(f"{pod.metadata.name} has not started yet{f' ({reason})' if reason else ''}")
+
+    async def follow(self) -> None:
+        """Each pod from when it starts, until the job is over and all of them have ended."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            while not watching.done() and not await self._is_over():
+                await asyncio.sleep(LOOK_SECONDS)
+            if watching.done():
+                await watching
+            # A pod that came and went since the last look has its log all the same.
+            self._begin(await self._pods())
+            await asyncio.gather(*self._begun.values())
+        finally:
+            for task in (watching, *self._begun.values()):
+                task.cancel()
+            await asyncio.gather(watching, *self._begun.values(), return_exceptions=True)
+
+    async def _watch(self) -> None:
+        watch = self._cluster.watch(PODS, namespace=self._namespace, selector=self._selector)
+        async with aclosing(watch):
+            async for seen in watch:
+                match seen:
+                    case Snapshot(found):
+                        self._begin(found)
+                    case Applied(pod):
+                        self._begin([pod])
+
+    def _begin(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            if pod.metadata.uid not in self._begun and _started(container := self._container(pod)):
+                reading = self._read(pod, container.name, follow=True)
+                self._begun[pod.metadata.uid] = asyncio.create_task(reading)
+
+    async def _is_over(self) -> bool:
+        try:
+            held = await self._cluster.get(self._target.resource, self._namespace, self._job.metadata.name)
+        except Transient:
+            return False
+        gone = held is None or held.metadata.uid != self._job.metadata.uid
+        return gone or (held is not None and self._target.phase(status_of(held)) in OVER)
+
+    async def _pods(self) -> list[Pod]:
+        found = await objects(self._cluster, PODS, self._namespace, self._selector)
+        return sorted(found or (), key=lambda pod: _natural(pod.metadata.name))
+
+    def _container(self, pod: Pod) -> ContainerStatus:
+        """The training container, or the first one where none has its name."""
+        containers = pod.status.container_statuses or (ContainerStatus(),)
+        return next((one for one in containers if one.name in self._containers), containers[0])
+
+    async def _read(self, pod: Pod, container: str, *, follow: bool) -> None:
+        """Print one pod's lines; a stream that breaks off is taken up again after the last line."""
+        name, seen = pod.metadata.name, Seen()
+        while True:
+            tail = None if seen.last else self._tail
+            lines = self._cluster.log(self._namespace, name, container, follow=follow, since=seen.begin(), tail=tail)
+            try:
+                async with aclosing(lines):
+                    async for line in lines:
+                        time, _, text = line.decode(errors="replace").partition(" ")
+                        if seen.is_new(time):
+                            typer.echo(f"[{name}] {text}")
+            except Refused as refusal:
+                _complain(str(refusal))
+            except Transient as trouble:
+                if not follow:
+                    raise
+                _complain(f"{trouble}; trying again")
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            return
+
+
+class Seen:
+    """How far the log of a container was read, so that a stream that begins again repeats no line.
+
+    Several lines may have the same time, and a server begins with the whole second that it is asked for.
+    """
+
+    def __init__(self) -> None:
+        self.last = ""
+        """The time of the last line; empty before the first."""
+        self._lines = 0
+        """That have this time."""
+        self._repeated: tuple[str, int] = "", 0
+        """The time and the number of lines that a stream which begins again repeats."""
+
+    def begin(self) -> str:
+        """A stream begins: the time from which it is asked for."""
+        self._repeated = self.last, self._lines
+        return self.last
+
+    def is_new(self, time: str) -> bool:
+        """The next line of the stream was not there before."""
+        last, lines = self._repeated
+        # Without its zone a time with fewer digits is the smaller one, as it should be: 00.1 comes before 00.12.
+        if time.rstrip("Z") < last.rstrip("Z"):
+            return False
+        if time == last and lines:
+            self._repeated = last, lines - 1
+            return False
+        self._lines = self._lines + 1 if time == self.last else 1
+        self.last = time
+        return True
+
+
+def _training_containers(target: Target, job: Custom) -> set[str]:
+    assert target.framework is not None, target
+    spec = target.framework.parse(job)
+    return {role.container for role in spec.roles} if isinstance(spec, JobSpec) else set()
+
+
+def _started(container: ContainerStatus) -> bool:
+    return bool(container.name) and container.state.waiting is None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """By number, not by letter: `worker-10` comes after `worker-9`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _complain(words: str) -> None:
+    typer.secho(f"muster: {words}", err=True)
