@@ -23,6 +23,8 @@ def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
 
 
 def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
+    if not job.may_try("PatchStatus"):
+        return []
     try:
         document = document_of(job, kinds)
     except Refused:
@@ -32,6 +34,8 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
 
 
 def of_requests(job: Job) -> list[Step]:
+    if not job.may_try("PatchStatus"):
+        return []
     # Of an accepted loss the requests show heads too, which may be further than this log will be for long.
     repair = job.forged if job.accepted_heads else 0
     return [

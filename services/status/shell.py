@@ -126,7 +126,6 @@ class Status:
     async def _announce(self, effect: Announce, namespace: str) -> None:
         if self._now() - datetime.fromisoformat(effect.time) > EVENTS_LIVE:
             return
-        moment = f"{effect.time.rstrip('Z')}000Z"
         manifest = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
@@ -134,7 +133,7 @@ class Status:
                 "name": event_name(effect),
                 "namespace": namespace,
             },
-            "eventTime": moment,
+            "eventTime": micro_time(effect.time),
             "reportingController": "muster.dev/status",
             "reportingInstance": "muster-status",
             "action": effect.reason,
@@ -154,6 +153,11 @@ class Status:
         except Refused as refusal:
             if refusal.reason not in ("AlreadyExists", "NotFound", "NamespaceTerminating"):
                 raise
+
+
+def micro_time(time: str) -> str:
+    """A time as Kubernetes' `metav1.MicroTime` takes it, whatever fraction of a second `time` has."""
+    return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def event_name(effect: Announce) -> str:

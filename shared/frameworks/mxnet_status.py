@@ -1,10 +1,10 @@
 """The status that mx-operator and its relatives show: phase, state, a reason, and states counted by type.  Pure."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from shared.frameworks.framework import Document
 from shared.frameworks.schemas import OPEN, TEXT
-from shared.job.naming import Slot
 from shared.job.policies import replacement
 from shared.job.spec import RoleSpec
 from shared.job.state import Job
@@ -107,22 +107,24 @@ def successes(job: Job) -> int:
 
 def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
     """Of the pods that the type has, one by one and together."""
-    known = Counter(_state(job, slot, waiting) for slot in job.attempt.places if slot.role == role.name)
-    # Places that are not assigned: before the beginning, between attempts, and after the clean-up.
+    known = Counter(_each_state(job, role, waiting))
+    # Slots that are not assigned: before the beginning, between attempts, and after the clean-up.
     unknown = role.replicas - known.total()
     if unknown > 0:
         known["Unknown"] += unknown
     return {"state": _together(known, waiting), "ReplicasStates": dict(sorted(known.items()))}
 
 
-def _state(job: Job, slot: Slot, waiting: str) -> str:
-    vacancy = job.attempt.vacancies.get(slot)
-    if vacancy is not None:
-        if vacancy.succeeded:
-            return "Succeeded"
-        return waiting if not job.over and slot in replacement.owed(job) else "Failed"
-    pod = job.by_slot().get(slot)
-    return "Running" if pod is not None and alive(pod) and pod.phase == "Running" else waiting
+def _each_state(job: Job, role: RoleSpec, waiting: str) -> Iterator[str]:
+    pods, replaced = job.by_slot(), replacement.owed(job) if not job.over else {}
+    for slot in job.attempt.places:
+        if slot.role != role.name:
+            continue
+        vacancy, pod = job.attempt.vacancies.get(slot), pods.get(slot)
+        if vacancy is not None:
+            yield "Succeeded" if vacancy.succeeded else waiting if slot in replaced else "Failed"
+        else:
+            yield "Running" if pod is not None and alive(pod) and pod.phase == "Running" else waiting
 
 
 def _together(known: Counter[str], waiting: str) -> str:

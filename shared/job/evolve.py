@@ -309,7 +309,8 @@ def _time_passed(job: Job, event: TimePassed) -> Job:
 
 def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Job:
     conditions = with_condition(job.conditions, kind, at, reason=event.reason, message=event.message)
-    return replace(job, phase=phase, conditions=conditions)
+    # A document of another phase may be taken where the one before was refused.
+    return replace(job, phase=phase, conditions=conditions, refusals=without(job.refusals, "PatchStatus"))
 
 
 def _finished(job: Job, phase: Phase, event: PhaseEntered, at: At) -> Job:

@@ -13,7 +13,7 @@ from shared.job.doubling import doubled
 from shared.job.events.event import At
 from shared.job.policies import replacement, restart
 from shared.job.request import Request
-from shared.job.state import Job
+from shared.job.state import Job, Refusal
 
 SCHEDULING_TIMEOUT_SECONDS = 600
 """How long a job may stay below its minimum when its spec does not say (docs: contract, TrainingJob.spec)."""
@@ -62,11 +62,10 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     """The timers that run for `job` now, in no particular order; none that already ran out."""
     if job.gone or job.halted:
         return ()
-    # What was refused for good may be mended: before the job is under way it ends it, later it is tried again.
     timers = [
         Timer(refusal.at.sequence, BACK_OFF + effect, back_off(refusal.count), since=refusal.at.time)
         for effect, refusal in job.refusals.items()
-        if not refusal.due and (not refusal.permanent or (job.under_way and not job.over))
+        if not refusal.due and _retried(job, effect, refusal)
     ]
     request = job.scaling.open_request
     if request is not None:
@@ -81,6 +80,17 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     }
     timers += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
     return tuple(timer for timer in timers if (timer.anchor, timer.name) not in job.timers_passed)
+
+
+def _retried(job: Job, effect: str, refusal: Refusal) -> bool:
+    """Whether an effect is tried again after its back-off.
+
+    What was refused for good may be mended: before the job is under way the refusal ends it, later it is tried again.
+    A status document that was refused for good waits for the next phase, and for another document with it.
+    """
+    if not refusal.permanent:
+        return True
+    return effect != "PatchStatus" and job.under_way and not job.over
 
 
 def _of_scaling(request: Request) -> Iterator[Timer]:

@@ -8,6 +8,7 @@ import pytest
 from services.status.decide import decide
 from services.status.documents import canonical, document_of, of_job, of_requests, same, with_head
 from services.status.effects import PatchStatus
+from services.status.shell import micro_time
 from shared.frameworks.training_status import whole_seconds
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -15,9 +16,10 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsReleased
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
-from shared.job.events.watcher import HeadForged, HistoryBroken, JobGone, PodsGone, ScaleRequestGone
+from shared.job.events.watcher import HeadForged, HistoryBroken, JobGone, PodsGone, ScaleRequestGone, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Problem
+from shared.job.timing import next_due
 from tests.golden.compare import assert_golden
 from tests.kit.builders import (
     R1,
@@ -289,3 +291,38 @@ def test_a_phase_comes_before_any_document():
 )
 def test_nothing_is_written_any_more(end: AnyEvent):
     assert patched(*a_running_job(), end) == []
+
+
+REFUSED_FOR_GOOD = EffectRefused(effect="PatchStatus", reason="Invalid", permanent=True)
+
+
+def patches(*story: AnyEvent) -> list[PatchStatus]:
+    return [step for step in given(*story).steps(decide) if isinstance(step, PatchStatus)]
+
+
+def test_a_document_that_was_refused_for_good_is_not_written_again_before_the_next_phase():
+    running = a_running_job()
+    assert patches(*running)
+    refused = [*running, REFUSED_FOR_GOOD]
+    assert not patches(*refused)
+    assert not next_due(given(*refused).job), "no timer adds an event for ever"
+    assert patches(*refused, JobSucceeded(reason="TrainingJobSucceeded"))
+
+
+def test_a_document_that_was_refused_waits_for_its_back_off():
+    refused = [*a_running_job(), EffectRefused(effect="PatchStatus", reason="Forbidden")]
+    assert not patches(*refused)
+    (timer,) = next_due(given(*refused).job)
+    assert patches(*refused, TimePassed(anchor=timer.anchor, timer=timer.name))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        pytest.param("2030-01-01T00:00:07.000Z", id="as the log has it"),
+        pytest.param("2030-01-01T00:00:07Z", id="whole seconds, as another operator wrote it"),
+        pytest.param("2030-01-01T01:00:07+01:00", id="another zone"),
+    ],
+)
+def test_the_time_of_a_kubernetes_event_is_one_that_the_api_server_takes(time: str):
+    assert micro_time(time) == "2030-01-01T00:00:07.000000Z"
