@@ -19,7 +19,7 @@ from shared.job.naming import Slot
 from shared.job.policies import replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job
+from shared.job.state import Job, needed_workers
 from shared.job.timing import ACTIVE_DEADLINE, BELOW_MINIMUM, RESTART, SCHEDULING
 from shared.job.verdict import verdict
 from shared.job.views import alive, each
@@ -137,7 +137,7 @@ def note_minimum(ledger: Ledger, before: Job, after: Job, here: Link) -> None:
     if not after.attempt.below_minimum:
         ledger.below = None
     elif after.attempt.below_minimum != before.attempt.below_minimum:
-        least = after.spec.worker.min_replicas if after.spec else 0
+        least = needed_workers(after)
         pods = after.by_slot()
         running = {slot for slot in after.attempt.workers if alive(pods.get(slot)) and pods[slot].phase == "Running"}
         absent = {slot for slot in after.attempt.workers | after.attempt.spent if slot.role == WORKER} - running

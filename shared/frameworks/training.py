@@ -157,9 +157,8 @@ def _worker(roles: Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
     if not roles.has(WORKER):
         roles.refuse("NoWorker", "add workers with replicas and a pod template", WORKER)
         return RoleSpec(name=WORKER, replicas=1), None
-    if not role.has("replicas"):
-        role.refuse("NoReplicas", "say with how many workers the job starts", "replicas")
-    replicas = role.integer("replicas", least=1, most=MOST_WORKERS)
+    # As in et-operator's types: an absent replicas is 1, an absent minReplicas is replicas.
+    replicas = role.integer("replicas", least=1, most=MOST_WORKERS) if role.has("replicas") else 1
     least = role.integer("minReplicas", least=1)
     most = role.integer("maxReplicas", least=1)
     if replicas is not None and least is not None and replicas < least:
@@ -172,7 +171,7 @@ def _worker(roles: Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
     parsed = RoleSpec(
         name=WORKER,
         replicas=replicas or 1,
-        min_replicas=least or 1,
+        min_replicas=least or replicas or 1,
         max_replicas=most,
         restart_policy=_restart_policy(role),
         container=name,

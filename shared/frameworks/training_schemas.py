@@ -62,24 +62,24 @@ _WORKER = members(
         "replicas": number(
             1,
             MOST_WORKERS,
-            "How many there shall be: with so many the job starts, and while it runs an edit scales it.",
+            "How many the job starts with; while it runs an edit scales it.  1 when absent.",
         ),
-        "minReplicas": number(1, description="No scaling goes below; 1 when absent."),
+        "minReplicas": number(1, description="No scaling goes below; replicas when absent."),
         "maxReplicas": number(1, description="No scaling goes beyond; no bound when absent."),
         "restartPolicy": RESTART_POLICY
         | {"description": "When a worker that ended is replaced: Never when absent; ExitCode after 128 to 255."},
         "template": TEMPLATE,
     },
-    required=("replicas", "template"),
+    required=("template",),
     description="The pods that train.",
     rules=(
         rule(
-            "!has(self.minReplicas) || self.minReplicas <= self.replicas",
+            "!has(self.minReplicas) || self.minReplicas <= (has(self.replicas) ? self.replicas : 1)",
             "set replicas to at least minReplicas",
             field=".replicas",
         ),
         rule(
-            "!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+            "!has(self.maxReplicas) || !has(self.replicas) || self.replicas <= self.maxReplicas",
             "set replicas to at most maxReplicas",
             field=".replicas",
         ),

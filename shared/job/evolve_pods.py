@@ -12,7 +12,7 @@ from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.policies.replacement import losses_before
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job, Refusal, exit_of, running_workers, with_attempt, with_scaling, without
+from shared.job.state import Job, Refusal, exit_of, needed_workers, running_workers, with_attempt, with_scaling, without
 from shared.job.views import PodView, ended
 
 replace = msgspec.structs.replace
@@ -154,7 +154,7 @@ def enough(job: Job, at: At) -> Job:
     """Note since when a running job has fewer workers that run than its minimum."""
     if job.spec is None or job.phase not in ("Running", "Scaling"):
         return job
-    if running_workers(job) >= job.spec.worker.min_replicas:
+    if running_workers(job) >= needed_workers(job):
         enough_now = job.attempt.gathered and not job.attempt.below_minimum
         return job if enough_now else with_attempt(job, gathered=True, below_minimum=0)
     # A launcher runs only after all its workers did; without one, those who never came are not lost.

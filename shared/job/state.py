@@ -246,6 +246,15 @@ def running_workers(job: Job) -> int:
     return sum(1 for slot in job.attempt.workers if (pod := pods.get(slot)) and alive(pod) and pod.phase == "Running")
 
 
+def needed_workers(job: Job) -> int:
+    """How many workers have to run: minReplicas, or the present size while an edit beyond it waits to be carried out.
+
+    An absent minReplicas is replicas, so an edit of replicas raises both at once.
+    """
+    minimum = job.spec.worker.min_replicas if job.spec is not None else 0
+    return min(minimum, job.scaling.size or minimum)
+
+
 def hosts_seen(job: Job, version: int) -> bool:
     """The cluster holds hosts files of at least this version, and the launcher was nudged to load them.
 

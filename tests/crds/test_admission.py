@@ -53,7 +53,12 @@ async def test_no_field_of_a_pod_template_is_pruned(judge: Judge) -> None:
         pytest.param(f"{ROLES}.launcher", ABSENT, "launcher", id="no launcher"),
         pytest.param(f"{ROLES}.launcher.replicas", 2, "less than or equal to 1", id="two launchers"),
         pytest.param(WORKER, ABSENT, "worker", id="no workers"),
-        pytest.param(f"{WORKER}.replicas", ABSENT, "replicas", id="no replicas"),
+        pytest.param(
+            WORKER,
+            {"minReplicas": 2, "template": training_job()["spec"]["etReplicaSpecs"]["worker"]["template"]},
+            "at least minReplicas",
+            id="one worker, because nothing is said, and a minimum of two",
+        ),
         pytest.param(f"{WORKER}.replicas", 0, "greater than or equal to 1", id="zero workers"),
         pytest.param(f"{WORKER}.replicas", 7001, "less than or equal to 7000", id="more than hosts files can list"),
         pytest.param(f"{WORKER}.replicas", 10, "at most maxReplicas", id="more than the maximum"),

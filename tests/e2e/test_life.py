@@ -160,7 +160,11 @@ async def test_doctor_finds_nothing_wrong(operator: Operator):
     ("change", "says"),
     [
         pytest.param({"worker": None}, "Required", id="no workers"),
-        pytest.param({"worker": {"template": {"spec": {"containers": [{}]}}}}, "worker.replicas", id="no replicas"),
+        pytest.param(
+            {"worker": {"replicas": 0, "template": {"spec": {"containers": [{"name": "main", "image": "train"}]}}}},
+            "worker.replicas",
+            id="no replicas",
+        ),
         pytest.param({"launcher": {"template": {}}}, "launcher.template.spec", id="an empty template"),
         pytest.param({"launcher": {"template": {"spec": {"containers": []}}}}, "containers", id="no containers"),
     ],

@@ -29,7 +29,7 @@ def test_fields_that_are_absent_have_their_documented_defaults() -> None:
         framework="training",
         roles=(
             RoleSpec(name=LAUNCHER, replicas=1, container="main"),
-            RoleSpec(name=WORKER, replicas=2, min_replicas=1, max_replicas=None, container="main"),
+            RoleSpec(name=WORKER, replicas=2, min_replicas=2, max_replicas=None, container="main"),
         ),
         slots_per_worker=1,
         attach_mode="ssh",
@@ -37,6 +37,14 @@ def test_fields_that_are_absent_have_their_documented_defaults() -> None:
         restart_policy="Never",
         backoff_limit=6,
     )
+
+
+def test_a_worker_that_says_nothing_of_its_number_is_one() -> None:
+    document = changed(training_job(), f"{ROLES}.worker.replicas", ABSENT)
+    worker = parsed(changed(document, f"{ROLES}.worker.minReplicas", ABSENT)).worker
+    assert (worker.replicas, worker.min_replicas) == (1, 1)
+    (problem,) = refused(changed(document, f"{ROLES}.worker.minReplicas", 2))
+    assert problem.reason == "BelowMinimum"
 
 
 def test_every_field_arrives_in_the_canonical_spec() -> None:
@@ -170,7 +178,6 @@ def test_accepted(path: str, value: object) -> None:
         pytest.param(f"{ROLES}.worker", ABSENT, "NoWorker", "", id="no workers"),
         pytest.param(f"{ROLES}.launcher.replicas", 2, "NotOneLauncher", "", id="two launchers"),
         pytest.param(f"{ROLES}.launcher.replicas", 0, "NotOneLauncher", "", id="zero launchers"),
-        pytest.param(f"{ROLES}.worker.replicas", ABSENT, "NoReplicas", "", id="no replicas"),
         pytest.param(f"{ROLES}.worker.replicas", 0, "InvalidValue", "", id="zero workers"),
         pytest.param(f"{ROLES}.worker.replicas", True, "InvalidValue", "", id="true is not one"),
         pytest.param(f"{ROLES}.worker.replicas", "2", "InvalidValue", "", id="a number in quotes"),
@@ -226,5 +233,5 @@ def test_refused(path: str, value: object, reason: str, field: str) -> None:
 
 def test_all_problems_are_named_at_once() -> None:
     document = changed(training_job(name="7b"), "spec.launcherAttachMode", "kubexec")
-    document = changed(document, f"{ROLES}.worker.replicas", ABSENT)
-    assert [problem.reason for problem in refused(document)] == ["InvalidName", "NoReplicas", "KubexecNotSupported"]
+    document = changed(document, f"{ROLES}.worker.replicas", 0)
+    assert [problem.reason for problem in refused(document)] == ["InvalidName", "InvalidValue", "KubexecNotSupported"]

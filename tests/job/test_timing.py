@@ -124,6 +124,12 @@ def test_enough_workers_stop_that_clock():
     assert "BelowMinimum" not in names(*story, pods(worker(2)))
 
 
+def test_an_edit_that_is_not_carried_out_yet_asks_no_more_of_a_running_job():
+    grown = observed(a_spec(5, least=5), generation=2)
+    assert names(*a_running_job(workers=2, least=2), grown, pods(worker(0, version=20))) == []
+    assert names(*SHORT, grown) == ["BelowMinimum"]
+
+
 @pytest.mark.parametrize(
     "end",
     [

@@ -101,7 +101,7 @@ LAUNCHER = "etReplicaSpecs.launcher"
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        pytest.param(lambda job: without(job, f"{WORKER}.replicas"), "NoReplicas", id="no replicas"),
+        pytest.param(lambda job: with_field(job, f"{WORKER}.replicas", 0), "InvalidValue", id="no replicas"),
         pytest.param(lambda job: with_field(job, f"{WORKER}.template", {}), "NoContainers", id="an empty template"),
         pytest.param(lambda job: without(job, f"{WORKER}.template"), "NoTemplate", id="no template"),
         pytest.param(

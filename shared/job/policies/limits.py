@@ -5,7 +5,7 @@ backoffLimit of restarts is in `restart.py`, that of replacements in `replacemen
 
 from shared.job.milestones import trouble
 from shared.job.outcome import Verdict
-from shared.job.state import Job, running_workers
+from shared.job.state import Job, needed_workers, running_workers
 from shared.job.timing import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, passed
 
 
@@ -34,7 +34,7 @@ def of_scheduling(job: Job) -> Verdict | None:
 
 def of_minimum(job: Job) -> Verdict | None:
     """Fewer than minReplicas workers ran for longer than schedulingTimeoutSeconds (600 when absent)."""
-    minimum = job.spec.worker.min_replicas if job.spec else 0
+    minimum = needed_workers(job)
     since = job.attempt.below_minimum
     if since and passed(job, since, BELOW_MINIMUM) and running_workers(job) < minimum:
         return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {minimum} are needed")
