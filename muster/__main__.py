@@ -13,9 +13,11 @@ def main() -> None:
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     try:
         # Ctrl-C may come while they are imported, which takes most of the time of a short command.
-        from muster.commands import app
+        from muster.commands import application
 
-        app(prog_name="kubectl muster" if Path(sys.argv[0]).stem == PLUGIN else "muster")
+        # A shell completes the words of a plug-in by asking kubectl, not us.
+        plugin = Path(sys.argv[0]).stem == PLUGIN
+        application(completion=not plugin)(prog_name="kubectl muster" if plugin else "muster")
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

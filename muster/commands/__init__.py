@@ -3,6 +3,8 @@
 A command imports what it needs when it runs, so that `--help` is quick.
 """
 
+from typing import Annotated
+
 import typer
 
 from muster.commands.installing import crds, doctor, rbac, run, setup
@@ -10,13 +12,34 @@ from muster.commands.looking import get, history, logs, replay, why
 from muster.commands.steering import restart, resume, scale, suspend
 from muster.commands.trying import demo
 
-app = typer.Typer(
-    help="Elastic training jobs on Kubernetes, with every fact and decision in one log.",
-    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
+COMMANDS = (demo, run, setup, crds, rbac, get, history, logs, replay, why, scale, suspend, resume, restart, doctor)
 
-for command in (demo, run, setup, crds, rbac, get, history, logs, replay, why, scale, suspend, resume, restart, doctor):
-    app.command()(command)
+
+def application(*, completion: bool = True) -> typer.Typer:
+    """The program; `completion` adds the options that set up a shell for the name `muster`."""
+    made = typer.Typer(
+        epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=completion,
+    )
+    made.callback()(options)
+    for command in COMMANDS:
+        made.command()(command)
+    return made
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from shared.release import this_release
+
+        typer.echo(f"muster {this_release()}")
+        raise typer.Exit
+
+
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Print the release and exit.")
+    ] = False,
+) -> None:
+    """Elastic training jobs on Kubernetes, with every fact and decision in one log."""

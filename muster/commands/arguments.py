@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
-from muster.targets import Asked, fail, parse_target
+from muster.targets import fail
 from shared.errors import Refused
 from shared.process.settings import Settings, complaint
 
@@ -50,9 +50,8 @@ Namespace = Annotated[
     str,
     typer.Option("--namespace", "-n", callback=or_current, show_default="the current context's", help="the namespace"),
 ]
-JobName = Annotated[
-    Asked, typer.Argument(parser=parse_target, metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")
-]
+JobName = Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")]
+"""Read by `parse_target` in the command: typer's help would name the type of anything that is no string."""
 Wait = Annotated[bool, typer.Option(help="wait until it is done, and print each phase on the way")]
 Timeout = Annotated[
     int, typer.Option(min=0, metavar="SECONDS", help="how long to wait, 0 for ever; after that the exit code is 3")

@@ -7,14 +7,11 @@ import typer
 
 from muster.commands.arguments import JobName, Namespace, on_cluster, settings
 from muster.summary import Output
-from muster.targets import Asked, parse_target
+from muster.targets import parse_target
 
 
 def get(
-    target: Annotated[
-        Asked | None,
-        typer.Argument(parser=parse_target, metavar="[KIND/NAME]", help="one job; all of the namespace without it"),
-    ] = None,
+    target: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="one job; all of the namespace without it")] = "",
     namespace: Namespace = "",
     everywhere: Annotated[
         bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
@@ -33,12 +30,13 @@ def get(
     from muster.get import get as show
     from muster.reading import run as running
 
-    if target is not None and everywhere:
+    asked = parse_target(target) if target else None
+    if asked is not None and everywhere:
         raise typer.BadParameter("one job is in one namespace; say -n NAMESPACE instead of -A")
-    if target is not None and target.is_request:
+    if asked is not None and asked.is_request:
         raise typer.BadParameter("only jobs are shown; `muster why` tells of a request")
     output = Output.json if as_json else output
-    wish = Wish("" if everywhere else namespace, asked=target, output=output, gone=gone, watch=watch)
+    wish = Wish("" if everywhere else namespace, asked=asked, output=output, gone=gone, watch=watch)
     running(lambda: show(settings(), wish))
 
 
@@ -79,7 +77,8 @@ def logs(
     """Print what all pods of a job have written, each line with the name of its pod before it."""
     from muster.logs import logs as print_logs
 
-    on_cluster(lambda cluster: print_logs(cluster, target, namespace, follow=follow, tail=tail))
+    job = parse_target(target)
+    on_cluster(lambda cluster: print_logs(cluster, job, namespace, follow=follow, tail=tail))
 
 
 def replay(
@@ -100,10 +99,7 @@ def replay(
 
 
 def why(
-    target: Annotated[
-        Asked,
-        typer.Argument(parser=parse_target, metavar="KIND/NAME", help="the job, or a scalein/NAME or scaleout/NAME"),
-    ],
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job, or a scalein/NAME or scaleout/NAME")],
     about: Annotated[
         str,
         typer.Argument(
@@ -119,4 +115,5 @@ def why(
     from muster.reading import run as running
     from muster.why import why as say_why
 
-    running(lambda: say_why(target, about, namespace, settings(), uid=uid, as_json=as_json))
+    asked = parse_target(target)
+    running(lambda: say_why(asked, about, namespace, settings(), uid=uid, as_json=as_json))

@@ -56,6 +56,9 @@ def _shaped(paths: Sequence[str]) -> Iterator[None]:
 
 def unusable(paths: Sequence[str], why: object) -> Refused:
     told = " ".join(str(why).split())
+    if isinstance(why, TypeError | LookupError | AttributeError):
+        # Python's words for a value of another shape speak of types, and of no file.
+        told = "it does not have the clusters, users and contexts of one"
     return Refused(f"the kubeconfig {os.pathsep.join(paths)} cannot be used: {told}", reason="BadKubeconfig")
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from devcluster.chart import BASE, CHART, Document, NotRendered, base, documents, render
 from muster import permissions
-from muster.commands import app
+from muster.commands import application
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 
 ROOT = Path(__file__).parents[2]
@@ -231,7 +231,7 @@ def test_the_set_up_job_gives_only_options_that_there_are(name: str) -> None:
         [container] = job["spec"]["template"]["spec"]["containers"]
         program, *words = container["command"]
         assert program == "muster"
-        ended = CliRunner().invoke(app, [*words, "--help"])
+        ended = CliRunner().invoke(application(), [*words, "--help"])
         assert not ended.exit_code, ended.output
 
 

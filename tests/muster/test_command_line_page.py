@@ -8,7 +8,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from muster.commands import app
+from muster.commands import application
 from tests.golden.compare import FOLDER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
@@ -21,7 +21,7 @@ SHOWN = [
 ]
 
 
-GROUP = get_command(app)
+GROUP = get_command(application())
 assert isinstance(GROUP, TyperGroup)
 COMMANDS = GROUP.commands
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from devcluster import binaries
 from muster import crds, following
+from muster.commands import COMMANDS
+from shared.release import this_release
 from tests.kit.commands import run
 from tests.muster.conftest import MakeSite
 
@@ -58,6 +61,33 @@ async def test_wrong_usage_ends_with_two(words: list[str]):
     ended = await run(sys.executable, "-m", "muster", *words)
     assert ended.code == 2
     assert "Usage: muster" in ended.complaint
+
+
+@pytest.mark.parametrize("command", ["", *(command.__name__ for command in COMMANDS)])
+async def test_the_help_names_no_type_of_ours(command: str):
+    words = [command] if command else []
+    ended = await run(sys.executable, "-m", "muster", *words, "--help", environment={"COLUMNS": "200"})
+    assert ended.code == 0
+    assert set(re.findall(r"<(\w+)>", ended.out)) <= {"str", "int", "float", "bool", "path"}
+
+
+async def test_the_version_is_that_of_the_installed_package():
+    ended = await run(sys.executable, "-m", "muster", "--version")
+    assert ended == (0, f"muster {this_release()}\n", "")
+
+
+async def test_a_shell_completes_commands():
+    typed = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster su", "COMP_CWORD": "1"}
+    ended = await run(sys.executable, "-m", "muster", environment=typed)
+    assert ended.out.split() == ["suspend"]
+
+
+async def test_the_plug_in_offers_no_completion_that_kubectl_would_not_find(tmp_path: Path):
+    usage = await run(str(plugin(tmp_path)), "--help", environment={"PYTHONPATH": str(Path.cwd())})
+    assert usage.code == 0, usage.complaint
+    assert "completion" not in usage.out
+    usage = await run(sys.executable, "-m", "muster", "--help")
+    assert "--show-completion" in usage.out
 
 
 async def test_the_help_names_the_exit_codes():

@@ -12,6 +12,7 @@ from devcluster import binaries
 from muster import crds
 from shared.cluster import access
 from shared.cluster.access import current_namespace, find_cluster
+from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from tests.kit.commands import run
 from tests.muster.conftest import MakeSite
@@ -95,6 +96,19 @@ def test_a_file_of_another_shape_is_refused_by_its_name(tmp_path: Path, text: st
     (tmp_path / "config").write_text(text)
     with pytest.raises(Refused, match="config cannot be used"):
         current_namespace(tmp_path / "config")
+
+
+@pytest.mark.parametrize("text", ["root:x:0:0", "[1]", "contexts: 5", "current-context: a\ncontexts: [a]"])
+async def test_a_file_that_is_no_kubeconfig_is_one_line_without_pythons_words(tmp_path: Path, text: str):
+    config = tmp_path / "config"
+    config.write_text(text)
+    said = f"the kubeconfig {config} cannot be used: it does not have the clusters, users and contexts of one"
+    with pytest.raises(Refused) as refusal:
+        current_namespace(config)
+    assert str(refusal.value) == said
+    with pytest.raises(Refused) as refusal:
+        await KubeCluster.connect(config)
+    assert str(refusal.value) == said
 
 
 async def test_commands_work_in_the_namespace_of_the_current_context(a_site: MakeSite):
