@@ -139,6 +139,16 @@ class History:
             self.held, self.held_for, self.held_at = why, reason, self.sequence
 
 
+def closed(job: Job) -> bool:
+    """The job is gone with its pods, children and requests: no service has anything to do about it.
+
+    An event may open it again, such as a `JobObserved` after a restored backup.
+    """
+    if not job.gone or job.pods or job.children or job.broken or job.scaling.open_request is not None:
+        return False
+    return not any(request.shown for request in job.scaling.requests.values())
+
+
 class Histories:
     """Every history of the log by job key."""
 
@@ -148,6 +158,7 @@ class Histories:
         self._by_key: dict[JobKey, History] = {}
         self._by_prefix: dict[str, History] = {}
         self._lives: dict[tuple[str, str], list[History]] = {}
+        self._open: dict[JobKey, History] = {}
         self.position = 0
         """The last sequence folded, of any job."""
 
@@ -165,6 +176,10 @@ class Histories:
             history = self._by_prefix[prefix] = self[key]
         before = history.job
         event = history.fold(stored)
+        if closed(history.job):
+            self._open.pop(history.job.key, None)
+        else:
+            self._open[history.job.key] = history
         if self._measure is not None and event is not None:
             self._measure(before, event, history.job, stored.time)
         return history
@@ -173,12 +188,16 @@ class Histories:
         """The history of a job, begun when there is none."""
         history = self._by_key.get(key)
         if history is None:
-            history = self._by_key[key] = History(key)
+            history = self._by_key[key] = self._open[key] = History(key)
             self._lives.setdefault((key.namespace, key.name), []).append(history)
         return history
 
     def get(self, key: JobKey) -> History | None:
         return self._by_key.get(key)
+
+    def open(self) -> Iterator[History]:
+        """The histories of jobs that are not closed."""
+        return iter(list(self._open.values()))
 
     def lives(self, key: JobKey) -> tuple[History, ...]:
         """The histories of all jobs that ever had this namespace and name, and of the waiting room before them."""

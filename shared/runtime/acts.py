@@ -1,12 +1,12 @@
-"""A machine's effects, carried out: side by side within bounds, each outcome remembered, each refusal recorded.
+"""The effects of a service, carried out: side by side within bounds, each refusal recorded.
 
-What is wished for is `decide`'s; what is under way, and when it is tried again, is kept in `effects.py`.
+`decide` says which effects are wanted; `queue.py` says which of them are due.
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from math import isfinite
 
 import msgspec
 
@@ -21,7 +21,7 @@ from shared.job.steps import Effect
 from shared.job.views import spans
 from shared.runtime import telling
 from shared.runtime.appends import Appends
-from shared.runtime.effects import Wish, Wishes, failed, refused, succeeded
+from shared.runtime.queue import InFlight, Item, WorkQueue, failed, refused, succeeded
 from shared.telemetry.meters import Meters
 
 EFFECTS_IN_FLIGHT = 128
@@ -29,6 +29,9 @@ EFFECTS_IN_FLIGHT = 128
 
 EFFECTS_PER_JOB = 64
 """Calls for one job at a time: a job of a thousand workers leaves room for others."""
+
+TOGETHER_SECONDS = 0.25
+"""Refusals of one round that come this close to each other are one event, while other calls of it are under way."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -40,11 +43,29 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class _Lane:
-    """The effects that are under way for one job."""
+    """The effects of one job that are in flight."""
 
     def __init__(self) -> None:
-        self.wishes = Wishes()
+        self.in_flight = InFlight()
         self.slots = asyncio.Semaphore(EFFECTS_PER_JOB)
+
+
+class _Round:
+    """The effects that one turn began together, and those of them that were refused and are not recorded yet."""
+
+    def __init__(self, history: History, calls: int) -> None:
+        self.history = history
+        self.standing = Standing(history.job, history.head, history.time)
+        self.answered = asyncio.Event()
+        """No call is under way."""
+        self.refused: defaultdict[tuple[str, str, str], list[Item]] = defaultdict(list)
+        """By kind of effect, reason and field."""
+        self._calls = calls
+
+    def call_ended(self) -> None:
+        self._calls -= 1
+        if not self._calls:
+            self.answered.set()
 
 
 class Acts:
@@ -54,19 +75,17 @@ class Acts:
         self,
         act: Callable[[Effect, Standing], Awaitable[AnyEvent | None]],
         appends: Appends,
+        queue: WorkQueue[JobKey],
         *,
         owns: Callable[[], bool],
-        wake: Callable[[JobKey], None],
-        wake_later: Callable[[JobKey, float], None],
         alarm: Callable[[], None],
         chance: Callable[[], float],
         meters: Meters,
     ) -> None:
         self._act = act
         self._appends = appends
+        self._queue = queue
         self._owns = owns
-        self._wake = wake
-        self._wake_later = wake_later
         self._alarm = alarm
         self._chance = chance
         self._meters = meters
@@ -74,36 +93,51 @@ class Acts:
         self._slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
 
     def begin(self, history: History, wanted: list[Effect]) -> Iterator[Coroutine[None, None, None]]:
-        """What is to be run now of all that one turn wishes for, marked as under way."""
+        """What is to be run now of all that one turn wants, marked as running."""
         key = history.job.key
         allowed = [effect for effect in wanted if self._may_begin(key, effect)]
         if not allowed and key not in self._lanes:
             return
         lane = self._lanes[key]
-        due = lane.wishes.due(allowed, self._time(), history.sequence)
-        if not lane.wishes:
+        due = lane.in_flight.due(allowed, self._time(), history.sequence)
+        if not lane.in_flight:
             del self._lanes[key]
-        standing = Standing(history.job, history.head, history.time)
-        if together := [wish for wish in due if not wish.effect.apart]:
-            yield self._round(history, together, standing)
-        for wish in due:
-            if wish.effect.apart:
-                yield self._round(history, [wish], standing)
+        if together := [item for item in due if not item.effect.apart]:
+            yield self._carry_out(together, _Round(history, len(together)))
+        for item in due:
+            if item.effect.apart:
+                yield self._carry_out([item], _Round(history, 1))
 
     def _may_begin(self, key: JobKey, effect: Effect) -> bool:
         """It is safe to repeat, or follows a decision of this very process for the first time."""
         return not effect.once or self._appends.claim(key, effect.once)
 
-    async def _round(self, history: History, wishes: list[Wish], standing: Standing) -> None:
-        """Carry out what was wished for in one turn, then record what was refused, once per kind and reason."""
-        answers = await asyncio.gather(*(self._carry_out(history, wish, standing) for wish in wishes))
-        rejected: defaultdict[tuple[str, str, str], list[Wish]] = defaultdict(list)
-        for wish, refusal in zip(wishes, answers, strict=True):
-            if refusal is not None:
-                kind = type(wish.effect).__name__
-                rejected[kind, refusal.reason, refusal.field].append(wish)
-        for (kind, reason, field), group in rejected.items():
-            slots = spans(slot for wish in group if isinstance(slot := getattr(wish.effect, "slot", None), Slot))
+    async def _carry_out(self, items: list[Item], round_: _Round) -> None:
+        """Make the calls of a round; a slow one delays the record of no other one's refusal."""
+        async with asyncio.TaskGroup() as tasks:
+            for item in items:
+                tasks.create_task(self._call(item, round_, tasks))
+        self._queue.add(round_.history.job.key)
+
+    async def _call(self, item: Item, round_: _Round, tasks: asyncio.TaskGroup) -> None:
+        try:
+            refusal = await self._outcome(item, round_.history, round_.standing)
+        finally:
+            round_.call_ended()
+        if refusal is not None:
+            if not round_.refused:
+                tasks.create_task(self._record(round_))
+            round_.refused[type(item.effect).__name__, refusal.reason, refusal.field].append(item)
+
+    async def _record(self, round_: _Round) -> None:
+        """Record what was refused by the time, one event for each kind and reason."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TOGETHER_SECONDS):
+                await round_.answered.wait()
+        history, rejected = round_.history, round_.refused.copy()
+        round_.refused.clear()
+        for (kind, reason, field), items in rejected.items():
+            slots = spans(slot for item in items if isinstance(slot := getattr(item.effect, "slot", None), Slot))
             permanent = reason in PERMANENT
             event = EffectRefused(effect=kind, reason=reason, slots=slots, field=field, permanent=permanent)
             try:
@@ -111,24 +145,24 @@ class Acts:
             except Refused as refusal:
                 telling.append_refused(history.job, event, refusal)
                 sequence = 0
-            for wish in group:
-                self._wake_later(history.job.key, refused(wish, self._time(), sequence) + 0.001)
-        self._wake(history.job.key)
+            for item in items:
+                self._again(history.job.key, refused(item, self._time(), sequence))
 
-    async def _carry_out(self, history: History, wish: Wish, standing: Standing) -> Refused | None:
+    async def _outcome(self, item: Item, history: History, standing: Standing) -> Refused | None:
+        """Carry out one effect; return how it was refused."""
         key = history.job.key
         try:
-            with self._meters.effect(wish.effect):
-                if wish.effect.apart:
-                    fact = await self._act(wish.effect, standing)
+            with self._meters.effect(item.effect):
+                if item.effect.apart:
+                    fact = await self._act(item.effect, standing)
                 else:
                     async with self._lanes[key].slots, self._slots:
                         self._must_own()
-                        fact = await self._act(wish.effect, standing)
+                        fact = await self._act(item.effect, standing)
             if fact is not None:
                 await self._appends.insist(history, fact)
         except Refused as refusal:
-            telling.refused(wish.effect, standing.job, standing.head, refusal)
+            telling.refused(item.effect, standing.job, standing.head, refusal)
             self._alarm()
             return refusal
         except (Transient, Conflict) as trouble:
@@ -136,19 +170,21 @@ class Acts:
             if isinstance(trouble, Transient):
                 self._alarm()
                 after = trouble.retry_after
-            delay = failed(wish, self._time(), self._chance(), after)
-            telling.retried(wish.effect, standing.job, standing.head, trouble)
-            self._wake_later(key, delay + 0.001)
+            telling.retried(item.effect, standing.job, standing.head, trouble)
+            self._again(key, failed(item, self._time(), self._chance(), after))
             return None
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
-            history.hold("BrokenInvariant", f"{wish.effect.target}: {error!r}")
+            history.hold("BrokenInvariant", f"{item.effect.target}: {error!r}")
             telling.held(history, history.sequence, error)
             return None
-        if rest := succeeded(wish, self._time()):
-            self._wake_later(key, rest + 0.001)
-        if isfinite(wish.effect.settle):
-            self._wake_later(key, wish.effect.settle + 0.001)
+        self._again(key, succeeded(item, self._time()))
+        self._again(key, item.effect.settle)
         return None
+
+    def _again(self, key: JobKey, seconds: float) -> None:
+        """Decide again in `seconds`; of what is due at once the end of its round takes care."""
+        if seconds:
+            self._queue.add_after(key, seconds + 0.001)
 
     def _must_own(self) -> None:
         """What waited for its turn may have waited longer than this replica was the owner."""

@@ -1,7 +1,7 @@
-"""A machine's appends: decisions, one at a time per job, and facts that only we know, until they are stored.
+"""The appends of a service: decisions, one at a time per job, and facts that only it knows, until they are stored.
 
-Every one is guarded by the last event of its scope.  When there is something to append is the machine's business;
-it is woken when there may be more.
+Each append is guarded by the last event of its scope.  The runtime says what to append; the work queue gets the job's
+key when there may be more.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, decision_subject, fact_subject
 from shared.runtime import telling
+from shared.runtime.queue import WorkQueue
 from shared.telemetry.figures import seconds_between
 from shared.telemetry.meters import Meters
 
@@ -53,9 +54,8 @@ class Appends:
         self,
         author: Author,
         eventlog: EventLog,
+        queue: WorkQueue[JobKey],
         *,
-        wake: Callable[[JobKey], None],
-        wake_later: Callable[[JobKey, float], None],
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         chance: Callable[[], float],
@@ -70,8 +70,7 @@ class Appends:
         """How long the last one took, its turn included: what the log can bear."""
         self._author = author
         self._log = eventlog
-        self._wake = wake
-        self._wake_later = wake_later
+        self._queue = queue
         self._now = now
         self._new_id = new_id
         self._chance = chance
@@ -189,11 +188,11 @@ class Appends:
             self.untold.pop(entry.event_id, None)
             # Something newer is on its way and wakes us; should it be lost, so does this.
             self.trouble = ""
-            self._wake_later(key, 1.0)
+            self._queue.add_after(key, 1.0)
         except Transient as trouble:
             self._meters.append("Retried")
             self.trouble, self._troubled = str(trouble), key
-            self._wake_later(key, trouble.retry_after or 1.0)
+            self._queue.add_after(key, trouble.retry_after or 1.0)
         except Refused as refusal:
             self._meters.append("Refused")
             self.untold.pop(entry.event_id, None)
@@ -205,7 +204,7 @@ class Appends:
                 telling.held(history, history.sequence)
             else:
                 self.trouble, self._troubled = str(refusal), key
-                self._wake_later(key, REFUSED_SECONDS)
+                self._queue.add_after(key, REFUSED_SECONDS)
         else:
             self.trouble = ""
             self._stored(history, event, known.awaited, self.seconds, since)
@@ -214,7 +213,7 @@ class Appends:
             known.appending = False
         if self._expected(history, event) > expect:
             # It, or what it conflicted with, was read before the answer came: nothing else will wake us soon.
-            self._wake(key)
+            self._queue.add(key)
 
     def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
         tag = str(event.__struct_config__.tag)

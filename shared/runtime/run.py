@@ -8,11 +8,11 @@ do is `decide`'s.
 import asyncio
 import random
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from math import ceil
 from typing import Protocol
 from uuid import uuid4
 
@@ -31,13 +31,11 @@ from shared.job.steps import Effect, Record, Step
 from shared.runtime import telling
 from shared.runtime.acts import Acts, Standing
 from shared.runtime.appends import Appends
+from shared.runtime.queue import Priority, Slice, WorkQueue
 from shared.telemetry.meters import Meters
 
 STOP_SECONDS = 5.0
 """How long a stop waits for what is in hand; Kubernetes kills after 30."""
-
-TICK_SECONDS = 0.05
-"""Wake-ups of one job that are due this close to each other are one: deciding looks at all of a job's pods."""
 
 log = structlog.get_logger()
 
@@ -76,12 +74,14 @@ class Machine:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.perf_counter,
         meters: Meters | None = None,
         measures: Measures | None = None,
     ) -> None:
         """Of the log only what concerns `namespace` is read; everything without one.
 
         `owns` says whether this replica may act; time, ids and chance come in so that a simulation can own them.
+        `clock` is what the time that the loop is held for is measured by.
         `meters` counts what this process does, `measures` what the log tells of jobs.
         """
         self.service = service
@@ -94,15 +94,10 @@ class Machine:
         """Set once `current` was true for the first time."""
         self.alarm = asyncio.Event()
         """Set when something failed that may be more than one job's story: whoever looks after the rest looks now."""
+        self._queue = WorkQueue[JobKey](clock)
+        self._slice = Slice(clock)
         self.appends = Appends(
-            service.author,
-            eventlog,
-            wake=self.wake,
-            wake_later=self.wake_later,
-            now=now,
-            new_id=new_id,
-            chance=chance,
-            meters=self.meters,
+            service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, meters=self.meters
         )
         self._log = eventlog
         self._subjects = namespace_subjects(namespace)
@@ -111,14 +106,12 @@ class Machine:
         self._acts = Acts(
             service.act,
             self.appends,
+            self._queue,
             owns=owns,
-            wake=self.wake,
-            wake_later=self.wake_later,
             alarm=self.alarm.set,
             chance=chance,
             meters=self.meters,
         )
-        self._alarms: set[tuple[JobKey, int]] = set()
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -138,17 +131,17 @@ class Machine:
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
         self._act_from = await self._end()
-        attending = asyncio.create_task(self.service.attend(self))
-        reading = asyncio.create_task(self._read())
+        work = (self.service.attend(self), self._read(), self._queue.work(self._decide))
+        tasks = [asyncio.create_task(each) for each in work]
         try:
-            done, _ = await asyncio.wait((attending, reading, self._broke), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((*tasks, self._broke), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             self._stopping = True
-            attending.cancel()
-            reading.cancel()
-            await asyncio.gather(attending, reading, return_exceptions=True)
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._finish()
 
     def abandon(self) -> None:
@@ -172,31 +165,19 @@ class Machine:
 
     def wake(self, key: JobKey) -> None:
         """Something outside the log changed for this job: decide again."""
-        if self.current:
-            self._turn(self.histories[key])
+        self._queue.add(key)
 
     def wake_all(self) -> None:
-        """Something changed that may concern every job."""
-        for key in {*(history.job.key for history in self.histories), *self.service.known()}:
-            self.wake(key)
+        """Something changed that may concern every job: decide again about each that is not closed."""
+        if not self.current:
+            return
+        # In the order of the log: that of a set depends on the process.
+        for history in (*self.histories.open(), *map(self.histories.__getitem__, self.service.known())):
+            self._queue.add(history.job.key, Priority.OVER if history.job.over else Priority.OPEN)
 
     def wake_later(self, key: JobKey, seconds: float) -> None:
-        """Decide again in a while, a little later so that a thousand effects that ended together are one wake-up.
-
-        A stop forgets it.
-        """
-        loop = asyncio.get_running_loop()
-        if seconds < TICK_SECONDS:
-            loop.call_later(seconds, self.wake, key)
-            return
-        tick = ceil((loop.time() + seconds) / TICK_SECONDS)
-        if (key, tick) not in self._alarms:
-            self._alarms.add((key, tick))
-            loop.call_at(tick * TICK_SECONDS, self._ring, key, tick)
-
-    def _ring(self, key: JobKey, tick: int) -> None:
-        self._alarms.discard((key, tick))
-        self.wake(key)
+        """Decide again in a while, or a little later; a stop forgets it."""
+        self._queue.add_after(key, seconds)
 
     def held_for(self) -> Counter[Held]:
         """How many jobs this process does not act on, by reason."""
@@ -233,17 +214,20 @@ class Machine:
         after, subjects = self.histories.position, self._subjects
         async with aclosing(self._log.read(after=after, subjects=subjects, trouble=self._cannot_read)) as batches:
             async for batch in batches:
-                self._fold(batch)
+                await self._fold(batch)
                 self.meters.read(batch)
-                # A batch is folded without a pause; give the effects of this turn theirs.
                 await asyncio.sleep(0)
 
     def _cannot_read(self, why: str) -> None:
         self._unread = why
 
-    def _fold(self, batch: Batch) -> None:
-        changed: dict[JobKey, History] = {}
+    async def _fold(self, batch: Batch) -> None:
+        changed: dict[JobKey, None] = {}
+        self._slice.begin()
         for stored in batch.events:
+            if self._slice.over():
+                await asyncio.sleep(0)
+                self._slice.begin()
             try:
                 history = self.histories.fold(stored)
             except Exception as error:  # noqa: BLE001  logged there, with its traceback
@@ -252,14 +236,15 @@ class Machine:
             if history is not None:
                 if self.appends.untold:
                     self.appends.read_back(history, stored)
-                changed[history.job.key] = history
+                changed[history.job.key] = None
                 if history.held and history.held_at == stored.sequence:
                     telling.held(history, stored.sequence)
         if not self.current:
             self._catch_up()
             return
-        for history in changed.values():
-            self._turn(history)
+        # Now, and not before: a job is decided once for all of its events in a batch.
+        for key in changed:
+            self._queue.add(key)
 
     def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         assert self.measures is not None, "only who measures is told"
@@ -287,9 +272,13 @@ class Machine:
             self.folded.set()
             self.wake_all()
 
-    def _turn(self, history: History) -> None:
+    def _decide(self, key: JobKey) -> None:
         """Decide about one job, and start what follows."""
-        if self._stopping or history.held or not self._owns():
+        # What is left out here a pass over all jobs makes up for, once this replica acts.
+        if self._stopping or not self.current or not self._owns():
+            return
+        history = self.histories[key]
+        if history.held:
             return
         try:
             steps = self.service.decide(history)

@@ -422,6 +422,33 @@ class TestActing:
             assert invalid["slots"] == [{"attempt": 0, "role": WORKER, "ranges": [[60, 61]]}]
 
     @in_virtual_time
+    async def test_a_slow_call_delays_the_record_of_no_other_refusal(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            assert isinstance(effect, Make)
+            if effect.slot.index == 0:
+                await asyncio.sleep(30)
+            raise Refused("too many pods", reason="QuotaExceeded")
+
+        async with Stage(Small(wanting(*range(5)), act)).running() as stage:
+            stage.see()
+            await until(lambda: bool(stage.bodies("EffectRefused")), "the refusals", seconds=1)
+            (told,) = stage.bodies("EffectRefused")
+            assert told["slots"][0]["ranges"] == [[1, 4]]
+            await until(lambda: "[0,0]" in str(stage.journal.events[-1].body), "the slow one's", seconds=40)
+
+    @in_virtual_time
+    async def test_refusals_that_come_one_after_the_other_are_few_events(self):
+        async def act(effect: Effect, standing: Standing) -> None:
+            assert isinstance(effect, Make)
+            await asyncio.sleep(effect.slot.index * 0.01)
+            raise Refused("too many pods", reason="QuotaExceeded")
+
+        async with Stage(Small(wanting(*range(60)), act)).running() as stage:
+            stage.see()
+            await asyncio.sleep(0.9)
+            assert 2 <= len(stage.bodies("EffectRefused")) <= 4
+
+    @in_virtual_time
     async def test_a_decider_that_insists_on_what_is_refused_does_not_flood_the_log(self):
         async def act(effect: Effect, standing: Standing) -> None:
             raise Refused("no permission", reason="Forbidden")

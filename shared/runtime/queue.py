@@ -1,0 +1,201 @@
+"""The work queue of a service: which jobs it decides next, and which effects of each job are in flight.
+
+`WorkQueue` holds keys of jobs: each once, by priority, now or at a due time.  `InFlight` holds the effects of one job
+by target, with their back-off and cool-down.  Losing either costs calls, never correctness: effects are safe to repeat.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable
+from enum import IntEnum
+from math import ceil, isfinite
+from typing import Generic, TypeVar
+
+import msgspec
+
+from shared.job.steps import Effect
+from shared.job.timing import back_off
+
+K = TypeVar("K", bound=Hashable)
+
+TICK_SECONDS = 0.05
+"""Due times of one key that are this close to each other are one: a decision looks at all of a job's pods."""
+
+SLICE_SECONDS = 0.005
+SLICE_KEYS = 100
+"""The loop's other work, such as the renewal of the lease, waits for no more than one slice of time or of keys."""
+
+FIRST_RETRY_SECONDS = 0.2
+LONGEST_RETRY_SECONDS = 30.0
+SHORTEST_COOL_DOWN_SECONDS = 0.1
+LONGEST_COOL_DOWN_SECONDS = 1.0
+COOL_DOWN = 5.0
+"""A target cools down so many times as long as its last change took, so that a busy API server is asked less."""
+
+
+class Priority(IntEnum):
+    """Which keys are taken first."""
+
+    CHANGED = 0
+    """Something happened to this job."""
+    OPEN = 1
+    """A pass over all jobs; this one is not over."""
+    OVER = 2
+    """A pass over all jobs; this one is over."""
+
+
+class Slice:
+    """A stretch of work that ends in time for the loop's other callbacks.
+
+    `clock` is in seconds, and goes on while a callback runs: the time of some loops does not.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._until = 0.0
+
+    def begin(self) -> None:
+        self._until = self._clock() + SLICE_SECONDS
+
+    def over(self) -> bool:
+        return self._clock() >= self._until
+
+
+class WorkQueue(Generic[K]):
+    """Keys to work on."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._slice = Slice(clock)
+        self._ready: tuple[dict[K, None], ...] = tuple({} for _ in Priority)
+        """The keys of each priority, in the order in which they were added."""
+        self._due: dict[int, dict[K, None]] = {}
+        """The keys of each tick to come."""
+        self._added = asyncio.Event()
+
+    def add(self, key: K, priority: Priority = Priority.CHANGED) -> None:
+        """Work on `key` soon: in the place that it has already, or at the end of a higher priority."""
+        if any(key in ready for ready in self._ready[: priority + 1]):
+            return
+        for ready in self._ready[priority + 1 :]:
+            ready.pop(key, None)
+        self._ready[priority][key] = None
+        self._added.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Work on `key` in `seconds`, or up to a tick later; never when they are infinite."""
+        loop = asyncio.get_running_loop()
+        if seconds < TICK_SECONDS:
+            loop.call_later(seconds, self.add, key)
+        elif isfinite(seconds):
+            tick = ceil((loop.time() + seconds) / TICK_SECONDS)
+            if tick not in self._due:
+                self._due[tick] = {}
+                loop.call_at(tick * TICK_SECONDS, self._ring, tick)
+            self._due[tick][key] = None
+
+    async def work(self, do: Callable[[K], None]) -> None:
+        """Call `do` with each key that is due, one after the other, for ever."""
+        while True:
+            await self._added.wait()
+            self._slice.begin()
+            for _ in range(SLICE_KEYS):
+                ready = next((ready for ready in self._ready if ready), None)
+                if ready is None:
+                    self._added.clear()
+                    break
+                key = next(iter(ready))
+                del ready[key]
+                do(key)
+                if self._slice.over():
+                    break
+            await asyncio.sleep(0)
+
+    def _ring(self, tick: int) -> None:
+        for key in self._due.pop(tick):
+            self.add(key)
+
+
+class Item(msgspec.Struct):
+    """One effect on one target, and how far it got."""
+
+    effect: Effect
+    begun: float = 0.0
+    """The loop's time."""
+    running: bool = True
+    not_before: float = 0.0
+    """The loop's time before which it is not carried out again."""
+    not_below: int = 0
+    """The sequence that has to be folded before it is carried out again: that of its recorded refusal."""
+    cool_until: float = 0.0
+    """The loop's time before which only an urgent effect changes its target again."""
+    tries: int = 0
+    """Transient failures in a row."""
+    refusals: int = 0
+    """Refusals in a row."""
+
+
+class InFlight:
+    """The effects of one job that run, cool down, settle or back off."""
+
+    def __init__(self) -> None:
+        self._by_target: dict[str, Item] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_target)
+
+    def due(self, wanted: list[Effect], now: float, sequence: int) -> list[Item]:
+        """Those of `wanted` to carry out now, marked as running; what is no longer wanted is forgotten."""
+        targets = {effect.target: effect for effect in wanted}
+        for target in [
+            target for target, item in self._by_target.items() if target not in targets and not item.running
+        ]:
+            del self._by_target[target]
+        return [item for effect in targets.values() if (item := self._begin(effect, now, sequence)) is not None]
+
+    def _begin(self, effect: Effect, now: float, sequence: int) -> Item | None:
+        known = self._by_target.get(effect.target)
+        if known is not None:
+            if known.running or sequence < known.not_below:
+                return None
+            if now < known.cool_until and not effect.urgent(known.effect):
+                return None
+            # After a transient failure any effect on that target waits; after success only the same one.
+            if now < known.not_before and (known.tries or known.effect == effect):
+                return None
+        item = Item(effect, begun=now)
+        if known is not None:
+            item.tries, item.refusals = known.tries, known.refusals
+        self._by_target[effect.target] = item
+        return item
+
+
+def succeeded(item: Item, now: float) -> float:
+    """The effect is carried out; the same effect is not repeated until its outcome had time to be seen.
+
+    Return the seconds for which its target cools down.
+    """
+    took = (now - item.begun) * COOL_DOWN
+    cool = min(max(took, SHORTEST_COOL_DOWN_SECONDS), LONGEST_COOL_DOWN_SECONDS) if item.effect.rests else 0.0
+    item.running, item.tries, item.refusals, item.not_before = False, 0, 0, now + item.effect.settle
+    item.cool_until = now + cool
+    return cool
+
+
+def failed(item: Item, now: float, jitter: float, retry_after: float | None) -> float:
+    """The effect may work later; return the seconds until then.  `jitter` is between 0 and 1."""
+    delay = min(FIRST_RETRY_SECONDS * 1.6**item.tries, LONGEST_RETRY_SECONDS) * (0.5 + jitter)
+    delay = max(delay, retry_after or 0.0)
+    item.running, item.tries, item.not_before = False, min(item.tries + 1, 16), now + delay
+    return delay
+
+
+def refused(item: Item, now: float, sequence: int) -> float:
+    """The effect was refused, and the log says so at `sequence`: now the decider has to react.
+
+    Return the seconds until the same effect is carried out again, should the decider insist.
+    """
+    item.running, item.tries, item.not_below = False, 0, sequence
+    item.refusals += 1
+    delay = float(back_off(item.refusals))
+    item.not_before = now + delay
+    return delay

@@ -1,0 +1,172 @@
+"""The work queue: each key once, by priority, when it is due, and in slices that leave the loop its time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from math import inf
+
+import pytest
+
+from shared.runtime.queue import SLICE_KEYS, SLICE_SECONDS, TICK_SECONDS, Priority, WorkQueue
+from tests.kit.virtual_time import in_virtual_time, until
+
+
+class Worker:
+    """A queue, and what was taken from it, each key with the loop's time."""
+
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0, work: Callable[[], None] = lambda: None) -> None:
+        self.queue = WorkQueue[str](clock)
+        self.taken: list[str] = []
+        self.times: list[float] = []
+        self._work = work
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Worker"]:
+        task = asyncio.create_task(self.queue.work(self._do))
+        try:
+            yield self
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _do(self, key: str) -> None:
+        self.taken.append(key)
+        self.times.append(asyncio.get_running_loop().time())
+        self._work()
+
+
+async def slices(worker: Worker) -> list[int]:
+    """How many of a thousand keys are taken at a time, with nothing else done between them."""
+    found = []
+    for number in range(1_000):
+        worker.queue.add(str(number))
+    async with worker.running():
+        while len(worker.taken) < 1_000:
+            before = len(worker.taken)
+            await asyncio.sleep(0)
+            found.append(len(worker.taken) - before)
+    return found
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def taken_in_order(add: Callable[[WorkQueue[str]], None]) -> list[str]:
+    """What is taken of that which was added before the work began."""
+    worker = Worker()
+    add(worker.queue)
+    async with worker.running():
+        await asyncio.sleep(60)
+    return worker.taken
+
+
+@in_virtual_time
+async def test_a_key_that_is_added_twice_is_taken_once():
+    def add(queue: WorkQueue[str]) -> None:
+        for key in "abab":
+            queue.add(key)
+
+    assert await taken_in_order(add) == ["a", "b"]
+
+
+@in_virtual_time
+async def test_a_key_that_is_added_again_after_it_was_taken_is_taken_again():
+    worker = Worker()
+    async with worker.running():
+        for _ in range(3):
+            worker.queue.add("a")
+            await asyncio.sleep(1)
+    assert worker.taken == ["a"] * 3
+
+
+@in_virtual_time
+async def test_changed_keys_come_first_then_open_ones_then_those_that_are_over():
+    def add(queue: WorkQueue[str]) -> None:
+        queue.add("over", Priority.OVER)
+        queue.add("open", Priority.OPEN)
+        queue.add("changed")
+        queue.add("changed too")
+
+    assert await taken_in_order(add) == ["changed", "changed too", "open", "over"]
+
+
+@in_virtual_time
+async def test_a_key_of_a_pass_that_changes_moves_ahead_of_the_pass():
+    def add(queue: WorkQueue[str]) -> None:
+        for key in "abc":
+            queue.add(key, Priority.OVER)
+        queue.add("c")
+
+    assert await taken_in_order(add) == ["c", "a", "b"]
+
+
+@in_virtual_time
+async def test_a_pass_does_not_put_back_a_key_that_changed():
+    def add(queue: WorkQueue[str]) -> None:
+        queue.add("b")
+        queue.add("a", Priority.OPEN)
+        queue.add("b", Priority.OVER)
+
+    assert await taken_in_order(add) == ["b", "a"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.06, 5.0, 3_600.0])
+@in_virtual_time
+async def test_a_key_is_taken_when_it_is_due_or_up_to_a_tick_later(seconds: float):
+    worker = Worker()
+    async with worker.running():
+        began = now()
+        worker.queue.add_after("a", seconds)
+        await until(lambda: bool(worker.taken), "the key", seconds=seconds + 1)
+    assert seconds <= round(worker.times[0] - began, 6) <= seconds + TICK_SECONDS + 0.001
+
+
+@in_virtual_time
+async def test_due_times_of_a_key_that_are_close_together_are_one():
+    worker = Worker()
+    async with worker.running():
+        # At the beginning of a tick.
+        await asyncio.sleep(TICK_SECONDS - now() % TICK_SECONDS + 0.001)
+        for part in range(10):
+            worker.queue.add_after("a", 5.0 + part * TICK_SECONDS / 20)
+        await asyncio.sleep(60)
+    assert len(worker.taken) == 1
+
+
+@in_virtual_time
+async def test_a_due_time_of_a_key_stays_when_the_key_is_taken_before():
+    worker = Worker()
+    async with worker.running():
+        began = now()
+        worker.queue.add_after("a", 30.0)
+        worker.queue.add_after("a", 5.0)
+        worker.queue.add("a")
+        await asyncio.sleep(60)
+    assert [round(at - began) for at in worker.times] == [0, 5, 30]
+
+
+@in_virtual_time
+async def test_what_settles_for_ever_is_never_due():
+    worker = Worker()
+    async with worker.running():
+        worker.queue.add_after("a", inf)
+        await asyncio.sleep(10.0**6)
+    assert worker.taken == []
+
+
+@in_virtual_time
+async def test_the_loop_does_other_work_after_so_many_keys():
+    assert max(await slices(Worker())) == SLICE_KEYS
+
+
+@in_virtual_time
+async def test_the_loop_does_other_work_after_so_much_time():
+    seconds = 0.0
+
+    def work() -> None:
+        nonlocal seconds
+        seconds += SLICE_SECONDS / 5
+
+    assert max(await slices(Worker(lambda: seconds, work))) in (5, 6)
