@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from shared.eventlog import Stored
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
@@ -49,3 +50,25 @@ def a_history(events: Iterable[AnyEvent], key: JobKey = KEY) -> History:
         history.fold(stored(history, event))
     assert not history.held, history.held
     return history
+
+
+VERSIONS = [version for kind in BUILT_IN for version in (kind, *kind.others)]
+"""Every kind that Muster brings along, in each version that a cluster may serve."""
+
+
+def observed(events: Iterable[Stored]) -> set[tuple[str, str]]:
+    """The versions and kinds of the jobs that these events observed."""
+    bodies = [event.body for event in events if event.subject.endswith(".JobObserved")]
+    return {(known.api_version, known.kind) for body in bodies for known in [msgspec.json.decode(body, type=_Observed)]}
+
+
+class _Observed(msgspec.Struct):
+    api_version: str
+    kind: str
+
+
+def kinds_of(events: Iterable[Stored]) -> Kinds:
+    """The built-in kinds, each in the version in which these events observed its jobs."""
+    seen = observed(events)
+    found = [version.resource for version in VERSIONS]
+    return BUILT_IN.served([resource for resource in found if (resource.api_version, resource.kind) in seen])

@@ -1,0 +1,97 @@
+"""Logs that earlier releases wrote fold to the status documents that those releases published.
+
+A file `<release>.jsonl.xz` has one recording a line: a whole log of that release's services, every status document that
+they owed at each event, and what the API server held at the end.  A line is never changed: a field that a later release
+shows otherwise is named in a decision record.
+"""
+
+import lzma
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from muster.saved import event_of
+from services.status.documents import canonical, document_of, of_job, of_requests, with_head
+from services.status.effects import PatchStatus
+from shared.eventlog import Stored
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.job.events.catalog import AUTHORS
+from shared.job.fold import Histories, History
+from tests.kit.histories import VERSIONS, kinds_of, observed
+
+FOLDER = Path(__file__).parent
+
+
+class Recording(msgspec.Struct):
+    """A log, and what the release that wrote it made of it."""
+
+    name: str
+    log: list[msgspec.Raw]
+    """Events as `muster history --json` wrote them."""
+    documents: list[str]
+    """Each once."""
+    published: list[tuple[int, str, str, int]]
+    """The sequence of an event, kind and uid of an object, and the place of its document after that event."""
+    shown: list[tuple[str, str]]
+    """By uid of a job: the status that the API server held when the recording ended, with its head."""
+
+    def events(self) -> list[Stored]:
+        return [event_of(bytes(line)) for line in self.log]
+
+
+def recordings(release: str) -> list[Recording]:
+    lines = lzma.decompress((FOLDER / f"{release}.jsonl.xz").read_bytes()).splitlines()
+    return [msgspec.json.decode(line, type=Recording) for line in lines]
+
+
+RECORDINGS = recordings("0.1.0")
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.name)
+def test_every_status_document_of_a_release_comes_out_again(recording: Recording):
+    events = recording.events()
+    kinds = kinds_of(events)
+    histories, found = Histories(), {}
+    for event in events:
+        history = histories.fold(event)
+        assert history is not None
+        assert not history.held, history.held
+        found |= {(event.sequence, kind, uid): document for kind, uid, document in documents(history, kinds)}
+    for sequence, kind, uid, place in recording.published:
+        assert found.get((sequence, kind, uid)) == recording.documents[place], f"{kind} {uid} at event {sequence}"
+
+
+def documents(history: History, kinds: Kinds) -> list[tuple[str, str, str]]:
+    """Kind, uid and document of the job and of its requests."""
+    steps = [*(of_job(history.job, kinds) if kinds.knows(history.job) else ()), *of_requests(history.job)]
+    return [(step.kind, step.uid, step.document.decode()) for step in steps if isinstance(step, PatchStatus)]
+
+
+@pytest.mark.parametrize("recording", [each for each in RECORDINGS if each.shown], ids=lambda recording: recording.name)
+def test_what_the_api_server_held_at_the_end_comes_out_again(recording: Recording):
+    events = recording.events()
+    kinds = kinds_of(events)
+    for uid, shown in recording.shown:
+        head = msgspec.json.decode(shown)["history"]
+        histories = Histories()
+        for event in events:
+            if event.sequence <= head["sequence"]:
+                histories.fold(event)
+        (history,) = (known for known in histories if known.job.key.uid == uid)
+        status = with_head(document_of(history.job, kinds), head["log"], history.head, history.time)
+        assert canonical(status).decode() == shown
+
+
+def test_the_recordings_have_every_kind_and_every_type_of_event_of_the_release():
+    events = [event for recording in RECORDINGS for event in recording.events()]
+    types = {event.subject.rpartition(".")[2] for event in events}
+    assert types >= {type_.__struct_config__.tag for type_ in AUTHORS} - ADDED_LATER
+    jobs = {seen for recording in RECORDINGS for seen in observed(recording.events())}
+    assert jobs >= {(version.resource.api_version, version.resource.kind) for version in VERSIONS}
+    published = {kind for recording in RECORDINGS for _, kind, _, _ in recording.published}
+    assert published == {kind.resource.kind for kind in BUILT_IN} | {"ScaleOut", "ScaleIn"}
+
+
+ADDED_LATER: frozenset[str] = frozenset()
+"""Types of events that 0.1.0 did not have."""
