@@ -35,8 +35,8 @@ def show(histories: Iterable[History], namespace: str, kinds: Kinds, *, gone: bo
 
 
 def _note(job: Job) -> str:
-    if job.broken:
-        return f"history broken: {job.broken}"
+    if job.integrity.doubt is not None:
+        return job.integrity.sentence
     if job.gone or job.another:
         return "gone" if job.gone else "of another operator"
     return f"{'edit refused' if job.phase else 'refused'}: {job.problems[0].reason}" if job.problems else ""

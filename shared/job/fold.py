@@ -17,7 +17,14 @@ from shared.job.state import Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 
 Held = Literal[
-    "UnknownEvent", "MalformedEvent", "ForeignEvent", "NotConfirmed", "HistoryBroken", "BrokenInvariant", "TooLarge"
+    "UnknownEvent",
+    "MalformedEvent",
+    "ForeignEvent",
+    "NotConfirmed",
+    "HistoryBroken",
+    "HistoryDisputed",
+    "BrokenInvariant",
+    "TooLarge",
 ]
 """Why a history is held."""
 
