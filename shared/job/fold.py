@@ -23,6 +23,7 @@ Held = Literal[
     "NotConfirmed",
     "NotFenced",
     "HistoryBroken",
+    "HistoryDisputed",
     "BrokenInvariant",
     "TooLarge",
 ]
@@ -144,7 +145,13 @@ def closed(job: Job) -> bool:
 
     An event may open it again, such as a `JobObserved` after a restored backup.
     """
-    if not job.gone or job.pods or job.children or job.broken or job.scaling.open_request is not None:
+    if (
+        not job.gone
+        or job.pods
+        or job.children
+        or job.integrity.doubt is not None
+        or job.scaling.open_request is not None
+    ):
         return False
     return not any(request.shown for request in job.scaling.requests.values())
 
