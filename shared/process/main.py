@@ -4,6 +4,7 @@ import asyncio
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from shared.process.health import serve as probes
 from shared.process.parts import Parts
 from shared.process.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.process.settings import Settings, complaint
+from shared.runtime.beside import Beside, Ownership
 from shared.runtime.ownership import Lease
 from shared.runtime.run import Machine, Service
 from shared.telemetry.logs import configure
@@ -141,10 +143,22 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
 
 
 async def _run(author: Author, service: Service, found: Found, health: Health) -> None:
+    async with Beside() as beside:
+        log_beside = await beside.run(_connect(author, found.parts.settings))
+        try:
+            leases = Apart(await beside.run(log_beside.bucket(LEASES)), author, found.parts.settings.namespace)
+            await _own(author, service, found, health, leases, beside)
+        finally:
+            await beside.run(log_beside.close())
+
+
+async def _own(author: Author, service: Service, found: Found, health: Health, leases: Apart, beside: Beside) -> None:
+    """Fold the log, and act on it while the lease is ours, until cancelled or in trouble."""
     holder = f"{socket.gethostname()}/{uuid4().hex[:8]}"
     settings, eventlog = found.parts.settings, found.eventlog
     key = lease_key(author, settings.namespace)
-    lease = Lease(found.leases, key, holder, unwell=lambda: health.trouble)
+    kept = Lease(leases, key, holder, unwell=lambda: health.trouble or beside.still(), clock=time.monotonic)
+    lease = Ownership(kept, beside)
     found.cluster.change_only_while(lease.held)
     machine = Machine(
         service,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
-from shared.errors import Conflict, Trouble
+from shared.errors import Conflict, Refused, Trouble
 from shared.eventlog import Bucket
 from shared.job.doubling import doubled
 
@@ -32,6 +32,9 @@ OFFER_SECONDS = 10
 LONGEST_OFFER_SECONDS = 300
 """When nobody else took it, it does so after twice as long each time, up to this."""
 
+_ENDED = ("Closed", "Disconnected", "Unauthorized")
+"""Reasons of a refusal that says that the connection to the log is over for good: another one is to be made."""
+
 log = structlog.get_logger()
 
 
@@ -46,32 +49,37 @@ class Lease:
         *,
         ttl: float = TTL_SECONDS,
         unwell: Callable[[], str] = lambda: "",
+        clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
     ) -> None:
         """`holder` is unique to this process; `ttl` is in seconds.
 
-        `unwell` says why another one had better act, and is empty while all is well.
+        `unwell` says why a standby replica had better act, and is empty while all is well.  `clock` is in seconds; one
+        that does not depend on the loop lets `held` be asked in another thread.
         """
         self._bucket = bucket
         self._key = key
         self._holder = holder
         self._ttl = ttl
         self._unwell = unwell
+        self._clock = clock
         self._unwell_since = 0.0
-        """The loop's time since which we hold it and are not well."""
+        """Since when we hold it and are not well."""
         self._offers = 0
         """How often that lasted too long, since all was well."""
         self.trouble = ""
         """Why the log refused the last request; empty when it did not, or when there was no answer at all."""
+        self.term = 0
+        """How often the lease became ours."""
         self._revision = 0
         self._until = 0.0
         self._others = 0
         """The revision that somebody else's lease had when we last looked."""
         self._others_since = 0.0
-        """The loop's time when we first saw that."""
+        """When we first saw that."""
 
     def held(self) -> bool:
         """The lease is ours, with time to spare."""
-        return asyncio.get_running_loop().time() < self._until
+        return self._clock() < self._until
 
     async def keep(self, acquired: Callable[[], Coroutine[None, None, None]]) -> None:
         """Acquire, renew and acquire again, for ever; `acquired` is called each time the lease becomes ours.
@@ -81,10 +89,10 @@ class Lease:
         owner, acquiring = False, None
         try:
             while True:
-                until = self._until
+                term = self.term
                 await self._write()
-                # One that ran out during its own renewal was lost too: whoever asked meanwhile was told no.
-                if owner and (not self.held() or asyncio.get_running_loop().time() >= until):
+                # One that ran out during its own renewal was lost too: `held` was false meanwhile.
+                if owner and (not self.held() or self.term != term):
                     owner = False
                     log.warning("lease lost", lease=self._key)
                 if self.held() and not owner:
@@ -118,7 +126,7 @@ class Lease:
             log.info("lease left to expire", lease=self._key, why=str(trouble))
 
     def _has_to_offer(self, owner: bool) -> bool:
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         if not self._unwell():
             self._unwell_since, self._offers = now, 0
         elif not owner:
@@ -135,7 +143,7 @@ class Lease:
             return third
         if not self._others:
             return FREE_SECONDS
-        seen = asyncio.get_running_loop().time() - self._others_since
+        seen = self._clock() - self._others_since
         if seen < LOOK_SECONDS:
             # Just renewed: the next renewal comes in a third at the earliest, and is to be seen when it does.
             return third * 0.8
@@ -147,12 +155,15 @@ class Lease:
             await self._look()
             if self._others:
                 return
-        started = asyncio.get_running_loop().time()
+        started = self._clock()
         try:
             async with asyncio.timeout(self._ttl):
                 self._revision = await self._bucket.put(
                     self._key, self._holder.encode(), expect=self._others or self._revision, ttl=self._ttl
                 )
+            if self._clock() >= self._until:
+                # It was free for a moment at least; in another thread the old term is over before the new one begins.
+                self.term += 1
             self._until = started + self._ttl - MARGIN_SECONDS
             self._others, self.trouble = 0, ""
         except Conflict:
@@ -160,7 +171,8 @@ class Lease:
             self._until, self.trouble = 0.0, ""
             await self._look()
         except (Trouble, TimeoutError) as trouble:
-            # Without an answer the connection is the matter, and whoever looks after that tells of it.
+            _raise_if_ended(trouble)
+            # Without an answer the connection is the matter, and `readiness.py` tells of that.
             self.trouble = str(trouble)
             log.debug("lease not renewed", lease=self._key, why=str(trouble))
 
@@ -170,13 +182,14 @@ class Lease:
         Expiry alone would do, but the server looks for what expired four times a second at most.  That it was not
         renewed after all is what the guard of our write finds out.
         """
-        return asyncio.get_running_loop().time() >= self._others_since + self._ttl
+        return self._clock() >= self._others_since + self._ttl
 
     async def _look(self) -> None:
         try:
             async with asyncio.timeout(self._ttl):
                 known = await self._bucket.get(self._key)
         except (Trouble, TimeoutError) as trouble:
+            _raise_if_ended(trouble)
             self.trouble = str(trouble)
             return
         self.trouble = ""
@@ -185,4 +198,9 @@ class Lease:
         others = known.revision if known is not None and not ours else 0
         if others != self._others:
             # What is free needs no waiting for.
-            self._others, self._others_since = others, asyncio.get_running_loop().time() if others else 0.0
+            self._others, self._others_since = others, self._clock() if others else 0.0
+
+
+def _raise_if_ended(trouble: Trouble | TimeoutError) -> None:
+    if isinstance(trouble, Refused) and trouble.reason in _ENDED:
+        raise trouble

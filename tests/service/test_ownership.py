@@ -44,7 +44,8 @@ class Weather:
         self.lets_expire = True
         self.answers_after = 0.0
         """Seconds from a write to its answer."""
-        self.refuses = False
+        self.refuses = ""
+        """The reason, while writes are refused."""
         self.writes: list[float] = []
         self.reads: list[float] = []
 
@@ -57,7 +58,7 @@ class Weather:
         self.writes.append(now())
         await self._pass()
         if self.refuses:
-            raise Refused("no permission", reason="Forbidden")
+            raise Refused("no permission", reason=self.refuses)
         revision = await self._bucket.put(key, value, expect=expect, ttl=ttl if self.lets_expire else None)
         await asyncio.sleep(self.answers_after)
         if self.forgets_answers:
@@ -353,11 +354,23 @@ async def test_what_becoming_the_owner_meets_ends_the_keeping():
 @in_virtual_time
 async def test_who_may_not_write_does_not_knock_for_ever():
     line = Weather(await a_bucket())
-    line.refuses = True
+    line.refuses = "Forbidden"
     async with Replica(line, "a").alive() as a:
         await asyncio.sleep(20 * TTL_SECONDS)
         assert a.lease.trouble == "no permission"
     assert len(line.writes) <= 20 * 3 * 1.3
+
+
+@pytest.mark.parametrize("reason", ["Unauthorized", "Disconnected"])
+@in_virtual_time
+async def test_a_connection_that_ended_for_good_ends_the_keeping(reason: str):
+    line = Weather(await a_bucket())
+    a = Replica(line, "a")
+    keeping = asyncio.create_task(a.lease.keep(a.acquired))
+    await until(a.lease.held, "the lease")
+    line.refuses = reason
+    with pytest.raises(Refused):
+        await asyncio.wait_for(keeping, TTL_SECONDS)
 
 
 @in_virtual_time
