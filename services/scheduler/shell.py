@@ -176,6 +176,8 @@ class Scheduler:
             while len(self._resources) >= KEPT_RESOURCES:
                 del self._resources[next(iter(self._resources))]
             reading = self._resources[at] = asyncio.create_task(self._read(job))
+            # An effect that was broken off does not ask how the reading ended.
+            reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.shield(reading)
         except (Transient, Refused):

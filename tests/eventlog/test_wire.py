@@ -1,6 +1,7 @@
 """An event's headers, written as CloudEvents and read back from raw bytes."""
 
 import msgspec
+import pytest
 
 from shared.eventlog import Entry, wire
 
@@ -56,6 +57,15 @@ def test_a_message_of_someone_else_has_empty_fields():
 def test_the_order_of_headers_does_not_matter():
     headers = dict(reversed(wire.headers(ENTRY, expect=7).items()))
     assert wire.stored(9, "s", raw(headers), b"") == wire.stored(9, "s", raw(wire.headers(ENTRY, expect=7)), b"")
+
+
+@pytest.mark.parametrize("first", ["Muster-Basis", "Muster-Optional"])
+def test_our_headers_are_read_behind_those_of_others(first: str):
+    headers = wire.headers(ENTRY, expect=7)
+    # Python's sort is stable: the ids stay in front.
+    names = sorted(headers, key=lambda name: (name.startswith("Muster-"), name != first))
+    event = wire.stored(9, "s", raw({name: headers[name] for name in names}), b"")
+    assert (event.event_id, event.basis, event.optional) == ("e-1", "7:abc", True)
 
 
 def test_a_value_that_looks_like_a_header_is_a_value():

@@ -1,0 +1,52 @@
+"""The scheduler's shell: a resource is read once for all pods of a start, and whoever waits for it may be gone."""
+
+import asyncio
+import gc
+from typing import Any
+
+from services.scheduler.effects import CreatePod
+from services.scheduler.shell import Scheduler
+from shared.cluster.memory import MemoryCluster
+from shared.cluster.store import MemoryStore
+from shared.errors import Transient
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.chain import Head
+from shared.job.naming import JobKey, Slot, Uid
+from shared.job.spec import WORKER
+from shared.runtime.acts import Standing
+from tests.kit.builders import a_running_job
+from tests.kit.histories import a_history
+from tests.kit.world import NAMESPACE, a_training_job
+
+
+class Slow(MemoryCluster):
+    """A cluster that takes its time to say that it cannot answer."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.asked = asyncio.Event()
+        self.fails = asyncio.Event()
+
+    async def get(self, *args: Any, **named: Any) -> Any:
+        self.asked.set()
+        await self.fails.wait()
+        raise Transient("the API server does not answer")
+
+
+async def test_a_read_that_fails_after_its_effect_was_broken_off_is_no_error_of_the_loop():
+    store, complaints = MemoryStore(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
+    cluster = Slow(store)
+    scheduler = Scheduler(cluster)
+    effect = CreatePod(Slot(0, WORKER, 0))
+    act = asyncio.create_task(scheduler.act(effect, Standing(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")))
+    await cluster.asked.wait()
+    act.cancel()
+    await asyncio.gather(act, return_exceptions=True)
+    cluster.fails.set()
+    del act, scheduler
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert complaints == []
