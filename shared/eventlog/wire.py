@@ -20,8 +20,8 @@ _STATUS = b"NATS/1.0 "
 
 # In the order in which `headers` writes them: one match is three times as quick as four searches.
 _OURS = re.compile(
-    rb"NATS/1\.0\r\nce-id: ([!-~]*)\r\nce-time: ([!-~]*)"
-    rb"(?:\r\nMuster-Basis: ([!-~]*))?(\r\nMuster-Optional: true)?(?=\r\n)"
+    rb"NATS/1\.0\r\nce-id: ([!-~]*)\r\nce-time: ([!-~]*)\r\n"
+    rb"(?:Muster-Basis: ([!-~]*)\r\n)?(Muster-Optional: true\r\n)?"
 )
 
 
@@ -60,7 +60,7 @@ def headers(entry: Entry, *, expect: int) -> dict[str, str]:
 def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes) -> Stored:
     """An event out of a message.  One written by someone else, without our headers, has empty fields."""
     # One of our headers behind those of another writer is looked for by its name, below.
-    if (ours := _OURS.match(raw_headers)) and raw_headers.find(b"\r\nMuster-", ours.end()) < 0:
+    if (ours := _OURS.match(raw_headers)) and raw_headers.find(b"\nMuster-", ours.end() - 1) < 0:
         event_id, time, basis, optional = ours.groups(b"")
         return Stored(sequence, subject, event_id.decode(), time.decode(), body, basis.decode(), optional != b"")
     return Stored(
