@@ -136,8 +136,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _note(job: Job, short: Summary) -> str:
-    if job.broken:
-        return f"history broken: {job.broken}"
+    if job.integrity.doubt is not None:
+        return job.integrity.sentence
     if job.gone or job.another:
         return "gone" if job.gone else "of another operator"
     if job.problems:

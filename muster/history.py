@@ -89,27 +89,23 @@ def until(at: str) -> Callable[[Stored], bool]:
 
 
 async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
-    """Annotate the resource with the head whose loss is accepted; the watcher records who is then right."""
+    """Annotate the resource with the head that raised the doubt; the watcher records that a person accepted it."""
     if asked.is_request:
         raise fail("only a job has a history to accept; name the job")
     async with open_log(settings) as log:
         histories, _ = await everything(log, subjects_of(asked, namespace))
     target, history = find(histories, asked, namespace)
-    if not history.job.broken:
-        raise fail(f"the history of {target.label} is not broken; there is nothing to accept")
+    doubt = history.job.integrity.doubt
+    if doubt is None:
+        raise fail(f"the history of {target.label} is not in doubt; there is nothing to accept")
     kind = known_kinds().seen(history.job).resource
     async with open_cluster(settings) as cluster:
         resource = await cluster.get(kind, namespace, target.name)
         if resource is None:
             raise fail(f"no {target.resource.kind} {namespace}/{target.name}")
-        status = resource.status if isinstance(resource.status, dict) else {}
-        head = status.get("history")
-        if not isinstance(head, dict):
-            raise fail(f"{target.resource.kind} {namespace}/{target.name} shows no head, there is nothing to accept")
-        wish = f"{head.get('sequence')}:{head.get('hash')}"
-        patch = {"metadata": {"uid": resource.metadata.uid, "annotations": {ACCEPT_HISTORY: wish}}}
+        patch = {"metadata": {"uid": history.job.key.uid, "annotations": {ACCEPT_HISTORY: str(doubt.head)}}}
         await cluster.patch(kind, namespace, target.name, patch)
-        typer.echo(f"{target.label}: accepted that this log does not lead to {wish[:24]}...")
+        typer.echo(f"{target.label}: accepted that this log does not lead to {str(doubt.head)[:24]}...")
 
 
 def of_history(stored: Stored, history: History) -> bool:

@@ -169,8 +169,8 @@ def _held(history: History) -> tuple[Verdict, str] | None:
     """Why no service acts on the job, if none does."""
     if history.held:
         return "held", f"HELD: {history.held}"
-    if history.job.broken and not history.job.gone:
-        return "held", f"HELD: this log does not lead to {history.job.broken}, which the resource shows"
+    if history.job.integrity.doubt is not None and not history.job.gone:
+        return "held", f"HELD: {history.job.integrity.sentence}"
     return None
 
 

@@ -133,10 +133,9 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
     warnings = [f"held: {held}; what follows is what could be read"] if held else []
     if job.key.uid == NO_UID:
         warnings.append(f"it waits for a TrainingJob {job.key}, which this log does not know yet")
-    if job.broken:
+    if job.integrity.doubt is not None:
         warnings.append(
-            "broken: the log does not lead to the head in the resource; nobody acts on the job until "
-            f"`muster history accept {target.label}`"
+            f"held: {job.integrity.sentence}; every service holds the job until `muster history accept {target.label}`"
         )
     if job.another:
         warnings.append("another operator began it; nobody acts on the job until MUSTER_TAKE_OVER=true says it is gone")

@@ -37,6 +37,7 @@ from shared.job.events.watcher import (
     HeadForged,
     HistoryAccepted,
     HistoryBroken,
+    HistoryDisputed,
     JobAdopted,
     JobDeleting,
     JobGone,
@@ -169,8 +170,10 @@ class Causes(Ledger):
                 self.add(event.request, here.says(said, self.last(event)))
             case HistoryBroken():
                 self.broken = here.says(f"the log does not lead to the head in the resource: {plain(event.reason)}")
+            case HistoryDisputed():
+                self.broken = here.says(f"the resource shows the head {event.theirs}, log and checkpoint {event.ours}")
             case HistoryAccepted():
-                self.broken = here.says("a person accepted that part of the history is lost", self.broken)
+                self.broken = here.says("a person accepted that the log goes on without that head", self.broken)
             case SlotsAssigned():
                 jobs.assigned(self, event, before, here)
             case SlotsReleased():

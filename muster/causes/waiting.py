@@ -34,7 +34,7 @@ def passed(ledger: Ledger, event: TimePassed, before: Job, here: Link) -> None:
 
 def waits_for(ledger: Ledger, job: Job) -> Link | None:
     """What a job that has not begun to run waits for, where the log knows."""
-    if job.broken:
+    if job.integrity.doubt is not None:
         return ledger.broken
     if job.another:
         return ledger.another

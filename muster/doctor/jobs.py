@@ -1,10 +1,11 @@
-"""Jobs on which no service acts: histories that are held, broken or forged.  Pure."""
+"""Jobs that every service holds: histories that cannot be read, were damaged or lost, or are disputed.  Pure."""
 
 from collections.abc import Iterable, Sequence
 
-from muster.doctor.findings import Finding, fail, names, ok, warn
+from muster.doctor.findings import Finding, fail, names, ok
 from muster.words import counted
 from shared.job.fold import Held, History
+from shared.job.integrity import Broken, Disputed
 from shared.job.naming import NO_UID
 
 UNREADABLE: tuple[Held | None, ...] = ("UnknownEvent",)
@@ -26,9 +27,10 @@ def troubles(histories: Iterable[History], identity: str) -> list[Finding]:
     held = [history for history in every if history.held]
     unread = [history for history in held if history.held_for in UNREADABLE]
     damaged = [history for history in held if history.held_for not in UNREADABLE]
-    lost = [history for history in alive if history.job.broken and not _elsewhere(history, identity)]
-    foreign = [history for history in alive if history.job.broken and _elsewhere(history, identity)]
-    forged = [history for history in alive if history.job.forged and not history.job.accepted_heads]
+    broken = [(history, doubt) for history in alive if isinstance(doubt := history.job.integrity.doubt, Broken)]
+    lost = [history for history, doubt in broken if doubt.log == identity]
+    foreign = [history for history, doubt in broken if doubt.log != identity]
+    disputed = [history for history in alive if isinstance(history.job.integrity.doubt, Disputed)]
     accept = "; each is accepted with `muster history accept KIND/NAME -n NAMESPACE`, and goes on as it is now"
     found = []
     if unread:
@@ -44,9 +46,10 @@ def troubles(histories: Iterable[History], identity: str) -> list[Finding]:
     if foreign:
         remedy = f"connect the services to the log of these jobs (NATS_URL) if there is one{accept}"
         found.append(fail("jobs.foreign", f"{_these(foreign)} have their history in another log", remedy))
-    if forged:
-        remedy = "it was overwritten with the right one; see who else may write the status of these kinds"
-        found.append(warn("jobs.forged", f"somebody wrote another history into the status of {_these(forged)}", remedy))
+    if disputed:
+        sides = "; ".join(dict.fromkeys(history.job.integrity.sentence for history in disputed[:3]))
+        remedy = f"see who may write the status of these kinds, and who the log{accept}"
+        found.append(fail("jobs.disputed", f"the log and the status of {_these(disputed)} disagree: {sides}", remedy))
     return found
 
 
@@ -56,10 +59,6 @@ def _why(histories: Sequence[History]) -> str:
 
 def _alive(histories: Iterable[History]) -> list[History]:
     return [history for history in histories if not history.job.gone and history.job.key.uid != NO_UID]
-
-
-def _elsewhere(history: History, identity: str) -> bool:
-    return history.job.broken.partition("/")[0] != identity
 
 
 def _these(histories: Sequence[History]) -> str:

@@ -28,12 +28,12 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     except Refused:
         # A framework of somebody else's that fails tells so itself; the job goes on without a word of it.
         return []
-    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.forged)]
+    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.integrity.repair)]
 
 
 def of_requests(job: Job) -> list[Step]:
     # Of an accepted loss the requests show heads too, which may be further than this log will be for long.
-    repair = job.forged if job.accepted_heads else 0
+    repair = job.integrity.repair if job.integrity.accepted else 0
     return [
         PatchStatus(
             REQUESTS[request.kind].api_version,

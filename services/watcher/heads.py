@@ -39,18 +39,20 @@ def judge(
 
 def told(job: Job, wrong: HistoryBroken | HeadForged, found: int) -> bool:
     """The log knows of it, or a person accepted it before; `found` is how far the fold was when it was found."""
-    head = f"{wrong.sequence}:{wrong.hash}"
-    if head in job.accepted_heads:
+    head = Head(wrong.sequence, wrong.hash)
+    if head in job.integrity.accepted:
         return True
-    return job.forged > found if isinstance(wrong, HeadForged) else job.broken == f"{wrong.log}/{head}"
+    if isinstance(wrong, HeadForged):
+        return job.integrity.repair > found
+    return job.integrity.doubt is not None and job.integrity.doubt.head == head
 
 
 def accepted(job: Job, wish: str, pods: Mapping[Uid, PodView]) -> list[JobAdopted | HistoryAccepted]:
     """A person named exactly the head that broke this history: take on what is there, then go on."""
-    if not job.broken or not wish or not job.broken.endswith(f"/{wish}"):
+    doubt = job.integrity.doubt
+    if doubt is None or wish != str(doubt.head):
         return []
-    sequence, _, digest = wish.partition(":")
-    go_on = HistoryAccepted(sequence=int(sequence), hash=digest)
+    go_on = HistoryAccepted(sequence=doubt.head.sequence, hash=doubt.head.hash)
     if job.attempt.slots or job.phase or not pods:
         return [go_on]
     attempt = max(pod.attempt for pod in pods.values())

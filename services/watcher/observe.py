@@ -255,7 +255,7 @@ def _ended_in_a_lost_log(job: Job, request: RequestSight) -> bool:
 
 def _begun_elsewhere(job: Job) -> bool:
     """Requests may have been acted upon of which this history says nothing."""
-    return bool(job.accepted_heads) or job.adopted
+    return bool(job.integrity.accepted) or job.adopted
 
 
 def _as_far_as_known(job: Job, request: RequestSight) -> RequestSight:

@@ -100,7 +100,7 @@ class Watcher:
             return []
         if (wrong := self._checks.untold(job)) is not None:
             return [Record(wrong)]
-        if job.broken:
+        if job.integrity.doubt is not None:
             # Nobody acts meanwhile, so no deadline runs: measuring lets go of those that did.
             self._deadlines.passed(history)
             # What is there is taken on with the acceptance: before a list of pods nobody knows what that is.

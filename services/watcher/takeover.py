@@ -25,7 +25,7 @@ def begun_by_another(job: Job, sight: JobSight | None) -> JobOfAnother | None:
     """
     if sight is None or sight.inherited is None or sight.head is not None:
         return None
-    if job.generation or job.another or job.accepted_heads or job.gone:
+    if job.generation or job.another or job.integrity.accepted or job.gone:
         return None
     return JobOfAnother(phase=sight.inherited.phase)
 

@@ -41,6 +41,7 @@ from shared.job.events.watcher import (
     HeadForged,
     HistoryAccepted,
     HistoryBroken,
+    HistoryDisputed,
     JobAdopted,
     JobDeleting,
     JobGone,
@@ -80,6 +81,7 @@ from shared.job.evolve_requests import (
     seen,
     with_request,
 )
+from shared.job.integrity import judged
 from shared.job.membership import Members
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
@@ -174,20 +176,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobExpired():
             return replace(job, expired=True)
         case HistoryBroken():
-            head = f"{event.sequence}:{event.hash}"
-            return job if head in job.accepted_heads else replace(job, broken=f"{event.log}/{head}")
-        case HeadForged():
-            return replace(job, forged=at.sequence)
-        case HistoryAccepted():
-            head = f"{event.sequence}:{event.hash}"
-            mends = job.broken.endswith(f"/{head}")
-            return replace(
-                job,
-                broken="" if mends else job.broken,
-                accepted_heads=job.accepted_heads | {head},
-                # It stands in the resource, and may be further than this log will be for long.
-                forged=at.sequence,
-            )
+            kind, api_version = (job.kind, job.api_version) if job.kind else (event.kind, event.api_version)
+            return replace(job, kind=kind, api_version=api_version, integrity=judged(job.integrity, event, at))
+        case HistoryDisputed() | HeadForged() | HistoryAccepted():
+            return replace(job, integrity=judged(job.integrity, event, at))
         case DisruptionNoticed():
             return noticed(job, event)
         case ScriptStarted():

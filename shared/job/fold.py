@@ -23,6 +23,7 @@ Held = Literal[
     "NotConfirmed",
     "NotFenced",
     "HistoryBroken",
+    "HistoryDisputed",
     "BrokenInvariant",
     "TooLarge",
 ]

@@ -11,6 +11,7 @@ import msgspec
 from shared.job.attempt import Attempt, Unseen
 from shared.job.conditions import Condition
 from shared.job.events.event import At
+from shared.job.integrity import Integrity
 from shared.job.losses import Failure
 from shared.job.membership import Departure, Members, Membership, Unknown
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name
@@ -69,15 +70,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     orphan: bool = False
     gone: bool = False
     expired: bool = False
-    broken: str = ""
-    """`<log>/<sequence>:<hash>` of a head that this log does not lead to; nobody acts until it is accepted."""
-    accepted_heads: SortedSet[str] = SortedSet()
+    integrity: Integrity = Integrity()
     another: bool = False
     """Another operator began it and may still be running; nobody acts on it."""
     adopted: bool = False
     """It was taken over from another operator."""
-    forged: int = 0
-    """The sequence at which a head was noticed, or accepted, that has to leave the resource before ours can come."""
 
     phase: Phase = ""
     restarts: int = 0
@@ -141,7 +138,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def halted(self) -> bool:
         """Nothing may be decided or done: the history cannot be trusted, or the job is another operator's."""
-        return bool(self.broken) or self.another
+        return self.integrity.doubt is not None or self.another
 
     @property
     def served_apart(self) -> bool:

@@ -200,16 +200,15 @@ class Machine:
 
     def held_for(self) -> Counter[Held]:
         """How many jobs this process does not act on, by reason."""
-        return Counter(
-            history.held_for or "HistoryBroken" for history in self.histories if history.held or history.job.broken
-        )
+        reasons = (history.held_for or history.job.integrity.word for history in self.histories)
+        return Counter(reason for reason in reasons if reason is not None)
 
     def held(self) -> dict[str, str]:
         """The jobs that this process does not act on, and why."""
         return {
-            str(history.job.key): history.held or f"history broken: {history.job.broken}"
+            str(history.job.key): why
             for history in self.histories
-            if history.held or history.job.broken
+            if (why := history.held or history.job.integrity.sentence)
         }
 
     async def _end(self) -> int:

@@ -16,6 +16,7 @@ from devcluster.controlplane import ControlPlane
 from shared.cluster.kube import KubeCluster
 from shared.eventlog.subjects import HEADS, READER
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.integrity import Integrity
 from tests.kit import et_operator
 from tests.kit.clusters import DEFINITIONS
 from tests.kit.controlplane import require_control_plane
@@ -82,8 +83,7 @@ async def test_a_job_lives_there_from_its_creation_to_its_end(operator: Operator
     # What their schema has no place for is not there.
     assert not status.keys() & {"history", "observedGeneration", "workers", "selector"}
     job = await operator.job("theirs")
-    assert not job.broken
-    assert not job.forged
+    assert job.integrity == Integrity()
 
 
 async def test_the_head_is_in_the_checkpoint_alone(operator: Operator):

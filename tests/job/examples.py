@@ -1,5 +1,6 @@
 """One event of every type, with nothing left at its default: the shape in which this release writes it."""
 
+from shared.job.chain import Head
 from shared.job.events import refused, scaler, scheduler, setup, status, watcher
 from shared.job.events.catalog import AnyEvent
 from shared.job.naming import Uid
@@ -102,7 +103,15 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     watcher.ScaleRequestGone(uid=Uid("request-1"), reason="Bound"),
     watcher.DisruptionNoticed(node="node-3", uids=(Uid("pod-1"),), reason="SpotReclaim"),
     watcher.TimePassed(anchor=12, timer="ScalingDeadline"),
-    watcher.HistoryBroken(log="log-2", sequence=90, hash="ab12", reason="BeyondTheEnd"),
+    watcher.HistoryBroken(
+        log="log-2",
+        sequence=90,
+        hash="ab12",
+        reason="BeyondTheEnd",
+        kind="TrainingJob",
+        api_version="kai.alibabacloud.com/v1alpha1",
+    ),
+    watcher.HistoryDisputed(theirs=Head(91, "cd34"), ours=Head(89, "ef56"), reason="HistoryDisputed"),
     watcher.HeadForged(log="log-1", sequence=91, hash="cd34"),
     watcher.HistoryAccepted(sequence=90, hash="ab12"),
     refused.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),

@@ -12,8 +12,6 @@ from shared.job.events.status import JobFailed
 from shared.job.events.watcher import (
     ChildGone,
     ChildrenObserved,
-    HistoryAccepted,
-    HistoryBroken,
     JobDeleting,
     JobGone,
     JobObserved,
@@ -338,16 +336,6 @@ def test_a_refused_launcher_is_not_a_refused_worker():
     refused = EffectRefused(effect="CreatePod", reason="Forbidden", slots=(Slots(0, LAUNCHER, ((0, 0),)),))
     job = given(*a_created_job(), refused).job
     assert [known.type for known in job.conditions if not known.status] == ["LauncherCreated"]
-
-
-def test_a_broken_history_is_broken_until_exactly_that_head_is_accepted():
-    broken = HistoryBroken(log="other", sequence=9, hash="ab", reason="OtherLog")
-    job = given(*a_running_job(), broken).job
-    assert job.halted
-    assert evolve(job, HistoryAccepted(sequence=9, hash="cd"), AT).halted
-    mended = evolve(job, HistoryAccepted(sequence=9, hash="ab"), AT)
-    assert not mended.halted
-    assert not evolve(mended, broken, LATER).halted, "a head once accepted is never broken again"
 
 
 def test_slots_are_only_ever_in_one_place():

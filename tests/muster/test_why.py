@@ -19,6 +19,7 @@ from muster.why import answer, as_lines, caused, explained, told
 from shared.eventlog import Stored
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import (
@@ -45,6 +46,7 @@ from shared.job.events.status import (
 from shared.job.events.watcher import (
     DisruptionNoticed,
     HistoryBroken,
+    HistoryDisputed,
     JobGone,
     JobObserved,
     LauncherLost,
@@ -307,6 +309,7 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
     ),
     "gone": ([*a_running_job(2), JobGone(version=70)], ""),
     "broken": ([*a_running_job(2), HistoryBroken(log="other", sequence=900, hash="ab", reason="BeyondTheEnd")], ""),
+    "disputed": ([*a_running_job(2), HistoryDisputed(theirs=Head(900, "ab"), ours=Head(10, "cd"))], ""),
 }
 
 

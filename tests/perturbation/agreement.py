@@ -34,7 +34,7 @@ def _now(job: Job) -> State:
         # Of an invalid spec the last valid one before it counts, which may not have been seen.
         "spec": (job.generation, None if job.problems else job.spec, job.problems),
         "deleting": (job.deleting, job.orphan),
-        "broken": (job.broken, job.forged),
+        "integrity": (job.integrity.doubt, job.integrity.repair),
         "pods": {uid: _unversioned(pod) for uid, pod in sorted(job.pods.items())},
         "children": {"/".join(at): _unversioned(child) for at, child in sorted(job.children.items())},
         "requests": {

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from shared.job.chain import Head
 from shared.job.events.event import Event
 from shared.job.naming import Uid
 from shared.job.spec import JobSpec, Problem, ScaleKind, ScaleSpec
@@ -139,16 +140,39 @@ class TimePassed(Event, frozen=True, tag="TimePassed"):
 
 
 class HistoryBroken(Event, frozen=True, tag="HistoryBroken"):
-    """A head that was kept outside is not in this log; nobody acts on the job until a person accepts that."""
+    """The resource or the checkpoint names an event that this log lacks.
+
+    Every service holds the job until `muster history accept`.
+    """
 
     log: str
     sequence: int
     hash: str
     reason: str
+    """`OtherLog`, `BeyondTheEnd`, `HashMismatch`, or `HistoryLost`: the log has no event of a job that has a past."""
+    kind: str = ""
+    """Of a job of which the log has nothing else, so that people can name it."""
+    api_version: str = ""
+
+
+class HistoryDisputed(Event, frozen=True, tag="HistoryDisputed"):
+    """The log and the checkpoint agree with each other, and the resource shows another head.
+
+    Every service holds the job, and no side is overwritten, until `muster history accept`.
+    """
+
+    theirs: Head
+    """The head in the resource."""
+    ours: Head
+    """The head in the checkpoint, to which the log leads."""
+    reason: str = "HistoryDisputed"
 
 
 class HeadForged(Event, frozen=True, tag="HeadForged"):
-    """The head in the resource is wrong and the checkpoint says so too; status may write it anew."""
+    """The head in the resource was taken for a forgery, and status wrote it anew.
+
+    Release 0.1 recorded it; since then such a head is `HistoryDisputed`.
+    """
 
     log: str
     sequence: int
@@ -156,7 +180,7 @@ class HeadForged(Event, frozen=True, tag="HeadForged"):
 
 
 class HistoryAccepted(Event, frozen=True, tag="HistoryAccepted"):
-    """A person accepted the loss that this head shows."""
+    """A person accepted that this head, which raised the doubt, is not in the log: the log goes on without it."""
 
     sequence: int
     hash: str
@@ -178,6 +202,7 @@ Fact = (
     | DisruptionNoticed
     | TimePassed
     | HistoryBroken
+    | HistoryDisputed
     | HeadForged
     | HistoryAccepted
 )
