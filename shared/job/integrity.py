@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from shared.job.chain import Head
+from shared.job.chain import Head, checkpoint_of
 from shared.job.events.event import At
 from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, HistoryDisputed
 
@@ -28,7 +28,7 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     @property
     def sentence(self) -> str:
         """What people read."""
-        return f"the head {self.head} of log {self.log} is not in this log ({self.reason})"
+        return f"this log does not lead to {checkpoint_of(self.log, self.head)} ({self.reason})"
 
 
 class Disputed(msgspec.Struct, frozen=True, gc=False):
