@@ -1,4 +1,4 @@
-"""Following an object until what was asked for is so: each change on a line, a bound, and a way out.
+"""Waiting for the outcome of a wish: each change of the object is a line, and the waiting has a limit.
 
 Exit codes of all commands: 0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C.
 """
@@ -18,13 +18,13 @@ from shared.errors import Transient
 LOOK_SECONDS = 0.5
 
 PATIENCE_SECONDS = 10.0
-"""How long nothing may move before we say so."""
+"""Seconds without a change after which a line says so."""
 
 LASTING_SECONDS = 2.0
-"""How long an answer has to last that nothing ties to what was asked: Muster sees a wish far sooner."""
+"""Seconds that an answer has to last where no generation ties it to the wish: Muster sees a wish far sooner."""
 
 TIMEOUT_SECONDS = 600
-"""How long a command waits unless told: longer than pods take to end, or images to be pulled."""
+"""Seconds that a command waits without `--timeout`: longer than pods take to end, or images to be pulled."""
 
 WAITED_TOO_LONG = 3
 
@@ -35,7 +35,7 @@ _WAITS = {
     "AnotherRequestWaits": "earlier requests come first",
     "JobNotRunning": "its turn comes once the job is Running",
 }
-"""What a request waits for, where its status says no more than the reason."""
+"""Sentences for the reasons of a waiting request, whose status has the reason alone."""
 
 Answer = Callable[[dict[str, Any]], bool | None]
 """Of a status: True is done, False failed, None goes on."""
@@ -44,10 +44,10 @@ Answer = Callable[[dict[str, Any]], bool | None]
 async def follow(
     cluster: Cluster, target: Target, asked: Custom, answer: Answer, *, timeout: int, lasting: float = 0.0
 ) -> None:
-    """Print each phase until there is an `answer`; `asked` is the object as it was when it was asked for.
+    """Print each phase until there is an `answer`; `asked` is the object as it was right after the wish.
 
-    A status of an older generation answers nothing.  Where that cannot tell what was before we asked, an answer counts
-    once it was the same for `lasting` seconds.
+    A status of an older generation is no answer.  Where the status names no generation, an answer counts once it was
+    the same for `lasting` seconds.
     Exits with 1 when it failed or went away, with 3 after `timeout` seconds; 0 waits for ever.
     """
     try:
@@ -89,7 +89,7 @@ async def _answered(cluster: Cluster, target: Target, asked: Custom, answer: Ans
 
 
 async def _look(cluster: Cluster, target: Target, asked: Custom) -> tuple[dict[str, Any], bool]:
-    """Its status, and whether it took more than one try: that, and when it is over, is told once."""
+    """The object's status, and whether it took more than one try; an outage and its end are a line each."""
     away = False
     while True:
         try:
@@ -108,17 +108,17 @@ async def _look(cluster: Cluster, target: Target, asked: Custom) -> tuple[dict[s
 
 
 def _silence(target: Target, status: dict[str, Any], asked: Custom) -> str:
-    """What can be said of a status that is as it was when we asked."""
+    """The line about a status that has not changed since the wish."""
     if target.phase(status) in ("Created", "Restarting") and not older(status, asked):
-        # For as long as old pods go and new ones come there may be no news.
+        # While old pods end and new ones start, the status may stay the same.
         return f"nothing of it changed for {PATIENCE_SECONDS:.0f} s; `muster why` says what it waits for."
     return f"no Muster service seems to have looked at it for {PATIENCE_SECONDS:.0f} s: is Muster running?"
 
 
 def _problem(target: Target, status: dict[str, Any], asked: Custom) -> str:
-    """Why Muster does nothing of what the spec says now; empty when it does."""
+    """Why the services do not act on the present spec; empty when they do."""
     created, failed = condition_of(status, "Created"), condition_of(status, "Failed")
-    # Some kinds show a job as one that failed that was never taken on.
+    # Some kinds show a job that was never admitted as one that failed.
     refused = failed if failed and not target.phase(status) else created
     fine = not refused or (refused is created and str(created.get("reason") or "").startswith(target.resource.kind))
     if fine or "observedGeneration" not in status or older(status, asked):
@@ -132,7 +132,7 @@ def status_of(resource: Custom) -> dict[str, Any]:
 
 
 def older(status: dict[str, Any], than: Custom) -> bool:
-    """It is of a generation before this one's.  Definitions of et-operator know no generation in a status."""
+    """True if the status is of an earlier generation.  Et-operator's definitions have no generation in a status."""
     observed = status.get("observedGeneration")
     return isinstance(observed, int) and observed < than.metadata.generation
 

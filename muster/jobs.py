@@ -1,4 +1,4 @@
-"""What the commands that act on a job have in common: finding it, patching it, what is said of one that is over."""
+"""What the commands that act on a job share: find it, patch it, refuse one that is over or suspended."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> 
                 found[version] = job
                 break
         if target in found and target.resource == TRAININGJOBS:
-            # Of several it is meant; nobody has to be asked for the others.
+            # Of several jobs of that name the TrainingJob is meant: the others need no request.
             break
     target_meant = chosen(asked, found, namespace)
     if target_meant is None:
@@ -40,7 +40,7 @@ async def _got(cluster: Cluster, target: Target, namespace: str, *, only: bool) 
     try:
         return await cluster.get(target.resource, namespace, target.name)
     except Refused:
-        # A kind that is not served here, or not to be seen by us, has no job that could be meant.
+        # A kind that is not served here, or that this person may not get, has no job that could be meant.
         if only:
             raise
         return None
@@ -56,18 +56,18 @@ def must_not_be_over(job: Custom, target: Target, done: str) -> None:
 
 
 def wants_pause(job: Custom, target: Target) -> bool:
-    """Somebody asks for a pause, whether it has begun or not."""
+    """True if the resource asks for a pause, by its field or by et-operator's annotation."""
     annotated = (job.metadata.annotations or {}).get(SUSPENDED) == "true"
     return suspend_field(job, target) is True or (annotated and takes_annotation(target))
 
 
 def takes_annotation(target: Target) -> bool:
-    """A pause may be asked for in et-operator's way."""
+    """True if the kind reads et-operator's annotation for a pause."""
     return target.resource == TRAININGJOBS
 
 
 def suspend_field(job: Custom, target: Target) -> object:
-    """Its wish for a pause; None where it is not set, where older definitions dropped it, or where it has none."""
+    """The value of the field that asks for a pause; None where it is not set, or where the definition drops it."""
     path = target.framework.suspend_path if target.framework is not None else ""
     return value_at(job, path) if path else None
 
@@ -79,7 +79,7 @@ def must_not_pause(job: Custom, target: Target) -> None:
 
 
 def value_at(job: Custom, path: str) -> object:
-    """What stands at a path such as `.spec.suspend`; None where nothing does."""
+    """The value at a path such as `.spec.suspend`; None where there is none."""
     value: object = {"spec": job.spec, "status": job.status}
     for step in path.strip(".").split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -93,7 +93,7 @@ def patch_at(path: str, value: object) -> dict[str, Any]:
 
 
 async def patched(cluster: Cluster, target: Target, job: Custom, patch: dict[str, Any]) -> Custom:
-    """The job after a merge patch, if it is still the same one.  Exits with one line when it is not."""
+    """The job after a merge patch.  Exits with one line when its name belongs to another job by now."""
     meta = job.metadata
     guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": meta.uid}}
     try:

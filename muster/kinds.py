@@ -14,7 +14,7 @@ def known_kinds() -> Kinds:
 
 
 def words_of(framework: Framework) -> Iterator[str]:
-    """What people call a kind of jobs, in lower case and without its group."""
+    """The names of a kind that kubectl takes, in lower case and without its group."""
     resource, described = framework.resource, framework.definition
     yield resource.kind.lower()
     yield resource.plural

@@ -16,10 +16,10 @@ from shared.job.fold import Histories
 from shared.process.settings import Settings
 
 PATIENCE_SECONDS = 10.0
-"""How long a command waits for an answer before it says that there is none."""
+"""Seconds without an event after which a command gives the log up."""
 
 CONNECT_SECONDS = 3.0
-"""How long it tries to reach the log before it says that it cannot."""
+"""Seconds for the first connection to the log."""
 
 T = TypeVar("T")
 

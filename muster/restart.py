@@ -1,4 +1,4 @@
-"""`muster restart`: have a job that runs begin again in a new attempt, with the size it has."""
+"""`muster restart`: end the running attempt of a job and begin a new one of the same size."""
 
 import asyncio
 import secrets
@@ -18,12 +18,12 @@ RUNS = ("Running", "Scaling")
 
 
 def a_word() -> str:
-    """One that nobody has used before: when it was asked for, and chance for two that ask at once."""
+    """A new value of the annotation: the time, and random letters for two people who ask in one second."""
     return f"{this_second()}-{secrets.token_hex(4)}"
 
 
 def this_second() -> str:
-    """As a status writes it."""
+    """The present time in whole seconds, as a status writes it."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -37,15 +37,15 @@ async def restart(
     if not target.phase(status_of(job)):
         raise fail(f"{target.label} has not been taken up yet, there is nothing to restart; `muster why` says why")
     if wait and _since(status_of(job), "Running") == this_second():
-        # Times are whole seconds: an attempt that runs within the same one could not be told from the one before.
+        # Times are whole seconds: an attempt that begins within the same second looks like the one before.
         await asyncio.sleep(1)
     job = await patched(cluster, target, job, {"metadata": {"annotations": {RESTART: word()}}})
     typer.echo(f"{target.label} asked to restart")
     if wait and "conditions" not in status_of(job):
         typer.echo(f"its status does not say when an attempt began; `muster history {target.label} --follow` does")
     elif wait:
-        # What ran when it was asked is interrupted for all to see.  One that was yet to run need not be, and no status
-        # says which of its attempts began after that: the one that is not interrupted did.
+        # The status shows that a running attempt was interrupted.  Of a job that did not run yet it does not, so the
+        # attempt that lasts is the new one.
         before = status_of(job)
         ran = target.phase(before) in RUNS
         lasting = 0.0 if ran else LASTING_SECONDS
@@ -55,12 +55,12 @@ async def restart(
 
 
 def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
-    """Whether an attempt runs, or ran, that is not the one that ran `before`."""
+    """True of a status with another attempt than the one that ran `before`."""
 
     def answer(status: dict[str, Any]) -> bool | None:
         phase = target.phase(status)
         if phase in RUNS:
-            # The phase Restarting may be over between two looks; what ran was interrupted all the same.
+            # The phase Restarting may begin and end between two looks.
             return _since(status, "Running") != _since(before, "Running") or None
         if phase == "Succeeded":
             return not before or _since(status, "Restarting") != _since(before, "Restarting")
@@ -71,5 +71,5 @@ def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
 
 
 def _since(status: dict[str, Any], kind: str) -> object:
-    """Since when a condition is as it is; None when there is none."""
+    """The last transition of a condition; None when there is no such condition."""
     return condition_of(status, kind).get("lastTransitionTime")

@@ -31,7 +31,7 @@ async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait:
 
 
 def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]:
-    """Where its size stands, but for a TrainingJob; and what it asks for, unless its spec has problems.
+    """The path of the job's size, which a TrainingJob does not need; and its spec, unless that has problems.
 
     Exits with one line when its size is fixed.
     """

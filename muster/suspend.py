@@ -1,4 +1,4 @@
-"""`muster suspend` and `muster resume`: give the pods of a job back, and begin again with the size it had."""
+"""`muster suspend` and `muster resume`: delete a job's pods, and begin again with the same size."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool,
 
 
 async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
-    """Take the wish for a pause back and wait until the job runs."""
+    """Withdraw the wish for a pause and wait until the job runs."""
     target, job = await the_job(cluster, asked, namespace, "resumed")
     path = _path(target, "resumed")
     must_not_be_over(job, target, "resumed")
@@ -66,7 +66,7 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
 
 
 def _path(target: Target, done: str) -> str:
-    """Where the pause stands.  Exits with one line when a job of this kind cannot ask for one."""
+    """The path of the field that asks for a pause.  Exits with one line when the kind has none."""
     path = target.framework.suspend_path if target.framework is not None else ""
     if not path:
         raise fail(f"{target.label} cannot be {done}: a {target.resource.kind} has no field that asks for a pause")
@@ -74,7 +74,7 @@ def _path(target: Target, done: str) -> str:
 
 
 async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
-    """The job after it was asked in et-operator's way, which says the same."""
+    """The job after the wish was written as et-operator's annotation."""
     if not takes_annotation(target):
         raise fail(
             f"{target.label} cannot be suspended: the definition of {target.resource.kind} here drops the field for "
@@ -84,7 +84,7 @@ async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
 
 
 async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer, timeout: int) -> None:
-    # Another generation, which the status will name, tells what is of before we asked; an annotation makes none.
+    # A changed spec has a new generation, which the status will name; an annotation has none.
     lasting = 0.0 if older(status_of(job), job) else LASTING_SECONDS
     await follow(cluster, target, job, answer, timeout=timeout, lasting=lasting)
 
@@ -92,7 +92,7 @@ async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer,
 def _suspended(target: Target) -> Answer:
     def answer(status: dict[str, Any]) -> bool | None:
         phase = target.phase(status)
-        # It ended before anybody could pause it.
+        # A job may end before the pause begins.
         return False if phase in OVER else True if phase == "Suspended" else None
 
     return answer

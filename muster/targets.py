@@ -59,14 +59,14 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What somebody typed: a name, and every object that it may be."""
+    """A name as a person typed it, and every object that it may mean."""
 
     name: str
     targets: tuple[Target, ...]
 
     @property
     def kind(self) -> str:
-        """For people: the one kind that it may be of, or that it is any job."""
+        """The kind in words for people; `job` where the name may mean several kinds."""
         kinds = {target.resource.kind for target in self.targets}
         return kinds.pop() if len(kinds) == 1 else "job"
 
@@ -96,7 +96,7 @@ def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
 
 
 def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
-    """The one that is meant of those that were `found`: the TrainingJob, or else the only one.
+    """The target that is meant of those that were `found`: the TrainingJob, else the only one.
 
     Exits with one line when there are several, and None when there is none.
     """
@@ -127,10 +127,10 @@ def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ..
 def find(
     histories: Histories, asked: Asked, namespace: str, *, uid: str = "", waiting: bool = False
 ) -> tuple[Target, History]:
-    """The newest history of that name, or the one of this uid.  Exits with one line when the log has none, or when
-    jobs of several kinds are meant.
+    """The newest history of that name, or the one of this uid.
 
-    With `waiting` it may be that of requests whose job does not exist, where there is no other.
+    Exits with one line when the log has none, or when the name means jobs of several kinds.
+    With `waiting` the requests of a job that does not exist count too, where there is no other history.
     """
     known = [
         (target, history)
@@ -143,7 +143,7 @@ def find(
     found = [(target, history) for target, history in known if history.job.key.uid != NO_UID]
     if waiting and not found and asked.is_request:
         found = known
-    # Of several kinds those that are there come before those that were.
+    # Jobs that exist come before deleted ones.
     there = [(target, history) for target, history in found if not history.job.gone] or found
     target = chosen(asked, {target: None for target, _ in there}, namespace)
     if target is None:

@@ -55,7 +55,7 @@ def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
 
 
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:
-    """What is so now, and the chains that say why; of the whole job without a word."""
+    """The state now, and the chains that say why: of the pod or the request that `word` names, else of the job."""
     if not word:
         return _heading(causes, target), of_job(causes)
     slot = None if target.is_request else slot_of(causes, word)
@@ -138,7 +138,9 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
             f"held: {job.integrity.sentence}; every service holds the job until `muster history accept {target.label}`"
         )
     if job.another:
-        warnings.append("another operator began it; nobody acts on the job until MUSTER_TAKE_OVER=true says it is gone")
+        warnings.append(
+            "another operator began it; no service acts on the job until MUSTER_TAKE_OVER=true says that it is gone"
+        )
     return warnings
 
 

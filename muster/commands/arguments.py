@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def settings() -> Settings:
-    """The environment's settings; a bad one is one line."""
+    """The settings of the environment.  Exits with one line for a bad one."""
     try:
         return Settings()
     except ValidationError as error:
@@ -23,7 +23,7 @@ def settings() -> Settings:
 
 
 def or_current(context: typer.Context, namespace: str) -> str:
-    """The namespace that is given, else the one that kubectl would work in here; with `-A` nobody needs one."""
+    """The namespace that is given, else that of kubectl's current context; empty with `-A`."""
     from shared.cluster.access import current_namespace
 
     if context.params.get("everywhere"):
@@ -35,7 +35,7 @@ def or_current(context: typer.Context, namespace: str) -> str:
 
 
 def on_cluster(work: "Callable[[KubeCluster], Awaitable[None]]") -> None:
-    """Do something with the cluster that kubectl would use."""
+    """Run `work` with the cluster of kubectl's current context."""
     from muster.reading import open_cluster
     from muster.reading import run as running
 

@@ -1,4 +1,4 @@
-"""The commands of those who install Muster and look after it."""
+"""The commands for administrators: install, run and examine Muster."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -59,7 +59,8 @@ def setup(
         bool, typer.Option("--release", help="only give the scope up; with --take-scope without asking the log")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="wait for what somebody has to mend too, such as a password, as in a pod")
+        bool,
+        typer.Option("--wait", help="also wait until a person mends what is wrong, such as a password"),
     ] = False,
     timeout: Annotated[
         int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers that are not up, 0 for ever")

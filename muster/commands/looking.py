@@ -1,4 +1,4 @@
-"""The commands that tell from the log what is and what was; `history accept` alone asks for something."""
+"""The commands that read: the log, and the logs of pods.  Only `history accept` writes, to the resource."""
 
 from pathlib import Path
 from typing import Annotated
@@ -41,15 +41,15 @@ def get(
 
 
 def history(
-    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="or `accept`, to accept a lost history")],
-    accepted: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="whose loss to accept")] = "",
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job; or `accept`, to accept a lost history")],
+    accepted: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="the job whose loss is accepted")] = "",
     namespace: Namespace = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what happens next")] = False,
-    at: Annotated[str, typer.Option(help="up to this sequence or RFC 3339 time, and the state there")] = "",
-    decisions: Annotated[bool, typer.Option("--decisions", help="decisions only")] = False,
+    at: Annotated[str, typer.Option(help="end at this sequence or RFC 3339 time, and print the state there")] = "",
+    decisions: Annotated[bool, typer.Option("--decisions", help="leave the facts out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
 ) -> None:
-    """Show what happened to a job and why, from the log alone."""
+    """Show the events of a job, one a line, from the log alone."""
     from muster.history import Part, accept, show
     from muster.reading import run as running
 
@@ -83,9 +83,15 @@ def logs(
 
 def replay(
     file: Annotated[Path | None, typer.Argument(help="a history saved by `muster history --json`")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="compare every status with the API server's")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="compare every status with the API server's, and look for lost histories",
+        ),
+    ] = False,
 ) -> None:
-    """Fold the log again and show what comes out."""
+    """Fold a saved history, or with --verify the whole log, and compare the outcome with the cluster."""
     from muster.reading import run as running
     from muster.replay import from_file
     from muster.verifying import verify as verify_all
@@ -111,7 +117,7 @@ def why(
     uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="a list of events with their causes")] = False,
 ) -> None:
-    """Say why it is as it is: from the last state back to its first cause, from the log alone."""
+    """Say why a job, a pod or a request is in its state: the causes back to the first, from the log alone."""
     from muster.reading import run as running
     from muster.why import why as say_why
 

@@ -1,4 +1,4 @@
-"""`muster demo`: the whole of it on a laptop, for whoever looks at Muster for the first time."""
+"""`muster demo`: all of Muster on one machine, for a first look."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ClusterKind(StrEnum):
-    """What the demo runs on."""
+    """The cluster that the demo runs on."""
 
     embedded = "embedded"
     real = "real"
@@ -23,7 +23,7 @@ class ClusterKind(StrEnum):
 
 
 def hosts(kind: ClusterKind) -> "Callable[..., Host]":
-    """What makes a cluster of this kind."""
+    """The class of a cluster of this kind."""
     match kind:
         case ClusterKind.embedded:
             from devcluster.start import Devcluster
@@ -64,7 +64,7 @@ def demo(
 
         host = hosts(cluster)
     except ModuleNotFoundError as missing:
-        # The image is without it: it has the services, and the commands for those who look after them.
+        # The image has the services and the commands for administrators, and not the demo.
         raise fail(
             f"the demo is not part of this installation ({missing.name}): run `make demo` in a checkout"
         ) from missing

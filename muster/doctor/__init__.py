@@ -1,6 +1,6 @@
 """`muster doctor`: an installation examined from outside, one finding a line, with what mends it.
 
-It hears: the environment, as every command; the API server and the log with the rights of whoever runs it.
+It hears: the environment, as every command; the API server and the log with the rights of the person who runs it.
 It says: findings (`findings.py`), each of one check, to people as text and to programs as one JSON document.
 It owns nothing and changes nothing: reviews of rights are questions, and the log is only read.
 

@@ -11,7 +11,7 @@ from shared.eventlog.tls import Life
 
 SOON = timedelta(days=14)
 LAST_PART = 4
-"""Whoever renews by itself has done so before the last quarter of a certificate's life, however short that is."""
+"""A certificate is reported in the last quarter of its life: an automatic renewal comes before that."""
 
 
 def lasting(whose: str, life: Life, now: datetime) -> Finding:

@@ -43,20 +43,20 @@ def judged(kinds: Sequence[Framework], found: Mapping[str, Document | None], our
     if not findings:
         findings.append(ok(CHECK, f"served are {', '.join(name(each) for each in wanted(there))}"))
     if absent := [name(kind.resource) for kind in kinds if kind not in there]:
-        # Nobody needs all of them.
-        findings.append(ok("definitions.absent", f"not installed, and not needed by anybody, are {', '.join(absent)}"))
+        # An installation needs only the kinds that its users have.
+        findings.append(ok("definitions.absent", f"not installed are {', '.join(absent)}"))
     return findings
 
 
 def by_discovery(kinds: Sequence[Framework], served: Sequence[Resource[Any]]) -> list[Finding]:
-    """For whoever may not read definitions: only whether their kinds are served."""
+    """Without the right to read definitions: whether the API server serves their kinds."""
     there = [kind for kind in kinds if kind.resource in served]
     if not there:
         return [fail(CHECK, "none of the kinds of job is served", INSTALL)]
     if lacking := [name(each) for each in wanted(there) if each not in served]:
         return [fail(CHECK, f"not served are {', '.join(lacking)}", INSTALL)]
     words = f"served are {', '.join(name(each) for each in wanted(there))}; you may not read the definitions themselves"
-    return [unknown(CHECK, words, "ask somebody who may get customresourcedefinitions")]
+    return [unknown(CHECK, words, "ask a person who may get customresourcedefinitions")]
 
 
 def _versions(resource: Resource[Any], kinds: Iterable[Framework]) -> set[str]:

@@ -29,7 +29,7 @@ from shared.release import this_release
 REACHED = "versions.kubernetes"
 
 AT_ONCE = 16
-"""Questions under way: an API server that is in trouble shall not have more of it."""
+"""Requests in flight: the doctor adds little to the load of an API server in trouble."""
 MOST_PODS = 50
 """That are asked how they are."""
 
@@ -70,7 +70,7 @@ class _List(msgspec.Struct):
 
 
 class LookAtCluster:
-    """One examination of it; `pods` and `annotations` are for whoever knows the log."""
+    """One examination of the cluster; `pods` and `annotations` are compared with the log."""
 
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
         self.pods: list[Pod] = []

@@ -25,7 +25,7 @@ REACHED = "log.reached"
 
 
 class LookAtLog:
-    """One examination of it; `ends` is for whoever wants to know how far a service is behind."""
+    """One examination of the log; `ends` tells how far a service is behind."""
 
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
         self.ends: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""One part of an examination: bounded in time, and failing alone, in one line."""
+"""One part of an examination: it has a time limit, and its failure is one line."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -11,7 +11,7 @@ from shared.errors import Refused, Trouble
 
 
 class Wishes(NamedTuple):
-    """What the person who asks has said."""
+    """The options of the command."""
 
     home: str
     """The namespace that Muster is installed in."""
@@ -22,12 +22,12 @@ class Wishes(NamedTuple):
 
 
 def home(namespace: str) -> str:
-    """Where Muster is installed when nobody says so; `namespace` is the one that it works in, if it is only one."""
+    """The installation's namespace where no option names it; `namespace` is the one that it is limited to, if any."""
     return pod_namespace() or namespace or HOME
 
 
 async def part(check: str, whose: str, work: Awaitable[list[Finding]], seconds: float) -> list[Finding]:
-    """What `work` finds, or the one line that says why it could not; `whose` answers it waits for, in words."""
+    """The findings of `work`, or one line that says why there are none; `whose` names the server that is asked."""
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -39,7 +39,7 @@ async def part(check: str, whose: str, work: Awaitable[list[Finding]], seconds: 
 
 
 def troubled(check: str, trouble: Trouble) -> Finding:
-    """What may not be looked at is unknown; anything else that goes wrong is."""
+    """A refusal for want of a right is unknown; any other trouble is a failure."""
     if isinstance(trouble, Refused) and trouble.reason == "Forbidden":
-        return unknown(check, str(trouble), "ask somebody who may, or for the right to look")
+        return unknown(check, str(trouble), "ask a person who may look, or for the right to look")
     return fail(check, str(trouble))

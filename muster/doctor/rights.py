@@ -64,13 +64,13 @@ def itself(account: Account, right: Right) -> Question:
 
 
 def of_it(account: Account, right: Right) -> Question:
-    """By somebody who may create SubjectAccessReviews."""
+    """Asked by a person who may create SubjectAccessReviews."""
     spec = {"user": account.user, "groups": [*account.groups], **_attributes(account, right)}
     return Question(account.user, "SubjectAccessReview", spec, {})
 
 
 def in_its_name(account: Account, right: Right) -> Question:
-    """By somebody who may impersonate the account; its groups come with its name."""
+    """Asked by a person who may impersonate the account; its groups come with its name."""
     return Question(
         account.user, "SelfSubjectAccessReview", _attributes(account, right), {"Impersonate-User": account.user}
     )
@@ -92,7 +92,7 @@ def accounts(
 ) -> list[Account]:
     """Those of an installation in the namespace `home`: by what runs as them, by their labels, or by their names.
 
-    What runs says itself in which scope; of an account that nobody uses it is the `scope` that is given.
+    A running service reports its scope; an account without a running service has the `scope` that is given.
     """
     found: dict[str, Account] = {}
     for pod in pods:

@@ -15,7 +15,7 @@ BEHIND = 1_000
 """Events: a service reads so many in some hundredths of a second, so that more of them are not the last moment's."""
 
 PASSING_SECONDS = 1.5
-"""A lease that nobody holds is looked for again after so long: it passes on within two seconds."""
+"""Seconds before a free lease is looked at again: a standby takes a lease within two seconds."""
 
 VERSION = "app.kubernetes.io/version"
 HEALTH_PORT = "health"

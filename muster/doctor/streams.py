@@ -29,7 +29,7 @@ def settings(unfit: str, differences: Iterable[str]) -> list[Finding]:
 
 
 def copies(streams: Sequence[Stream]) -> list[Finding]:
-    """Whether each has as many as it shall have, and all of them up to date."""
+    """Findings about copies: missing, offline or behind the leader."""
     found = []
     for trouble in filter(None, map(copies_trouble, streams)):
         told = fail if trouble.grave else warn
@@ -56,7 +56,7 @@ def disk(varz: Varz) -> list[Finding]:
 
 
 def unmonitored() -> Finding:
-    """Nobody said where to ask."""
+    """The finding where `NATS_MONITOR` is not set."""
     words = "whether NATS has on its disk what it acknowledges, and how full that is, is told by its monitor alone"
     return unknown("log.fsync", words, "say where it is in NATS_MONITOR, such as http://HOST:8222")
 
