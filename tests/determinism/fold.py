@@ -24,7 +24,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History
 from shared.job.steps import Step
 from shared.job.timing import next_due
-from tests.determinism.spelling import spelled
+from tests.determinism.spelling import Spelling
 from tests.kit.histories import kinds_of
 
 POLICY = Policy()
@@ -45,7 +45,7 @@ def events_in(file: Path) -> list[Stored]:
 
 def prefixes(events: list[Stored]) -> Iterator[Prefix]:
     kinds = kinds_of(events)
-    histories = Histories()
+    histories, spelled = Histories(), Spelling()
     owed: dict[str, bytes] = {}
     for event in events:
         history = histories.fold(event)

@@ -8,23 +8,32 @@ from typing import Any
 import msgspec
 
 
-def spelled(value: object) -> bytes:
-    """The same bytes in two processes only if every collection within has the same order in both."""
-    return msgspec.json.encode(_plain(value))
+class Spelling:
+    """Remembers the values that it spelled before: from one event to the next most parts of a job stay."""
 
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[msgspec.Struct, msgspec.Raw]] = {}
+        """By identity, with the value itself, so that no other one gets its identity."""
 
-def _plain(value: Any) -> Any:
-    match value:
-        case None | bool() | int() | float() | str():
+    def __call__(self, value: object) -> bytes:
+        """The same bytes in two processes only if every collection within has the same order in both."""
+        return msgspec.json.encode(self._plain(value))
+
+    def _plain(self, value: Any) -> Any:
+        if value is None or isinstance(value, str | int | float):
             return value
-        case bytes():
+        if isinstance(value, msgspec.Struct):
+            known = self._known.get(id(value))
+            if known is None:
+                known = self._known[id(value)] = value, msgspec.Raw(msgspec.json.encode(self._fields(value)))
+            return known[1]
+        if isinstance(value, bytes):
             return value.decode(errors="backslashreplace")
-        case msgspec.Struct():
-            fields = [[name, _plain(getattr(value, name))] for name in value.__struct_fields__]
-            return [type(value).__name__, *fields]
-        case Mapping():
-            return [[_plain(key), _plain(inner)] for key, inner in value.items()]
-        case Collection():
-            return [_plain(inner) for inner in value]
-        case _:
-            raise TypeError(f"no order is known of {type(value).__name__}")
+        if isinstance(value, Mapping):
+            return [[self._plain(key), self._plain(inner)] for key, inner in value.items()]
+        if isinstance(value, Collection):
+            return [self._plain(inner) for inner in value]
+        raise TypeError(f"no order is known of {type(value).__name__}")
+
+    def _fields(self, value: msgspec.Struct) -> list[Any]:
+        return [type(value).__name__, *([name, self._plain(getattr(value, name))] for name in value.__struct_fields__)]

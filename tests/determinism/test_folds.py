@@ -59,7 +59,9 @@ def test_a_history_that_another_one_begins_with_is_folded_once(tmp_path: Path, m
 
 
 def test_the_order_of_a_set_is_seen_in_its_bytes():
-    program = "from tests.determinism.spelling import spelled; print(spelled({'chief', 'ps', 'worker', 'evaluator'}))"
+    program = (
+        "from tests.determinism.spelling import Spelling; print(Spelling()({'chief', 'ps', 'worker', 'evaluator'}))"
+    )
     said = set()
     for seed in SEEDS:
         environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
