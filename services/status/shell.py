@@ -8,7 +8,7 @@ from typing import Any
 
 from services.status.checkpoints import Checkpoints
 from services.status.decide import decide
-from services.status.documents import same, with_head
+from services.status.documents import replacing, same, with_head
 from services.status.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import EVENTS
@@ -84,6 +84,7 @@ class Status:
         resource = self._kinds.resource(effect.api_version, effect.kind)
         namespace = standing.job.key.namespace
         written, repaired = self._written[standing.job.key], self._repaired[standing.job.key]
+        status = with_head(effect.document, self._identity, standing.head, standing.time)
         if effect.uid not in written and not effect.repair:
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
@@ -91,13 +92,13 @@ class Status:
             if same(held.status, effect.document):
                 written.add(effect.uid)
                 return
+            status = replacing(status, held.status)
         if effect.uid == standing.job.key.uid:
             await self._checkpoints.reach(effect.uid, standing.head)
         if effect.repair and (effect.uid, effect.repair) not in repaired:
             # The API server lets a head only grow: a forged one has to go before the right one can come.
             await self._write(resource, namespace, effect, {"history": None})
             repaired.add((effect.uid, effect.repair))
-        status = with_head(effect.document, self._identity, standing.head, standing.time)
         await self._write(resource, namespace, effect, status)
         written.add(effect.uid)
 
