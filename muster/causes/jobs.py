@@ -37,9 +37,10 @@ def observed(ledger: Ledger, event: JobObserved, before: Job, after: Job, here: 
         ledger.pause = link
     if was is not None and now.restart != was.restart:
         ledger.restart = link
-    for uid in after.scaling.requests.keys() - before.scaling.requests.keys():
-        # The edit of a size waits in the same queue as requests do.
-        ledger.asks(uid, link)
+    for uid in after.scaling.requests:
+        if uid not in before.scaling.requests:
+            # The edit of a size waits in the same queue as requests do.
+            ledger.asks(uid, link)
 
 
 def assigned(ledger: Ledger, event: SlotsAssigned, before: Job, here: Link) -> None:

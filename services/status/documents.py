@@ -60,6 +60,15 @@ def with_head(document: bytes, log: str, head: Head, time: str) -> Document:
     return status
 
 
+def replacing(status: Document, held: Any) -> Document:
+    """`status` as a merge patch that also removes what `held` has beyond it: fields that another operator wrote."""
+    if not isinstance(held, dict):
+        return status
+    beyond = {key: None for key in held if key not in status}
+    inner = {key: replacing(value, held.get(key)) for key, value in status.items() if isinstance(value, dict)}
+    return {**status, **inner, **beyond}
+
+
 def canonical(status: Any) -> bytes:
     """A status as bytes that compare: keys sorted, absent fields left out."""
     return _encoder.encode(_present(status))

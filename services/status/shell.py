@@ -8,7 +8,7 @@ from typing import Any
 
 from services.status.checkpoints import Checkpoints
 from services.status.decide import decide
-from services.status.documents import same, with_head
+from services.status.documents import replacing, same, with_head
 from services.status.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import EVENTS
@@ -54,8 +54,11 @@ class Status:
         self._identity = identity
         self._kinds = kinds
         self._now = now
-        self._written: defaultdict[JobKey, set[Uid]] = defaultdict(set)
-        """Objects whose status this process wrote, by job, so that no look before the write is needed."""
+        self._written: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
+        """Objects whose status this process wrote, by job, each with the job's generation then.
+
+        The next write needs no look before it: the fields of a status are others only after an edit.
+        """
         self._repaired: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
 
     def known(self) -> Iterable[JobKey]:
@@ -84,22 +87,24 @@ class Status:
         resource = self._kinds.resource(effect.api_version, effect.kind)
         namespace = standing.job.key.namespace
         written, repaired = self._written[standing.job.key], self._repaired[standing.job.key]
-        if effect.uid not in written and not effect.repair:
+        status = with_head(effect.document, self._identity, standing.head, standing.time)
+        this = effect.uid, standing.job.generation
+        if this not in written and not effect.repair:
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
             if same(held.status, effect.document):
-                written.add(effect.uid)
+                written.add(this)
                 return
+            status = replacing(status, held.status)
         if effect.uid == standing.job.key.uid:
             await self._checkpoints.reach(effect.uid, standing.head)
         if effect.repair and (effect.uid, effect.repair) not in repaired:
             # The API server lets a head only grow: a forged one has to go before the right one can come.
             await self._write(resource, namespace, effect, {"history": None})
             repaired.add((effect.uid, effect.repair))
-        status = with_head(effect.document, self._identity, standing.head, standing.time)
         await self._write(resource, namespace, effect, status)
-        written.add(effect.uid)
+        written.add(this)
 
     async def _write(
         self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any]

@@ -65,13 +65,12 @@ def accepted(job: Job, wish: str, pods: Mapping[Uid, PodView]) -> list[JobAdopte
     }
     if not slots:
         return [go_on]
-    indices = [slot.index for slot in slots if slot.role == WORKER]
     adopted = JobAdopted(
         source="AcceptedLoss",
         attempt=attempt,
         slots=spans(slots),
         lost=spans(_missing(job, attempt) - slots),
-        next_index=max(indices, default=-1) + 1,
+        next_index=max((slot.index for slot in slots if slot.role == WORKER), default=-1) + 1,
     )
     return [adopted, go_on]
 

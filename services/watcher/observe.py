@@ -126,7 +126,7 @@ def _pods(job: Job, world: World) -> Iterator[Fact]:
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield PodsObserved(pods=some, epoch=world.epoch)
     bereft = bereft_of(job, world)
-    for uid in bereft & world.vouched:
+    for uid in sorted(bereft & world.vouched):
         yield LauncherLost(uid=uid)
     others = tuple(
         uid for uid, pod in job.pods.items() if uid not in now and uid not in bereft and _vanished(job, world, pod)

@@ -28,7 +28,9 @@ async def operator(host: MakeHost, tmp_path_factory: pytest.TempPathFactory) -> 
     settings = {"MUSTER_DRAIN": "PT1S", "MUSTER_TAKE_OVER": "true"}
     async with Stack(folder, host, settings=settings, audit=audit) as stack:
         stack.services["watcher"].kill()
-        yield Operator(stack, audit)
+        operator = Operator(stack, audit)
+        yield operator
+        await operator.keep_log()
 
 
 def left_by_et_operator() -> list[dict[str, Any]]:

@@ -1,15 +1,30 @@
-"""Histories for tests: real events with sequences, times and bases as the log would give them."""
+"""Histories for tests: real events with sequences, times and bases as the log would give them.
 
-from collections.abc import Iterable
+Where the environment names a folder, every history that a test makes is kept there, and `tests/determinism` folds it
+again in other processes.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 
+from muster.saved import line_of
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, decision_subject, fact_subject
+
+KEPT_IN = "MUSTER_HISTORIES"
+"""The environment variable with the folder."""
+
+LONGEST_NAME = 100
+"""Characters of a test's name in the name of a file."""
 
 SCHEDULERS = ("CreatePod", "CreateService", "CreateSecret")
 """Effects of the scheduler that may be refused."""
@@ -45,11 +60,30 @@ def stored(history: History, event: AnyEvent, *, sequence: int | None = None, au
 
 def a_history(events: Iterable[AnyEvent], key: JobKey = KEY) -> History:
     """The fold of `events`, in order."""
-    history = History(key)
+    history, log = History(key), list[Stored]()
     for event in events:
-        history.fold(stored(history, event))
+        log.append(stored(history, event))
+        history.fold(log[-1])
     assert not history.held, history.held
+    keep(log)
     return history
+
+
+def keep(log: Sequence[Stored]) -> None:
+    """Write a history to a file of its own in the folder that the environment names, if it names one."""
+    folder = os.environ.get(KEPT_IN)
+    if folder and log:
+        test = re.sub(r"[^\w.-]+", "-", os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
+        write(log, Path(folder), test[-LONGEST_NAME:])
+
+
+def write(log: Sequence[Stored], folder: Path, name: str) -> Path:
+    """The file that a history is kept in: as `muster history --json` writes it, one name for one content."""
+    text = "".join(f"{line_of(event)}\n" for event in log)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
+    file.write_text(text)
+    return file
 
 
 VERSIONS = [version for kind in BUILT_IN for version in (kind, *kind.others)]

@@ -20,6 +20,7 @@ from services.watcher.observe import observe
 from services.watcher.sights import JobSight, NodeSight, RequestSight
 from services.watcher.world import World
 from shared.cluster.objects import Taint
+from shared.eventlog import Stored
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished
@@ -34,7 +35,7 @@ from shared.job.steps import Effect, Record, Step
 from shared.job.timing import next_due
 from shared.job.views import ChildView, Exit, PodView, indices
 from tests.kit.builders import observed
-from tests.kit.histories import KEY, stored
+from tests.kit.histories import KEY, keep, stored
 
 replace = msgspec.structs.replace
 
@@ -62,6 +63,7 @@ class Loop:
         self.chance = random.Random(seed)
         self.history = History(KEY)
         self.events: list[AnyEvent] = []
+        self.log: list[Stored] = []
         self.version = 1
         self.resource: JobSight | None = JobSight(
             key=KEY, observed=observed(spec), deleting=False, orphan=False, log="", head=None, accept=""
@@ -118,6 +120,12 @@ class Loop:
 
     def run(self, until: Callable[["Loop"], bool] = lambda _: False, limit: int = 4_000) -> None:
         """Take steps until `until` holds, or nothing is left to do."""
+        try:
+            self._take_steps(until, limit)
+        finally:
+            keep(self.log)
+
+    def _take_steps(self, until: Callable[["Loop"], bool], limit: int) -> None:
         for _ in range(limit):
             if until(self):
                 return
@@ -341,7 +349,8 @@ class Loop:
 
     def _append(self, event: AnyEvent) -> None:
         before = self.job
-        self.history.fold(stored(self.history, event))
+        self.log.append(stored(self.history, event))
+        self.history.fold(self.log[-1])
         assert not self.history.held, self.history.held
         self.events.append(event)
         self._check(before, event)

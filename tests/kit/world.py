@@ -34,6 +34,7 @@ from shared.job.fold import Histories
 from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.runtime.run import Machine, Service
+from tests.kit.histories import keep
 
 NAMESPACE = "team-a"
 PATIENCE_SECONDS = 30.0
@@ -117,6 +118,8 @@ class World:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._alone:
+            keep(self.journal.events)
         for author in list(self._running):
             await self.kill(author)
         if self._kubelet is not None:

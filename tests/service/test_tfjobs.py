@@ -307,6 +307,7 @@ async def test_a_type_that_is_taken_out_of_the_resource_breaks_nothing():
         assert stage.state() == "Running"
         stage.exit_codes["mnist-chief-0"] = 0
         await stage.comes_to("Succeeded")
+        assert {*stage.status(TFJOBS, "mnist")["replicaStatuses"]} == {"Chief", "Worker"}
 
 
 @in_virtual_time

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.status.decide import decide
-from services.status.documents import canonical, document_of, of_job, of_requests, same, with_head
+from services.status.documents import canonical, document_of, of_job, of_requests, replacing, same, with_head
 from services.status.effects import PatchStatus
 from services.status.shell import micro_time
 from shared.frameworks.training_status import whole_seconds
@@ -230,6 +230,24 @@ def test_a_field_that_somebody_added_or_changed_makes_it_another():
     assert not same(held(text, extra=1), text)
     assert not same(held(text, phase="Failed"), text)
     assert not same(held(text, currentScaler="ScaleIn:team-a/old"), text), "what shall be absent is there"
+
+
+def test_a_patch_removes_what_the_document_does_not_have():
+    held = {"phase": "Created", "workerSelector": "theirs", "replicaStatuses": {"Worker": {"active": 1, "evicted": 2}}}
+    status = {"phase": "Running", "replicaStatuses": {"Worker": {"active": 2}, "Launcher": {"active": 1}}}
+    assert replacing(status, held) == {
+        "phase": "Running",
+        "workerSelector": None,
+        "replicaStatuses": {"Worker": {"active": 2, "evicted": None}, "Launcher": {"active": 1}},
+    }
+
+
+@pytest.mark.parametrize("held", [None, "text", [], {}])
+def test_a_patch_of_a_resource_without_a_status_is_the_document(held: object):
+    assert replacing({"phase": "Running", "counts": {"active": 1}}, held) == {
+        "phase": "Running",
+        "counts": {"active": 1},
+    }
 
 
 def test_a_head_goes_with_the_document_and_says_when():

@@ -1,49 +1,15 @@
-"""Logs that earlier releases wrote fold to the status documents that those releases published.
-
-A file `<release>.jsonl.xz` has one recording a line: a whole log of that release's services, every status document that
-they owed at each event, and what the API server held at the end.  A line is never changed: a field that a later release
-shows otherwise is named in a decision record.
-"""
-
-import lzma
-from pathlib import Path
+"""Logs that earlier releases wrote fold to the status documents that those releases published."""
 
 import msgspec
 import pytest
 
-from muster.saved import event_of
 from services.status.documents import canonical, document_of, of_job, of_requests, with_head
 from services.status.effects import PatchStatus
-from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AUTHORS
 from shared.job.fold import Histories, History
+from tests.histories.recorded import Recording, recordings
 from tests.kit.histories import VERSIONS, kinds_of, observed
-
-FOLDER = Path(__file__).parent
-
-
-class Recording(msgspec.Struct):
-    """A log, and what the release that wrote it made of it."""
-
-    name: str
-    log: list[msgspec.Raw]
-    """Events as `muster history --json` wrote them."""
-    documents: list[str]
-    """Each once."""
-    published: list[tuple[int, str, str, int]]
-    """The sequence of an event, kind and uid of an object, and the place of its document after that event."""
-    shown: list[tuple[str, str]]
-    """By uid of a job: the status that the API server held when the recording ended, with its head."""
-
-    def events(self) -> list[Stored]:
-        return [event_of(bytes(line)) for line in self.log]
-
-
-def recordings(release: str) -> list[Recording]:
-    lines = lzma.decompress((FOLDER / f"{release}.jsonl.xz").read_bytes()).splitlines()
-    return [msgspec.json.decode(line, type=Recording) for line in lines]
-
 
 RECORDINGS = recordings("0.1.0")
 
@@ -52,6 +18,7 @@ RECORDINGS = recordings("0.1.0")
 def test_every_status_document_of_a_release_comes_out_again(recording: Recording):
     events = recording.events()
     kinds = kinds_of(events)
+    shown = [as_shown(document.encode()) for document in recording.documents]
     histories, found = Histories(), {}
     for event in events:
         history = histories.fold(event)
@@ -59,14 +26,19 @@ def test_every_status_document_of_a_release_comes_out_again(recording: Recording
         assert not history.held, history.held
         found |= {(event.sequence, kind, uid): document for kind, uid, document in documents(history, kinds)}
     for sequence, kind, uid, place in recording.published:
-        assert found.get((sequence, kind, uid)) == recording.documents[place], f"{kind} {uid} at event {sequence}"
+        assert found.get((sequence, kind, uid)) == shown[place], f"{kind} {uid} at event {sequence}"
 
 
 def documents(history: History, kinds: Kinds) -> list[tuple[str, str, str]]:
     """Kind, uid and document of the job and of its requests; a document that waits for its back-off is one too."""
     job = msgspec.structs.replace(history.job, refusals={})
     steps = [*(of_job(job, kinds) if kinds.knows(job) else ()), *of_requests(job)]
-    return [(step.kind, step.uid, step.document.decode()) for step in steps if isinstance(step, PatchStatus)]
+    return [(step.kind, step.uid, as_shown(step.document)) for step in steps if isinstance(step, PatchStatus)]
+
+
+def as_shown(document: bytes) -> str:
+    """What the API server holds afterwards: a null only takes a field away."""
+    return canonical(msgspec.json.decode(document)).decode()
 
 
 @pytest.mark.parametrize("recording", [each for each in RECORDINGS if each.shown], ids=lambda recording: recording.name)

@@ -1,0 +1,89 @@
+"""A history folds to the same state, documents and decisions in every process, whatever the seed of its hashes.
+
+Here for some histories; `make test-determinism` does it for all that any test makes, and under other Pythons.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.determinism.processes import ROOT, SEEDS, Process, compare, whole
+from tests.histories.recorded import recordings
+from tests.kit.builders import a_running_job, a_spec, scaling_in, scaling_out
+from tests.kit.histories import a_history, write
+from tests.kit.loop import Loop
+from tests.kit.replicas import a_replicated_spec, a_running_replicated_job, ended
+
+PYTHON = Path(sys.executable)
+EACH = 10
+"""Every tenth recording of a release is folded, and every one with pods that cannot start."""
+SIMULATIONS = 4
+
+
+def test_histories_of_a_release_fold_the_same_under_eight_hash_seeds(tmp_path: Path):
+    found = [each for number, each in enumerate(recordings("0.1.0")) if not number % EACH or "stuck" in each.name]
+    files = [write(each.events(), tmp_path / "histories", str(number)) for number, each in enumerate(found)]
+    outcome = compare(files, [Process(PYTHON, seed) for seed in SEEDS], tmp_path)
+    assert not outcome.differences, "\n".join(outcome.differences)
+    assert outcome.prefixes > 10 * len(files)
+
+
+def test_histories_of_this_release_fold_the_same_under_eight_hash_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MUSTER_HISTORIES", str(tmp_path / "histories"))
+    a_history([*a_running_job(workers=4), *scaling_out(4, 5)])
+    a_history([*a_running_job(workers=4), *scaling_in(1, 3)])
+    spec = a_replicated_spec("OnFailure", workers=4)
+    a_history([*a_running_replicated_job(spec), ended("worker", 1, 1), ended("worker", 3, 137)])
+    for seed in range(SIMULATIONS):
+        Loop(seed, a_spec(4, least=2, most=6)).run(lambda loop: loop.job.over or len(loop.log) > 150)
+    files = whole((tmp_path / "histories").iterdir())
+    assert len(files) == 3 + SIMULATIONS
+    outcome = compare(files, [Process(PYTHON, seed) for seed in SEEDS], tmp_path)
+    assert not outcome.differences, "\n".join(outcome.differences)
+
+
+def test_a_history_that_another_one_begins_with_is_folded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUSTER_HISTORIES", str(tmp_path))
+    events = a_running_job()
+    a_history(events)
+    (longest,) = tmp_path.iterdir()
+    a_history(events[:5])
+    a_history(events)
+    assert len([*tmp_path.iterdir()]) == 2
+    assert whole(tmp_path.iterdir()) == [longest]
+
+
+def test_the_order_of_a_set_is_seen_in_its_bytes():
+    program = (
+        "from tests.determinism.spelling import Spelling; print(Spelling()({'chief', 'ps', 'worker', 'evaluator'}))"
+    )
+    said = set()
+    for seed in SEEDS:
+        environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
+        words = [sys.executable, "-c", program]
+        said.add(subprocess.run(words, env=environment, check=True, capture_output=True).stdout)
+    assert len(said) > 1
+
+
+class Disagreeing(Process):
+    """A process whose states are its own."""
+
+    def fold(self, *words: str, into: Path) -> None:
+        super().fold(*words, into=into)
+        into.write_text(into.read_text().replace("resnet", "alexnet").replace(" 3 ", " 3 changed-"))
+
+
+def test_a_difference_is_told_with_the_event_after_which_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUSTER_HISTORIES", str(tmp_path / "histories"))
+    a_history(a_running_job())
+    files = whole((tmp_path / "histories").iterdir())
+    outcome = compare(files, [Process(PYTHON, 0), Disagreeing(PYTHON, 1)], tmp_path)
+    (told,) = outcome.differences
+    assert "differs after event 3" in told
+    assert "PYTHONHASHSEED=1" in told
+    assert "alexnet" in told

@@ -1,0 +1,179 @@
+"""What follows from a log cannot depend on the order of a set: neither the types of the core nor its code allow it.
+
+The types are those that a job, an event, an effect or a timer is made of.  The code is that of the modules that import
+rules call pure.
+"""
+
+import ast
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+import services.scaler.effects
+import services.scheduler.effects
+import services.status.effects
+from shared.job.events.catalog import AUTHORS
+from shared.job.sorted_set import SortedSet
+from shared.job.state import Job
+from shared.job.steps import Effect
+from shared.job.timing import Timer
+from tests.determinism.sets import annotated, iterations, keys
+
+ROOT = Path(__file__).parents[2]
+
+VALUES = (str, int, float, bool, bytes, NoneType)
+ORDERED = (tuple, dict, Mapping, SortedSet)
+"""Collections with one order in every process: as written, as inserted, or by value."""
+
+
+def reached(kind: Any, where: str, seen: set[Any]) -> Iterator[tuple[str, Any]]:
+    """Every type that a value of `kind` is made of and that is neither a plain value nor ordered, with its place."""
+    origin = get_origin(kind)
+    if isinstance(kind, NewType):
+        yield from reached(kind.__supertype__, where, seen)
+    elif origin is Literal or kind in VALUES or kind is Ellipsis:
+        return
+    elif origin in (Union, UnionType) or origin in ORDERED:
+        for inner in get_args(kind):
+            yield from reached(inner, where, seen)
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if kind not in seen:
+            seen.add(kind)
+            for field, inner in get_type_hints(kind).items():
+                if field in kind.__struct_fields__:
+                    yield from reached(inner, f"{kind.__name__}.{field}", seen)
+    else:
+        yield where, kind
+
+
+def effects(kind: type[Effect] = Effect) -> list[type[Effect]]:
+    return [each for known in kind.__subclasses__() for each in (known, *effects(known)) if each.__module__ in EFFECTS]
+
+
+EFFECTS = [part.__name__ for part in (services.scaler.effects, services.scheduler.effects, services.status.effects)]
+
+
+@pytest.mark.parametrize("kind", [Job, Timer, *AUTHORS, *effects()], ids=lambda kind: kind.__name__)
+def test_every_collection_has_one_order_in_every_process(kind: type):
+    assert not [*reached(kind, kind.__name__, set())]
+
+
+def test_every_effect_of_the_services_is_looked_at():
+    assert {kind.__module__ for kind in effects()} == {*EFFECTS}
+
+
+class Inner(msgspec.Struct):
+    names: Mapping[str, frozenset[str]]
+
+
+class Outer(msgspec.Struct):
+    inner: tuple[Inner | None, ...]
+    plain: SortedSet[int]
+
+
+Anything = TypeVar("Anything")
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        pytest.param(Outer, [("Inner.names", frozenset[str])], id="a set deep within"),
+        pytest.param(set[int], [("here", set[int])], id="a set"),
+        pytest.param(Collection[int], [("here", Collection[int])], id="what may be a set"),
+        pytest.param(list[int], [("here", list[int])], id="what may be changed in place"),
+        pytest.param(Any, [("here", Any)], id="anything"),
+        pytest.param(tuple[int, ...] | None, [], id="a tuple"),
+    ],
+)
+def test_a_type_without_an_order_is_found(kind: Any, found: list[tuple[str, Any]]):
+    assert [*reached(kind, "here", set())] == found
+
+
+def pure_modules() -> dict[Path, ast.Module]:
+    """The modules that are pure by the import rule, and their syntax trees."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (pure,) = (contract for contract in contracts if contract["name"].startswith("The core is pure"))
+    files: list[Path] = []
+    for module in pure["source_modules"]:
+        path = ROOT / module.replace(".", "/")
+        files += sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return {file.relative_to(ROOT): ast.parse(file.read_text()) for file in files}
+
+
+PURE = pure_modules()
+
+
+def test_no_pure_module_goes_through_a_set():
+    known = annotated(PURE)
+    found = [f"{path}:{line}: {text}" for path, tree in PURE.items() for line, text in iterations(tree, known)]
+    assert not found, "\n".join(found)
+
+
+TIES = {
+    ("muster/causes/chains.py", "max by lambda request: request.order"): "no two requests have one order",
+    ("muster/causes/chains.py", "sorted by lambda link: -link.sequence"): "links are walked from the last state back",
+    ("muster/causes/link.py", "max by lambda link: link.sequence"): "the last one given",
+    ("services/scaler/scale_in.py", "sorted by lambda slot: slot.index"): "workers of one attempt have an index each",
+    ("services/scheduler/replacing.py", "sorted by lambda pod: pod.deleting"): "pods are in the order first seen",
+    ("services/watcher/observe.py", "sorted by turn"): "a tuple that ends with a version, which one change has",
+    ("shared/frameworks/kubeflow_status.py", "max by lambda known: known.since.sequence"): "the last condition",
+    ("shared/frameworks/kubeflow_status.py", "max by lambda known: known.updated.sequence"): "the first condition",
+    (
+        "shared/frameworks/kubeflow_status.py",
+        "max by lambda slot: places[slot].sequence",
+    ): "the first slot of the event",
+    ("shared/frameworks/kubeflow_status.py", "max by lambda slot: owed[slot].at.sequence"): "the lowest slot",
+}
+"""Every comparison by a key that is no tuple, and why it has one outcome: what is compared is no set, as above."""
+
+
+def test_every_comparison_by_a_key_says_why_it_has_one_outcome():
+    found = {(str(path), text) for path, tree in PURE.items() for _, text in keys(tree)}
+    assert found == TIES.keys()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for name in {'a', 'b'}: print(name)",
+        "names = {name for name in given}\nfound = [name for name in names]",
+        "def f(names: set[str]): return list(names)",
+        "def f(names: frozenset[str] | None): return ', '.join(names)",
+        "def names() -> set[str]: ...\ndef g(): return tuple(names())",
+        "class Job:\n    slots: frozenset[int]\ndef f(job): return {slot: 0 for slot in job.slots | more}",
+        "class Job:\n    @property\n    def slots(self) -> frozenset[int]: ...\ndef f(job): yield from job.slots",
+        "class Job:\n    def slots(self) -> frozenset[int]: ...\ndef f(job): return next(iter(job.slots()))",
+        "def f(now, before): return [uid for uid in now.keys() - before]",
+        "def f(names): return sorted(set(names), key=len)",
+        "def f(names): return max(name for name in {*names} if name) if names else [*frozenset(names)]",
+        "def f(names): return set(names).pop()",
+        "def f(now): a, b = set(now), 1\n    return [a for a in a]".replace("def f(now): a", "def f(now):\n    a"),
+    ],
+)
+def test_code_that_depends_on_the_order_of_a_set_is_found(code: str):
+    tree = ast.parse(code)
+    assert [*iterations(tree, annotated({Path("here.py"): tree}))]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(names: set[str]): return sorted(names)",
+        "def f(names: set[str]): return any(name for name in names)",
+        "def f(names: set[str]): return {name.lower() for name in names}",
+        "def f(names: set[str]): return SortedSet(name.lower() for name in names)",
+        "def f(names: set[str]): return len({*names, 'more'})",
+        "def f(names: set[str], name): return name in [*names]",
+        "def f(names: list[str]): return [name for name in names]",
+        "def f(known): return [key for key in known.keys()]",
+        "names = {'a'}\ndef f(names: list[str]): return [name for name in names]",
+    ],
+)
+def test_code_in_which_the_order_of_a_set_is_lost_is_let_through(code: str):
+    tree = ast.parse(code)
+    assert not [*iterations(tree, annotated({Path("here.py"): tree}))]

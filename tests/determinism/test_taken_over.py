@@ -1,0 +1,66 @@
+"""A job that was taken over shows what its history says, and nothing that the operator before it wrote."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from muster.verifying import WRONG, verified_jobs
+from shared.cluster import Resource
+from shared.cluster.memory import MemoryCluster
+from shared.eventlog.memory import MemoryEventLog
+from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.training import TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
+from tests.service.stage import Stage
+from tests.takeover.recorded import Launcher, put, recorded
+
+
+async def finds_no_difference(stage: Stage) -> None:
+    verified = await verified_jobs(MemoryEventLog(stage.journal), MemoryCluster(stage.store), BUILT_IN)
+    assert not verified.count(*WRONG), [str(answer) for answer in verified.answers]
+    assert verified.count("identical")
+
+
+Move = Callable[[Stage], Awaitable[None]]
+
+
+async def go_on(stage: Stage) -> None:
+    await stage.quiet()
+
+
+async def lose_a_pod(stage: Stage) -> None:
+    stage.exit_codes[sorted(stage.pods())[-1]] = 137
+    await stage.quiet()
+
+
+async def end(stage: Stage) -> None:
+    stage.exit_codes |= {name: 0 for name in stage.pods() if name.endswith(("-launcher", "-master-0", "-worker-0"))}
+    await stage.quiet()
+
+
+@pytest.mark.parametrize("moves", [[go_on], [go_on, lose_a_pod], [go_on, end]], ids=["goes on", "loses a pod", "ends"])
+@pytest.mark.parametrize(
+    ("resource", "recording"),
+    [
+        pytest.param(TRAININGJOBS, "et-operator-running", id="TrainingJob"),
+        pytest.param(TFJOB.resource, "tfjob-running", id="TFJob"),
+        pytest.param(PYTORCHJOB.resource, "pytorchjob-elastic", id="PyTorchJob"),
+    ],
+)
+@in_virtual_time
+async def test_a_job_that_was_taken_over_shows_what_its_history_says(
+    resource: Resource[Any], recording: str, moves: list[Move]
+):
+    stage = Stage(takes_over=True)
+    (job, *_) = objects = recorded(recording)
+    put(stage.store, objects)
+    if resource is TRAININGJOBS:
+        Launcher(stage.store, "resnet-worker-0:1\nresnet-worker-1:1\n")
+    async with stage:
+        await stage.until(lambda: "history" in stage.status(resource, job["metadata"]["name"]))
+        for move in moves:
+            await move(stage)
+            await finds_no_difference(stage)

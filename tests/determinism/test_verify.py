@@ -1,0 +1,108 @@
+"""`muster replay --verify` finds no difference, whatever the jobs do at that moment and whatever its hash seed is.
+
+The services are processes, each with the hash seed that chance gave it.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from devcluster.start import Devcluster
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.fold import Histories
+from shared.job.milestones import trouble
+from tests.determinism.processes import SEEDS
+from tests.frameworks.documents import (
+    Document,
+    fioravanzo_job,
+    kubeflow_mx_job,
+    mlkube_job,
+    mpba_job,
+    mpi_job,
+    pytorch_job,
+    tf_job,
+)
+from tests.kit.commands import run
+from tests.kit.operator import FOR_EVER, Operator, a_job, a_request, an_operator
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+STUCK = [
+    tf_job(Chief=1, PS=2, Worker=3),
+    pytorch_job(Master=1, Worker=3),
+    mpi_job(Launcher=1, Worker=2),
+    kubeflow_mx_job(Scheduler=1, Server=2, Worker=3),
+    fioravanzo_job(),
+    mpba_job(),
+    mlkube_job(),
+    a_job("stuck", "true", workers=3, worker={"name": "main", "image": "none"}),
+]
+"""A job of each kind.  No container says a command: on a node without images it cannot start, or, where the kind has a
+command of its own for workers, ends at once."""
+
+
+def as_published(number: int, job: Document) -> Document:
+    """Under a name of its own, without a command and without what an API server fills in."""
+    return {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "metadata": {"name": f"stuck-{number}", "namespace": "default"},
+        "spec": _without_commands(job["spec"]),
+    }
+
+
+def _without_commands(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_commands(inner) for key, inner in value.items() if key != "command"}
+    return [_without_commands(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
+    async with an_operator(tmp_path_factory.mktemp("stack"), Devcluster) as operator:
+        yield operator
+
+
+async def test_jobs_of_every_kind_without_a_command_are_verified_under_each_hash_seed(operator: Operator):
+    await operator.apply(*(as_published(number, job) for number, job in enumerate(STUCK)))
+
+    async def none_runs() -> bool:
+        histories = Histories()
+        for event in await operator.log():
+            histories.fold(event)
+        return sum(bool(trouble(history.job)) or history.job.over for history in histories) == len(STUCK)
+
+    await operator.until(none_runs, lambda: "some job is neither stuck nor over")
+    await says_the_same(operator)
+
+
+async def test_jobs_that_fail_begin_again_scale_and_are_suspended_are_verified_under_each_hash_seed(
+    operator: Operator,
+):
+    await operator.apply(
+        a_job("fails", "exit 1"),
+        a_job("begins-again", "exit 1", restartPolicy="OnFailure", backoffLimit=3),
+        a_job("suspended", FOR_EVER),
+        a_job("scales", FOR_EVER),
+    )
+    await operator.phase("Failed", TRAININGJOBS, "fails")
+    await operator.phase("Running", TRAININGJOBS, "suspended")
+    await operator.phase("Running", TRAININGJOBS, "scales")
+    await operator.kubectl("patch", "trainingjob", "suspended", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    await operator.apply(a_request("ScaleOut", "more", "scales", toAdd={"count": 1}))
+    await says_the_same(operator)
+    await operator.phase("Suspended", TRAININGJOBS, "suspended")
+    await operator.phase("Running", TRAININGJOBS, "scales")
+    await operator.delete("fails")
+    await says_the_same(operator)
+
+
+async def says_the_same(operator: Operator) -> None:
+    for seed in SEEDS:
+        environment = operator.stack.reader() | {"PYTHONHASHSEED": str(seed)}
+        ended = await run(sys.executable, "-m", "muster", "replay", "--verify", environment=environment)
+        assert ended.code == 0, f"PYTHONHASHSEED={seed}: {ended.out}{ended.complaint}"
+        assert ended.out.splitlines()[-1].endswith("different: 0")
