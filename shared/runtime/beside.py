@@ -39,6 +39,7 @@ class Beside:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._beating.cancel()
+        await self.run(_end_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
@@ -56,6 +57,14 @@ class Beside:
         while True:
             self._moved = time.monotonic()
             await asyncio.sleep(BEAT_SECONDS)
+
+
+async def _end_all() -> None:
+    """Wait for the end of whatever still runs on this loop, cancelled."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class Ownership:

@@ -96,6 +96,24 @@ async def test_a_released_lease_is_free():
     assert await bucket.get(KEY) is None
 
 
+async def test_what_still_runs_beside_the_loop_ends_with_it():
+    ended: list[str] = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("endless")
+
+    async with Beside() as beside:
+        running = asyncio.create_task(beside.run(endless()))
+        await asyncio.sleep(0.05)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert ended == ["endless"]
+
+
 async def test_what_becoming_the_owner_meets_ends_the_keeping_here():
     bucket = await MemoryEventLog(MemoryJournal(), user=KEY).bucket(LEASES)
 
