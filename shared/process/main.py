@@ -29,6 +29,7 @@ from shared.installation.risks import tell_risks, tell_unmonitored
 from shared.installation.scope import Scope
 from shared.job.events.event import Author
 from shared.job.measures import Measures
+from shared.process.collector import leave_out
 from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.parts import Parts
@@ -172,6 +173,7 @@ async def _own(author: Author, service: Service, found: Found, health: Health, l
     health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
     health.failing = lambda: machine.trouble or lease.trouble
 
+    collecting = asyncio.create_task(leave_out(machine.folded))
     running = asyncio.create_task(machine.run())
     keeping = asyncio.create_task(lease.keep(machine.owned))
     looking = asyncio.create_task(look_after(health, machine.alarm, lambda: found.must_do(author)))
@@ -189,7 +191,8 @@ async def _own(author: Author, service: Service, found: Found, health: Health, l
         looking.cancel()
         turning.cancel()
         telling.cancel()
-        await asyncio.gather(running, looking, turning, telling, return_exceptions=True)
+        collecting.cancel()
+        await asyncio.gather(running, looking, turning, telling, collecting, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()
