@@ -1,8 +1,8 @@
-"""The machine that every service is: fold the log; decide what is owed; record first, act on what was read back.
+"""The runtime of a service: fold the log, decide, record the decision, and act on what was read back.
 
-An event wakes a job, its folded state decides.  Per job one append is in flight at a time (`appends.py`) and one
-effect per target (`acts.py`); across jobs everything overlaps, within bounds.  The shell has no opinions: what to
-do is `decide`'s.
+An event puts its job into the work queue (`queue.py`); the folded state decides.  One append per job is in flight at a
+time (`appends.py`), and one effect per target (`acts.py`); jobs overlap within bounds.  The runtime has no opinion
+about jobs: that is `decide`'s.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from shared.job.naming import JobKey, key_of, namespace_subjects
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.runtime import telling
-from shared.runtime.acts import Acts, Standing
+from shared.runtime.acts import Acts, Context
 from shared.runtime.appends import Appends
 from shared.runtime.queue import Priority, Slice, WorkQueue
 from shared.telemetry.meters import Meters
@@ -41,27 +41,27 @@ log = structlog.get_logger()
 
 
 class Service(Protocol):
-    """What makes a machine the watcher, the scheduler, the scaler or status."""
+    """What makes a runtime the watcher, the scheduler, the scaler or status."""
 
     author: Author
 
     def decide(self, history: History) -> list[Step]:
         """What this service owes the job.  Pure, or, for the watcher, a comparison with what it sees."""
 
-    async def act(self, effect: Effect, standing: Standing) -> AnyEvent | None:
+    async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         """Carry out one effect; raises `Transient`, `Conflict` or `Refused` (`permanent` by its reason).
 
         What it alone learned by that is a fact to be recorded, until it is stored.
         """
 
-    async def attend(self, machine: "Machine") -> None:
+    async def attend(self, runtime: "Runtime") -> None:
         """What else this service does while it runs, such as watching; for ever."""
 
     def known(self) -> Iterable[JobKey]:
         """Jobs that this service knows of and the log may not."""
 
 
-class Machine:
+class Runtime:
     """One running service; made inside a running event loop."""
 
     def __init__(
