@@ -45,7 +45,7 @@ class Beside:
         self._loop.close()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the other loop and return what it returns; who is cancelled here is cancelled there."""
+        """Run `work` on the other loop and return what it returns; a cancellation of this call cancels `work`."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def still(self) -> str:

@@ -46,7 +46,7 @@ class Service(Protocol):
     author: Author
 
     def decide(self, history: History) -> list[Step]:
-        """What this service owes the job.  Pure, or, for the watcher, a comparison with what it sees."""
+        """What this service has to do for the job.  Pure, or, for the watcher, a comparison with what it sees."""
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         """Carry out one effect; raises `Transient`, `Conflict` or `Refused` (`permanent` by its reason).
@@ -93,7 +93,7 @@ class Runtime:
         self.folded = asyncio.Event()
         """Set once `current` was true for the first time."""
         self.alarm = asyncio.Event()
-        """Set when something failed that may be more than one job's story: whoever looks after the rest looks now."""
+        """Set when a failure may concern more than one job: `readiness.py` then looks at once."""
         self._queue = WorkQueue[JobKey](clock)
         self._slice = Slice(clock)
         self.appends = Appends(
@@ -124,7 +124,7 @@ class Runtime:
     def trouble(self) -> str:
         """What keeps this machine from reading or appending; empty when all is well.
 
-        Who is not the owner any more has nothing to append, and learns nothing of how it would go.
+        A replica that is not the owner appends nothing, and learns nothing of how that would go.
         """
         return self._unread or (self.appends.trouble if self._owns() else "")
 
@@ -233,7 +233,7 @@ class Runtime:
                 self._strange(stored, error)
                 continue
             if history is not None:
-                if self.appends.untold:
+                if self.appends.uncertain:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
                 if history.held and history.held_at == stored.sequence:
@@ -246,7 +246,7 @@ class Runtime:
             self._queue.add(key)
 
     def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert self.measures is not None, "only who measures is told"
+        assert self.measures is not None, "only a runtime with measures is called back"
         try:
             self.measures.folded(before, event, after, time)
         except Exception as error:
@@ -288,7 +288,7 @@ class Runtime:
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is None:
-            self.appends.nothing_owed(history)
+            self.appends.nothing_to_record(history)
         elif (work := self.appends.record(history, record.event)) is not None:
             self._start(work)
         for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
@@ -308,7 +308,7 @@ class Runtime:
             self._broke.set_exception(error)
 
     async def _finish(self) -> None:
-        """Wait a little for what is in hand, then let it go: what was not done is owed again by the next owner."""
+        """Wait a little for what is in hand, then drop it: the next owner decides it again."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
             for task in late:

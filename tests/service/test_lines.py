@@ -14,7 +14,7 @@ from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
 from shared.runtime.acts import Context
-from shared.runtime.appends import MOST_UNTOLD
+from shared.runtime.appends import MOST_UNCERTAIN
 from shared.runtime.run import Runtime
 from tests.kit.killing import killed_at_any_moment
 from tests.kit.virtual_time import in_virtual_time, until
@@ -118,22 +118,22 @@ def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[L
             await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
             await asyncio.sleep(5)
         assert [(line["seq"], line["basis"]) for line in decisions_told(lines)] == [(3, 2), (4, 3)]
-        assert not stage.runtime.appends.untold
+        assert not stage.runtime.appends.uncertain
 
     story()
 
 
 @in_virtual_time
 async def test_decisions_that_never_were_stored_leave_room_for_those_that_were(lines: list[Line]):
-    stage = Stage(Small(restarting(MOST_UNTOLD + 100)))
-    stage.line.trouble = [Transient("never stored", retry_after=0.1) for _ in range(MOST_UNTOLD + 10)]
+    stage = Stage(Small(restarting(MOST_UNCERTAIN + 100)))
+    stage.line.trouble = [Transient("never stored", retry_after=0.1) for _ in range(MOST_UNCERTAIN + 10)]
     mute = Mute(stage.journal, user="scheduler", after=1.0)
     async with stage.running():
         stage.see()
-        await until(lambda: not stage.line.trouble, "a full memory", seconds=MOST_UNTOLD)
+        await until(lambda: not stage.line.trouble, "a full memory", seconds=MOST_UNCERTAIN)
         stage.line.append = mute.append  # type: ignore[method-assign]
         await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
-        assert len(stage.runtime.appends.untold) <= MOST_UNTOLD
+        assert len(stage.runtime.appends.uncertain) <= MOST_UNCERTAIN
     assert [line["seq"] for line in decisions_told(lines)][:2] == [3, 4]
 
 
@@ -145,7 +145,7 @@ async def test_what_lost_to_another_or_was_refused_is_not_remembered():
         stage.see()
         await until(lambda: stage.history().job.attempt.number == 1, "the restart")
         await asyncio.sleep(1)
-        assert not stage.runtime.appends.untold
+        assert not stage.runtime.appends.uncertain
 
 
 @in_virtual_time
