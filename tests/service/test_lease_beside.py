@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -39,7 +39,7 @@ class Replica:
                     await keeping
                 await self.owner.release()
 
-    def _acquired(self) -> "asyncio._CoroutineLike[None]":
+    def _acquired(self) -> Coroutine[None, None, None]:
         self.times += 1
         self.held_at_once.append(self.owner.held())
         return asyncio.sleep(0)

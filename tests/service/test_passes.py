@@ -1,7 +1,7 @@
 """Passes over all jobs: however many are over, the loop goes on, the lease is renewed and live jobs are decided."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -14,6 +14,7 @@ from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.job.steps import Step
 from shared.runtime.ownership import Lease
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_spec, observed
@@ -101,11 +102,11 @@ class Owner:
         stage.line = line
         stage.runtime = Runtime(stage.service, line, owns=self.lease.held, clock=loop.time)
 
-        def acquired() -> object:
+        def acquired() -> Coroutine[None, None, None]:
             self.acquired += 1
             return stage.runtime.owned()
 
-        tasks = [asyncio.create_task(stage.runtime.run()), asyncio.create_task(self.lease.keep(acquired))]  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(stage.runtime.run()), asyncio.create_task(self.lease.keep(acquired))]
         try:
             yield self
         finally:
@@ -115,7 +116,7 @@ class Owner:
                     await task
 
 
-def taking_time(history: History) -> list[object]:
+def taking_time(history: History) -> list[Step]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     loop.stand_still(DECIDE_SECONDS)
@@ -124,7 +125,7 @@ def taking_time(history: History) -> list[object]:
 
 @in_virtual_time
 async def test_with_20000_finished_jobs_a_service_keeps_its_lease_and_decides_about_each():
-    service = Small(taking_time)  # type: ignore[arg-type]
+    service = Small(taking_time)
     owner = Owner(service)
     with_finished_jobs(owner.stage, MANY)
     async with Pulse().measured() as pulse, owner.running():
@@ -147,7 +148,7 @@ async def test_a_job_that_is_not_over_is_decided_before_those_that_are():
 
 @in_virtual_time
 async def test_a_job_that_changes_is_decided_ahead_of_a_pass_that_is_under_way():
-    service = Small(taking_time)  # type: ignore[arg-type]
+    service = Small(taking_time)
     owner = Owner(service)
     with_finished_jobs(owner.stage, MANY)
     async with owner.running():
