@@ -63,7 +63,9 @@ async def _end_all() -> None:
     """Wait for the end of whatever still runs on this loop, cancelled."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
-        task.cancel()
+        # A second cancellation would break off the clean-up that the first one began.
+        if not task.cancelling():
+            task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
 
 
