@@ -103,7 +103,7 @@ async def test_what_still_runs_beside_the_loop_ends_with_it():
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
             ended.append("endless")
 
     async with Beside() as beside:
