@@ -24,10 +24,10 @@ from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.process.parts import Parts
-from shared.runtime.acts import Standing
+from shared.process.dependencies import Dependencies
+from shared.runtime.acts import Context
 from shared.runtime.claims import ours, settle
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 
 
 class Scaler:
@@ -47,24 +47,24 @@ class Scaler:
     def decide(self, history: History) -> list[Step]:
         return decide(history.job, self._policy) if self._kinds.knows(history.job) else []
 
-    async def attend(self, machine: Machine) -> None:
+    async def attend(self, runtime: Runtime) -> None:
         await asyncio.Event().wait()
 
-    async def act(self, effect: Effect, standing: Standing) -> AnyEvent | None:
-        key = standing.job.key
+    async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
+        key = context.job.key
         match effect:
             case RunScript():
                 return await self._within.run(key, effect)
             case CheckDrain():
                 return await self._within.look(key, effect)
             case WriteHosts():
-                await self._write_hosts(standing.job, effect)
+                await self._write_hosts(context.job, effect)
             case NudgeLauncher():
                 await self._touch(key, effect, HOSTS_VERSION)
             case LinkHosts():
-                await self._link(standing.job, effect)
+                await self._link(context.job, effect)
             case OwnRequest():
-                await self._own(standing.job, effect)
+                await self._own(context.job, effect)
             case DeleteHosts():
                 await self._cluster.delete(CONFIGMAPS, key.namespace, effect.name, uid=effect.uid)
             case _:
@@ -150,7 +150,7 @@ class Scaler:
         await self._cluster.patch(resource, namespace, effect.name, patch)
 
 
-def build(parts: Parts) -> Scaler:
+def build(dependencies: Dependencies) -> Scaler:
     """The service from what a process has."""
-    seconds = math.ceil(parts.settings.drain.total_seconds())
-    return Scaler(parts.cluster, Policy(drain_seconds=seconds), parts.kinds)
+    seconds = math.ceil(dependencies.settings.drain.total_seconds())
+    return Scaler(dependencies.cluster, Policy(drain_seconds=seconds), dependencies.kinds)

@@ -29,10 +29,10 @@ from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.process.parts import Parts
-from shared.runtime.acts import Standing
+from shared.process.dependencies import Dependencies
+from shared.runtime.acts import Context
 from shared.runtime.claims import QUICK_SECONDS, ours, settle
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 
 KEPT_RESOURCES = 256
 """Resources kept between the pods of one start; a job of a thousand workers reads its own once."""
@@ -55,20 +55,20 @@ class Scheduler:
     def decide(self, history: History) -> list[Step]:
         return decide(history.job) if self._kinds.knows(history.job) else []
 
-    async def attend(self, machine: Machine) -> None:
+    async def attend(self, runtime: Runtime) -> None:
         await asyncio.Event().wait()
 
-    async def act(self, effect: Effect, standing: Standing) -> None:
-        key = standing.job.key
+    async def act(self, effect: Effect, context: Context) -> None:
+        key = context.job.key
         match effect:
             case CreatePod():
-                await self._create_pod(standing.job, effect)
+                await self._create_pod(context.job, effect)
             case ClaimPod():
-                await self._claim_pod(standing.job, effect)
+                await self._claim_pod(context.job, effect)
             case CreateService():
-                await self._create_service(standing.job, effect.slot)
+                await self._create_service(context.job, effect.slot)
             case CreateSecret():
-                await self._create_secret(standing.job)
+                await self._create_secret(context.job)
             case DeletePod():
                 await self._cluster.delete(PODS, key.namespace, effect.name, uid=effect.uid)
             case DeleteService():
@@ -76,7 +76,7 @@ class Scheduler:
             case DeleteSecret():
                 await self._cluster.delete(SECRETS, key.namespace, effect.name, uid=effect.uid)
             case DeleteJob():
-                resource = self._kinds.of(standing.job).resource
+                resource = self._kinds.of(context.job).resource
                 await self._cluster.delete(resource, key.namespace, key.name, uid=key.uid)
             case _:
                 raise AssertionError(f"not an effect of the scheduler: {effect}")
@@ -191,6 +191,6 @@ class Scheduler:
         return found
 
 
-def build(parts: Parts) -> Scheduler:
+def build(dependencies: Dependencies) -> Scheduler:
     """The service from what a process has."""
-    return Scheduler(parts.cluster, parts.kinds, cluster_domain=parts.settings.cluster_domain)
+    return Scheduler(dependencies.cluster, dependencies.kinds, cluster_domain=dependencies.settings.cluster_domain)

@@ -20,9 +20,9 @@ from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.steps import Effect, Step
-from shared.process.parts import Parts
-from shared.runtime.acts import Standing
-from shared.runtime.run import Machine
+from shared.process.dependencies import Dependencies
+from shared.runtime.acts import Context
+from shared.runtime.run import Runtime
 
 EVENTS_LIVE = timedelta(hours=1)
 """Kubernetes forgets its Events after an hour; an older one is not written again after a restart."""
@@ -71,24 +71,24 @@ class Status:
             self._checkpoints.forget(history.job.key.uid)
         return decide(history.job, self._kinds)
 
-    async def attend(self, machine: Machine) -> None:
+    async def attend(self, runtime: Runtime) -> None:
         await asyncio.Event().wait()
 
-    async def act(self, effect: Effect, standing: Standing) -> None:
+    async def act(self, effect: Effect, context: Context) -> None:
         match effect:
             case PatchStatus():
-                await self._patch(effect, standing)
+                await self._patch(effect, context)
             case Announce():
-                await self._announce(effect, standing.job.key.namespace)
+                await self._announce(effect, context.job.key.namespace)
             case _:
                 raise AssertionError(f"not an effect of the status service: {effect}")
 
-    async def _patch(self, effect: PatchStatus, standing: Standing) -> None:
+    async def _patch(self, effect: PatchStatus, context: Context) -> None:
         resource = self._kinds.resource(effect.api_version, effect.kind)
-        namespace = standing.job.key.namespace
-        written, repaired = self._written[standing.job.key], self._repaired[standing.job.key]
-        status = with_head(effect.document, self._identity, standing.head, standing.time)
-        this = effect.uid, standing.job.generation
+        namespace = context.job.key.namespace
+        written, repaired = self._written[context.job.key], self._repaired[context.job.key]
+        status = with_head(effect.document, self._identity, context.head, context.time)
+        this = effect.uid, context.job.generation
         if this not in written and not effect.repair:
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
@@ -97,8 +97,8 @@ class Status:
                 written.add(this)
                 return
             status = replacing(status, held.status)
-        if effect.uid == standing.job.key.uid:
-            await self._checkpoints.reach(effect.uid, standing.head)
+        if effect.uid == context.job.key.uid:
+            await self._checkpoints.reach(effect.uid, context.head)
         if effect.repair and (effect.uid, effect.repair) not in repaired:
             # The API server lets a head only grow: a forged one has to go before the right one can come.
             await self._write(resource, namespace, effect, {"history": None})
@@ -170,6 +170,6 @@ def event_name(effect: Announce) -> str:
     return f"{effect.name[:LONGEST_STEM].rstrip('-.')}.{effect.uid[:8]}.{effect.sequence}.{effect.reason.lower()}"
 
 
-def build(parts: Parts) -> Status:
+def build(dependencies: Dependencies) -> Status:
     """The service from what a process has."""
-    return Status(parts.cluster, parts.heads, parts.identity, parts.kinds)
+    return Status(dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds)

@@ -28,9 +28,9 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
-from shared.process.parts import Parts
-from shared.runtime.acts import Standing
-from shared.runtime.run import Machine
+from shared.process.dependencies import Dependencies
+from shared.runtime.acts import Context
+from shared.runtime.run import Runtime
 
 log = structlog.get_logger()
 
@@ -82,7 +82,7 @@ class Watcher:
     def known(self) -> Iterable[JobKey]:
         return self._world.keys()
 
-    async def act(self, effect: Effect, standing: Standing) -> None:
+    async def act(self, effect: Effect, context: Context) -> None:
         raise AssertionError(f"the watcher has no effects, and was asked for {effect}")
 
     def decide(self, history: History) -> list[Step]:
@@ -142,55 +142,55 @@ class Watcher:
         key = history.job.key
         views = sum(isinstance(fact, PodsObserved | PodsGone) for fact in facts)
         # What has to wait for the append before it was not told yet.
-        if views == 1 and not self._machine.appends.busy(history):
-            seconds = pause(len(self._world.pods_of(key)), self._machine.appends.seconds, len(self._paused))
+        if views == 1 and not self._runtime.appends.busy(history):
+            seconds = pause(len(self._world.pods_of(key)), self._runtime.appends.seconds, len(self._paused))
             self._paused.add(key)
             asyncio.get_running_loop().call_later(seconds, self._resume, key)
 
     def _resume(self, key: JobKey) -> None:
         self._paused.discard(key)
-        self._machine.wake(key)
+        self._runtime.wake(key)
 
     def _wake_later(self, key: JobKey, seconds: float) -> None:
-        self._machine.wake_later(key, seconds)
+        self._runtime.wake_later(key, seconds)
 
     def _wake_all(self) -> None:
-        self._machine.wake_all()
+        self._runtime.wake_all()
 
     def _folded(self, key: JobKey) -> Job | None:
-        history = self._machine.histories.get(key)
+        history = self._runtime.histories.get(key)
         return history.job if history is not None else None
 
     def _begun(self, key: JobKey) -> set[Uid]:
-        lives = [life.job for life in self._machine.histories.lives(key) if life.job.key != key]
+        lives = [life.job for life in self._runtime.histories.lives(key) if life.job.key != key]
         return {uid for job in lives for uid, request in job.scaling.requests.items() if request.phase != "Pending"}
 
     def _see_off(self, job: Job) -> None:
         """Requests that this history has by now may leave the one where they were before."""
         waiting = self._folded(waiting_room(job.key))
         if waiting is not None and waiting is not job and waiting.scaling.requests.keys() & job.scaling.requests.keys():
-            self._machine.wake_later(waiting.key, 0.0)
+            self._runtime.wake_later(waiting.key, 0.0)
 
-    async def attend(self, machine: Machine) -> None:
+    async def attend(self, runtime: Runtime) -> None:
         """Watch every resource; each change wakes the jobs it concerns."""
-        self._machine = machine
+        self._runtime = runtime
         # A LIST is compared with what the log knew before it was asked for.
-        await machine.folded.wait()
-        self._checks.began = machine.histories.position
+        await runtime.folded.wait()
+        self._checks.began = runtime.histories.position
         async with self._tasks as tasks:
             tasks.create_task(self._deadlines.notice_stalls())
-            self._watches.begin(machine)
+            self._watches.begin(runtime)
 
 
-def build(parts: Parts) -> Watcher:
+def build(dependencies: Dependencies) -> Watcher:
     """The service from what a process has."""
     return Watcher(
-        parts.cluster,
-        parts.eventlog,
-        parts.heads,
-        parts.kinds,
-        namespace=parts.settings.namespace,
-        believes_vanished=parts.settings.believe_vanished,
-        takes_over=parts.settings.take_over,
-        disruption_taints=parts.settings.disruption_taints,
+        dependencies.cluster,
+        dependencies.eventlog,
+        dependencies.heads,
+        dependencies.kinds,
+        namespace=dependencies.settings.namespace,
+        believes_vanished=dependencies.settings.believe_vanished,
+        takes_over=dependencies.settings.take_over,
+        disruption_taints=dependencies.settings.disruption_taints,
     )

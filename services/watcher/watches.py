@@ -25,7 +25,7 @@ from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import REQUESTS, TRAININGJOBS
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 
 T = TypeVar("T", bound=Object)
 At = tuple[str, str]
@@ -74,9 +74,9 @@ class Watches:
         self._disruption_taints = disruption_taints
         self._following: Sequence[asyncio.Task[None] | None] = []
 
-    def begin(self, machine: Machine) -> None:
+    def begin(self, runtime: Runtime) -> None:
         """Watch everything; what is seen wakes this machine's jobs."""
-        self._machine = machine
+        self._runtime = runtime
         self._streams = self._all()
         self._begin()
 
@@ -209,7 +209,7 @@ class Watches:
                     level.absent = False
                     log.info("kind is served", kind=_name(resource))
                 self._hold_if_too_many(resource)
-                self._machine.wake_all()
+                self._runtime.wake_all()
             case Applied(object=thing):
                 concerned = put(_at(thing), thing)
                 level.version = max(level.version, thing.metadata.version)
@@ -227,21 +227,21 @@ class Watches:
                 log.info("watch broken", resource=resource.plural, why=reason)
                 if resource is NODES and not level.listed:
                     log.warning("nodes are not seen: workers leave ahead of one only when their own pods say so")
-                self._machine.alarm.set()
+                self._runtime.alarm.set()
                 level.blind = True
         if isinstance(seen, Blind) and resource in self._world.jobs and not level.answered:
             self._hold_if_too_many(resource)
-            self._machine.wake_all()
+            self._runtime.wake_all()
         self._deadlines.look()
         if resource is PODS:
             # They are woken when they may be told of again.
             concerned -= self._paused
         for key in concerned:
-            self._machine.wake(key)
+            self._runtime.wake(key)
 
     def _known(self, resource: Resource[Any], level: Level[Any]) -> Known:
         """What any LIST that is asked for from now on must show, at least."""
-        jobs = [history.job for history in self._machine.histories]
+        jobs = [history.job for history in self._runtime.histories]
         self.enter(max((job.epoch for job in jobs), default=0), asyncio.current_task())
         return known(self._world.epoch, 0 if level.outdated else level.version, jobs, resource)
 
@@ -256,7 +256,7 @@ class Watches:
         self._world.jobs[resource].answered, self.held_back = True, True
         if not all(level.answered for level in self._world.jobs.values()):
             return
-        alive = [history.job for history in self._machine.histories if counts(history.job, self._world)]
+        alive = [history.job for history in self._runtime.histories if counts(history.job, self._world)]
         lost = sum(missing(job, self._world) for job in alive)
         self.held_back = too_many(lost, len(alive)) and not self._believes_vanished
         if self.held_back:

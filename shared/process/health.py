@@ -18,7 +18,7 @@ from shared.job.fold import Held
 from shared.process.report import Report, Reports
 from shared.release import this_release
 from shared.runtime.appends import stamp
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from shared.telemetry import metrics
 from shared.telemetry.figures import Count, Measure, Series
 from shared.telemetry.meters import Meters
@@ -62,7 +62,7 @@ class Health:
         """What could go wrong with the log, a sentence each; it is no reason not to be ready."""
         self.rooms: tuple[Room, ...] = ()
         """How full the log was when it was last looked at."""
-        self.machine: Machine | None = None
+        self.runtime: Runtime | None = None
         """None until it runs."""
         self.failing: Callable[[], str] = lambda: ""
         """What keeps this service from reading the log, or what it refused last of all that there is to write."""
@@ -72,16 +72,16 @@ class Health:
         self.meters = Meters(service)
 
     def report(self) -> Report:
-        machine = self.machine
+        runtime = self.runtime
         trouble = self.trouble or self.failing() or ("" if self.connected() else "no connection")
         return Report(
             service=self.service,
             version=this_release(),
-            ready=machine is not None and machine.current and not trouble,
+            ready=runtime is not None and runtime.current and not trouble,
             owner=self.owner(),
-            position=machine.histories.position if machine else 0,
-            jobs=len(machine.histories) if machine else 0,
-            held=machine.held() if machine else {},
+            position=runtime.histories.position if runtime else 0,
+            jobs=len(runtime.histories) if runtime else 0,
+            held=runtime.held() if runtime else {},
             trouble=trouble,
             warnings=self.warnings,
         )
@@ -92,13 +92,13 @@ class Health:
         One replica alone tells of jobs, so that sums are right; and never while it folds from the beginning, so that
         no count goes back and grows again.
         """
-        machine, meters = self.machine, self.meters
-        position, histories = (machine.histories.position, len(machine.histories)) if machine else (0, 0)
+        runtime, meters = self.runtime, self.meters
+        position, histories = (runtime.histories.position, len(runtime.histories)) if runtime else (0, 0)
         behind = meters.seconds_behind(stamp(datetime.now(UTC)))
         values = (
             self.report().ready,
             self.owner(),
-            machine is not None and self.connected(),
+            runtime is not None and self.connected(),
             position,
             meters.pending,
             behind,
@@ -110,7 +110,7 @@ class Health:
             gauge = Count(measure)
             gauge.add(self.service, by=float(value))
             found.append(gauge)
-        held, known = Count(HELD), machine.held_for() if machine else {}
+        held, known = Count(HELD), runtime.held_for() if runtime else {}
         for reason in get_args(Held):
             held.add(self.service, reason, by=known.get(reason, 0))
         found.append(held)
@@ -120,8 +120,8 @@ class Health:
             if room.most:
                 most.add(self.service, room.of, by=room.most)
         found += [used, most]
-        if machine is not None and machine.measures is not None and machine.current and self.owner():
-            found += machine.measures.series
+        if runtime is not None and runtime.measures is not None and runtime.current and self.owner():
+            found += runtime.measures.series
         return found
 
 

@@ -1,4 +1,4 @@
-"""A service as a process: settings, log, cluster, lease, machine, signals."""
+"""A service as a process: settings, log, cluster, lease, runtime, signals."""
 
 import asyncio
 import signal
@@ -29,14 +29,15 @@ from shared.installation.risks import tell_risks, tell_unmonitored
 from shared.installation.scope import Scope
 from shared.job.events.event import Author
 from shared.job.measures import Measures
+from shared.process.collector import leave_out
+from shared.process.dependencies import Dependencies
 from shared.process.health import Health
 from shared.process.health import serve as probes
-from shared.process.parts import Parts
 from shared.process.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.process.settings import Settings, complaint
 from shared.runtime.beside import Beside, Ownership
 from shared.runtime.ownership import Lease
-from shared.runtime.run import Machine, Service
+from shared.runtime.run import Runtime, Service
 from shared.telemetry.logs import configure
 from shared.telemetry.meters import Meters
 
@@ -49,7 +50,7 @@ LOG_SECONDS = 2.0
 log = structlog.get_logger()
 
 
-Build = Callable[[Parts], Service]
+Build = Callable[[Dependencies], Service]
 
 
 def main(author: Author, build: Build) -> None:
@@ -86,9 +87,9 @@ async def serve(author: Author, build: Build, settings: Settings, health: Health
         try:
             async with opened(author, settings, health.meters) as found:
                 health.trouble = ""
-                await _run(author, build(found.parts), found, health)
+                await _run(author, build(found.dependencies), found, health)
         except (Transient, Refused) as trouble:
-            health.machine, health.owner, health.connected = None, lambda: False, lambda: True
+            health.runtime, health.owner, health.connected = None, lambda: False, lambda: True
             health.failing = lambda: ""
             if loop.time() - began > REMIND_SECONDS:
                 # It had worked: this is another trouble than the last one.
@@ -99,7 +100,7 @@ async def serve(author: Author, build: Build, settings: Settings, health: Health
 class Found(NamedTuple):
     """What a service works with, as the port sees it, and the adapters behind."""
 
-    parts: Parts
+    dependencies: Dependencies
     eventlog: JetStreamEventLog
     cluster: KubeCluster
     scope: Scope
@@ -108,11 +109,11 @@ class Found(NamedTuple):
     async def must_do(self, author: Author) -> None:
         """Raise `Trouble` when this service could not work with it now, with what to do."""
         await must_fit(self.eventlog)
-        settings = self.parts.settings
-        wanted = {kind.resource: definitions(kind) for kind in self.parts.kinds}
+        settings = self.dependencies.settings
+        wanted = {kind.resource: definitions(kind) for kind in self.dependencies.kinds}
 
         def rights(served: Sequence[Resource[Any]]) -> list[Right]:
-            there = [kind for kind in self.parts.kinds if kind.resource in served]
+            there = [kind for kind in self.dependencies.kinds if kind.resource in served]
             found = necessary(author, there, taking_over=settings.take_over)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
@@ -131,9 +132,9 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
         cluster = await KubeCluster.connect(settings.kubeconfig, answered=(meters or Meters(author)).request)
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
-            parts = Parts(settings, cluster, eventlog, heads, identity, known)
+            dependencies = Dependencies(settings, cluster, eventlog, heads, identity, known)
             leases = Apart(await eventlog.bucket(LEASES), author, settings.namespace)
-            found = Found(parts, eventlog, cluster, Scope(cluster, identity), leases)
+            found = Found(dependencies, eventlog, cluster, Scope(cluster, identity), leases)
             await found.must_do(author)
             yield found
         finally:
@@ -144,9 +145,9 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
 
 async def _run(author: Author, service: Service, found: Found, health: Health) -> None:
     async with Beside() as beside:
-        log_beside = await beside.run(_connect(author, found.parts.settings))
+        log_beside = await beside.run(_connect(author, found.dependencies.settings))
         try:
-            leases = Apart(await beside.run(log_beside.bucket(LEASES)), author, found.parts.settings.namespace)
+            leases = Apart(await beside.run(log_beside.bucket(LEASES)), author, found.dependencies.settings.namespace)
             await _own(author, service, found, health, leases, beside)
         finally:
             await beside.run(log_beside.close())
@@ -155,12 +156,12 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
 async def _own(author: Author, service: Service, found: Found, health: Health, leases: Apart, beside: Beside) -> None:
     """Fold the log, and act on it while the lease is ours, until cancelled or in trouble."""
     holder = f"{socket.gethostname()}/{uuid4().hex[:8]}"
-    settings, eventlog = found.parts.settings, found.eventlog
+    settings, eventlog = found.dependencies.settings, found.eventlog
     key = lease_key(author, settings.namespace)
     kept = Lease(leases, key, holder, unwell=lambda: health.trouble or beside.still(), clock=time.monotonic)
     lease = Ownership(kept, beside)
     found.cluster.change_only_while(lease.held)
-    machine = Machine(
+    runtime = Runtime(
         service,
         eventlog,
         namespace=settings.namespace,
@@ -169,17 +170,18 @@ async def _own(author: Author, service: Service, found: Found, health: Health, l
         # The author of phases tells of jobs: every service folds the same log, and one of them is enough.
         measures=Measures() if author == "status" else None,
     )
-    health.machine, health.owner, health.connected = machine, lease.held, lambda: eventlog.connected
-    health.failing = lambda: machine.trouble or lease.trouble
+    health.runtime, health.owner, health.connected = runtime, lease.held, lambda: eventlog.connected
+    health.failing = lambda: runtime.trouble or lease.trouble
 
-    running = asyncio.create_task(machine.run())
-    keeping = asyncio.create_task(lease.keep(machine.owned))
-    looking = asyncio.create_task(look_after(health, machine.alarm, lambda: found.must_do(author)))
+    collecting = asyncio.create_task(leave_out(runtime.folded))
+    running = asyncio.create_task(runtime.run())
+    keeping = asyncio.create_task(lease.keep(runtime.owned))
+    looking = asyncio.create_task(look_after(health, runtime.alarm, lambda: found.must_do(author)))
     turning = asyncio.create_task(_until_another_version(found))
     health.warnings, health.rooms = (), ()
     telling = asyncio.create_task(tell_risks(health, lambda: look(eventlog, settings.nats_monitor)))
     try:
-        log.info("started", holder=holder, log=found.parts.identity)
+        log.info("started", holder=holder, log=found.dependencies.identity)
         done, _ = await asyncio.wait((keeping, running, looking, turning, telling), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
@@ -189,7 +191,8 @@ async def _own(author: Author, service: Service, found: Found, health: Health, l
         looking.cancel()
         turning.cancel()
         telling.cancel()
-        await asyncio.gather(running, looking, turning, telling, return_exceptions=True)
+        collecting.cancel()
+        await asyncio.gather(running, looking, turning, telling, collecting, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()
@@ -201,11 +204,11 @@ async def _until_another_version(found: Found) -> None:
     while True:
         await asyncio.sleep(VERSIONS_SECONDS)
         try:
-            known = await in_served_versions(found.cluster, chosen(kinds(), found.parts.settings.kinds))
+            known = await in_served_versions(found.cluster, chosen(kinds(), found.dependencies.settings.kinds))
         except Trouble:
             # Whoever looks after the cluster tells of it.
             continue
-        before = {kind.resource for kind in found.parts.kinds}
+        before = {kind.resource for kind in found.dependencies.kinds}
         if other := [kind.name for kind in known if kind.resource not in before]:
             raise Transient(f"{found.cluster.url} serves other versions of {', '.join(other)} now")
 

@@ -34,7 +34,7 @@ TOGETHER_SECONDS = 0.25
 """Refusals of one round that come this close to each other are one event, while other calls of it are under way."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Context(msgspec.Struct, frozen=True):
     """What an effect was decided on: the job, the head of its history, and the time of its last event."""
 
     job: Job
@@ -55,7 +55,7 @@ class _Round:
 
     def __init__(self, history: History, calls: int) -> None:
         self.history = history
-        self.standing = Standing(history.job, history.head, history.time)
+        self.context = Context(history.job, history.head, history.time)
         self.answered = asyncio.Event()
         """No call is under way."""
         self.refused: defaultdict[tuple[str, str, str], list[Item]] = defaultdict(list)
@@ -73,7 +73,7 @@ class Acts:
 
     def __init__(
         self,
-        act: Callable[[Effect, Standing], Awaitable[AnyEvent | None]],
+        act: Callable[[Effect, Context], Awaitable[AnyEvent | None]],
         appends: Appends,
         queue: WorkQueue[JobKey],
         *,
@@ -121,7 +121,7 @@ class Acts:
 
     async def _call(self, item: Item, round_: _Round, tasks: asyncio.TaskGroup) -> None:
         try:
-            refusal = await self._outcome(item, round_.history, round_.standing)
+            refusal = await self._outcome(item, round_.history, round_.context)
         finally:
             round_.call_ended()
         if refusal is not None:
@@ -148,21 +148,21 @@ class Acts:
             for item in items:
                 self._again(history.job.key, refused(item, self._time(), sequence))
 
-    async def _outcome(self, item: Item, history: History, standing: Standing) -> Refused | None:
+    async def _outcome(self, item: Item, history: History, context: Context) -> Refused | None:
         """Carry out one effect; return how it was refused."""
         key = history.job.key
         try:
             with self._meters.effect(item.effect):
                 if item.effect.apart:
-                    fact = await self._act(item.effect, standing)
+                    fact = await self._act(item.effect, context)
                 else:
                     async with self._lanes[key].slots, self._slots:
                         self._must_own()
-                        fact = await self._act(item.effect, standing)
+                        fact = await self._act(item.effect, context)
             if fact is not None:
                 await self._appends.insist(history, fact)
         except Refused as refusal:
-            telling.refused(item.effect, standing.job, standing.head, refusal)
+            telling.refused(item.effect, context.job, context.head, refusal)
             self._alarm()
             return refusal
         except (Transient, Conflict) as trouble:
@@ -170,7 +170,7 @@ class Acts:
             if isinstance(trouble, Transient):
                 self._alarm()
                 after = trouble.retry_after
-            telling.retried(item.effect, standing.job, standing.head, trouble)
+            telling.retried(item.effect, context.job, context.head, trouble)
             self._again(key, failed(item, self._time(), self._chance(), after))
             return None
         except Exception as error:  # noqa: BLE001  logged there, with its traceback

@@ -29,7 +29,7 @@ APPENDS_IN_FLIGHT = 256
 REFUSED_SECONDS = 5.0
 """How soon a refused append is tried again: a person mends that, and each try is a line."""
 
-MOST_UNTOLD = 1_000
+MOST_UNCERTAIN = 1_000
 """Appends remembered until they are read back, the newest of them; without an answer most never were stored."""
 
 
@@ -76,7 +76,7 @@ class Appends:
         self._chance = chance
         self._meters = meters
         self._under_way: defaultdict[JobKey, _UnderWay] = defaultdict(_UnderWay)
-        self.untold: dict[str, tuple[AnyEvent, str]] = {}
+        self.uncertain: dict[str, tuple[AnyEvent, str]] = {}
         """Decisions, by event id, that may be in the log by now, and what they were taken on."""
         self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
 
@@ -88,8 +88,8 @@ class Appends:
         self._under_way[history.job.key].appending = True
         return self._append(history, event, self._expected(history, event), history.basis, history.time)
 
-    def nothing_owed(self, history: History) -> None:
-        """Of an append that was in trouble: its event, or another's, is in the log, and it is not tried again."""
+    def nothing_to_record(self, history: History) -> None:
+        """The job needs no decision any more: an append of it that was in trouble is not tried again."""
         if self._troubled == history.job.key:
             self.trouble = ""
 
@@ -105,7 +105,7 @@ class Appends:
             del self._under_way[history.job.key]
 
     def claim(self, key: JobKey, sequence: int) -> bool:
-        """Whether this process recorded that decision, as its newest of the job, and nobody claimed it before.
+        """Whether this process recorded that decision, as its newest of the job, and it was not claimed before.
 
         For what must not happen twice.  The newest is enough: the turn that reads a decision back claims it before
         the next one can be appended.
@@ -117,8 +117,8 @@ class Appends:
         return True
 
     def read_back(self, history: History, stored: Stored) -> None:
-        """One of the untold, perhaps: it is in the log, whatever its append was answered or will be."""
-        if stored.event_id in self.untold:
+        """An uncertain decision, perhaps: it is in the log, whatever the answer to its append was or will be."""
+        if stored.event_id in self.uncertain:
             self._under_way[history.job.key].awaited = stored.sequence
             self._tell(history, stored.event_id, stored.sequence)
 
@@ -180,12 +180,12 @@ class Appends:
         try:
             begun = loop.time()
             async with self._slots:
-                self._await_word(entry, event)
+                self._note_uncertain(entry, event)
                 known.awaited = await self._log.append(entry, expect=expect)
             self.seconds = loop.time() - begun
         except Conflict:
             self._meters.append("Conflict")
-            self.untold.pop(entry.event_id, None)
+            self.uncertain.pop(entry.event_id, None)
             # Something newer is on its way and wakes us; should it be lost, so does this.
             self.trouble = ""
             self._queue.add_after(key, 1.0)
@@ -195,7 +195,7 @@ class Appends:
             self._queue.add_after(key, trouble.retry_after or 1.0)
         except Refused as refusal:
             self._meters.append("Refused")
-            self.untold.pop(entry.event_id, None)
+            self.uncertain.pop(entry.event_id, None)
             telling.append_refused(history.job, event, refusal)
             if refusal.reason == "TooLarge":
                 # This job's story, and an answer all the same.
@@ -232,15 +232,15 @@ class Appends:
             return history.facts.get(self._author, 0)
         return history.last_decision
 
-    def _await_word(self, entry: Entry, event: AnyEvent) -> None:
-        """It may be stored whatever the answer, and read back before that: it is told at the first word of it."""
+    def _note_uncertain(self, entry: Entry, event: AnyEvent) -> None:
+        """The append may be stored whatever its answer, and read back first: its line is logged at the first sign."""
         if type(event) not in FACTS:
-            if len(self.untold) >= MOST_UNTOLD:
-                del self.untold[next(iter(self.untold))]
-            self.untold[entry.event_id] = event, entry.basis
+            if len(self.uncertain) >= MOST_UNCERTAIN:
+                del self.uncertain[next(iter(self.uncertain))]
+            self.uncertain[entry.event_id] = event, entry.basis
 
     def _tell(self, history: History, event_id: str, sequence: int) -> None:
-        if (found := self.untold.pop(event_id, None)) is not None:
+        if (found := self.uncertain.pop(event_id, None)) is not None:
             telling.decided(history.job, found[0], sequence, found[1])
 
     def _stored(self, history: History, event: AnyEvent, sequence: int, seconds: float, since: str = "") -> None:

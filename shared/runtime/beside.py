@@ -39,12 +39,13 @@ class Beside:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._beating.cancel()
+        await self.run(_end_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the other loop and return what it returns; who is cancelled here is cancelled there."""
+        """Run `work` on the other loop and return what it returns; a cancellation of this call cancels `work`."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def still(self) -> str:
@@ -56,6 +57,16 @@ class Beside:
         while True:
             self._moved = time.monotonic()
             await asyncio.sleep(BEAT_SECONDS)
+
+
+async def _end_all() -> None:
+    """Wait for the end of whatever still runs on this loop, cancelled."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        # A second cancellation would break off the clean-up that the first one began.
+        if not task.cancelling():
+            task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class Ownership:

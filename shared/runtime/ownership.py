@@ -1,7 +1,7 @@
-"""Ownership: one replica of a service acts, the others fold along and are warm.
+"""Ownership: one replica of a service acts, the standby replicas fold along.
 
-A lease in the log's `LEASES` bucket saves work; it proves nothing.
-The fence is the guard of every append, so a holder that was paused and wakes up late writes nothing stale.
+A lease in the log's `LEASES` bucket saves work; it proves nothing.  The guard of every append is the fence: a holder
+that was paused and wakes up late writes nothing stale.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ MARGIN_SECONDS = 0.3
 """We stop acting this long before the lease can expire at the server."""
 
 LOOK_SECONDS = 0.1
-"""How often whoever waits looks for the next renewal, from when it is due."""
+"""Seconds between a standby's checks of an overdue lease renewal."""
 
 FREE_SECONDS = 0.01
-"""How soon a lease that was found free is asked for."""
+"""Seconds until a replica asks for a lease that it found free."""
 
 OFFER_SECONDS = 10
-"""A holder that is not well for so long lets its lease run out once, in case another one is."""
+"""A lease holder that has been unready this long lets its lease expire once, so that a ready standby can take it."""
 
 LONGEST_OFFER_SECONDS = 300
-"""When nobody else took it, it does so after twice as long each time, up to this."""
+"""While no standby takes the lease, the holder offers it after twice as long each time, up to this."""
 
 _ENDED = ("Closed", "Disconnected", "Unauthorized")
 """Reasons of a refusal that says that the connection to the log is over for good: another one is to be made."""
@@ -73,7 +73,7 @@ class Lease:
         self._revision = 0
         self._until = 0.0
         self._others = 0
-        """The revision that somebody else's lease had when we last looked."""
+        """The revision of another replica's lease at our last look; 0 when there was none."""
         self._others_since = 0.0
         """When we first saw that."""
 
@@ -104,7 +104,7 @@ class Lease:
                 if self._has_to_offer(owner):
                     owner, self._until = False, 0.0
                     log.warning("lease offered", lease=self._key, why=self._unwell())
-                    # By then it ran out, and whoever waits for it has seen that.
+                    # By then it has expired, and the standby replicas have seen that.
                     await asyncio.sleep(2 * self._ttl)
                 await asyncio.sleep(self._pause())
                 if acquiring is not None and acquiring.done():
@@ -167,7 +167,7 @@ class Lease:
             self._until = started + self._ttl - MARGIN_SECONDS
             self._others, self.trouble = 0, ""
         except Conflict:
-            # Somebody else's, or our own of a write whose answer was lost: it expires, or it is ours to find.
+            # The lease is another replica's, or ours by a write whose answer was lost.
             self._until, self.trouble = 0.0, ""
             await self._look()
         except (Trouble, TimeoutError) as trouble:
@@ -177,10 +177,10 @@ class Lease:
             log.debug("lease not renewed", lease=self._key, why=str(trouble))
 
     def _overdue(self) -> bool:
-        """Whoever renewed somebody else's lease last stopped acting, for that was longer ago than a lease is good for.
+        """The other replica has stopped acting: its last renewal is longer ago than a lease is good for.
 
-        Expiry alone would do, but the server looks for what expired four times a second at most.  That it was not
-        renewed after all is what the guard of our write finds out.
+        The server removes expired messages at most four times a second, which is later.  The guard of our write finds
+        out whether the lease was renewed after all.
         """
         return self._clock() >= self._others_since + self._ttl
 

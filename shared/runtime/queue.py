@@ -115,8 +115,8 @@ class WorkQueue(Generic[K]):
             self.add(key)
 
 
-class Item(msgspec.Struct):
-    """One effect on one target, and how far it got."""
+class Item(msgspec.Struct, gc=False):
+    """One effect on one target, and how far it got; a finished job keeps several, which no collection walks over."""
 
     effect: Effect
     begun: float = 0.0

@@ -1,8 +1,8 @@
-"""The machine that every service is: fold the log; decide what is owed; record first, act on what was read back.
+"""The runtime of a service: fold the log, decide, record the decision, and act on what was read back.
 
-An event wakes a job, its folded state decides.  Per job one append is in flight at a time (`appends.py`) and one
-effect per target (`acts.py`); across jobs everything overlaps, within bounds.  The shell has no opinions: what to
-do is `decide`'s.
+An event puts its job into the work queue (`queue.py`); the folded state decides.  One append per job is in flight at a
+time (`appends.py`), and one effect per target (`acts.py`); jobs overlap within bounds.  The runtime has no opinion
+about jobs: that is `decide`'s.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from shared.job.naming import JobKey, key_of, namespace_subjects
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.runtime import telling
-from shared.runtime.acts import Acts, Standing
+from shared.runtime.acts import Acts, Context
 from shared.runtime.appends import Appends
 from shared.runtime.queue import Priority, Slice, WorkQueue
 from shared.telemetry.meters import Meters
@@ -41,27 +41,27 @@ log = structlog.get_logger()
 
 
 class Service(Protocol):
-    """What makes a machine the watcher, the scheduler, the scaler or status."""
+    """What makes a runtime the watcher, the scheduler, the scaler or status."""
 
     author: Author
 
     def decide(self, history: History) -> list[Step]:
-        """What this service owes the job.  Pure, or, for the watcher, a comparison with what it sees."""
+        """What this service has to do for the job.  Pure, or, for the watcher, a comparison with what it sees."""
 
-    async def act(self, effect: Effect, standing: Standing) -> AnyEvent | None:
+    async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         """Carry out one effect; raises `Transient`, `Conflict` or `Refused` (`permanent` by its reason).
 
         What it alone learned by that is a fact to be recorded, until it is stored.
         """
 
-    async def attend(self, machine: "Machine") -> None:
+    async def attend(self, runtime: "Runtime") -> None:
         """What else this service does while it runs, such as watching; for ever."""
 
     def known(self) -> Iterable[JobKey]:
         """Jobs that this service knows of and the log may not."""
 
 
-class Machine:
+class Runtime:
     """One running service; made inside a running event loop."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Machine:
         self.folded = asyncio.Event()
         """Set once `current` was true for the first time."""
         self.alarm = asyncio.Event()
-        """Set when something failed that may be more than one job's story: whoever looks after the rest looks now."""
+        """Set when a failure may concern more than one job: `readiness.py` then looks at once."""
         self._queue = WorkQueue[JobKey](clock)
         self._slice = Slice(clock)
         self.appends = Appends(
@@ -124,7 +124,7 @@ class Machine:
     def trouble(self) -> str:
         """What keeps this machine from reading or appending; empty when all is well.
 
-        Who is not the owner any more has nothing to append, and learns nothing of how it would go.
+        A replica that is not the owner appends nothing, and learns nothing of how that would go.
         """
         return self._unread or (self.appends.trouble if self._owns() else "")
 
@@ -233,7 +233,7 @@ class Machine:
                 self._strange(stored, error)
                 continue
             if history is not None:
-                if self.appends.untold:
+                if self.appends.uncertain:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
                 if history.held and history.held_at == stored.sequence:
@@ -246,7 +246,7 @@ class Machine:
             self._queue.add(key)
 
     def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert self.measures is not None, "only who measures is told"
+        assert self.measures is not None, "only a runtime with measures is called back"
         try:
             self.measures.folded(before, event, after, time)
         except Exception as error:
@@ -288,7 +288,7 @@ class Machine:
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is None:
-            self.appends.nothing_owed(history)
+            self.appends.nothing_to_record(history)
         elif (work := self.appends.record(history, record.event)) is not None:
             self._start(work)
         for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
@@ -308,7 +308,7 @@ class Machine:
             self._broke.set_exception(error)
 
     async def _finish(self) -> None:
-        """Wait a little for what is in hand, then let it go: what was not done is owed again by the next owner."""
+        """Wait a little for what is in hand, then drop it: the next owner decides it again."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
             for task in late:

@@ -42,7 +42,7 @@ def retried(effect: Effect, job: Job, head: Head, trouble: Trouble) -> None:
 
 
 def held(history: History, sequence: int, error: Exception | None = None) -> None:
-    """Nobody in this process acts on a job any more."""
+    """This process no longer acts on a job."""
     log.error(
         "job held",
         **_about(history.job),

@@ -19,7 +19,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
-from shared.runtime.acts import Standing
+from shared.runtime.acts import Context
 from tests.crds.kubectl import CRDS, conditions, install, kubectl, tried
 from tests.frameworks.documents import training_job
 from tests.kit.clusters import NAMESPACES, eventually
@@ -126,8 +126,8 @@ class Stage:
         """As the status service does when its fold is at `sequence`."""
         document = b'{"phase":"%s","conditions":[],"replicaStatuses":{},"restartCount":0}' % phase.encode()
         effect = PatchStatus(TRAININGJOBS.api_version, TRAININGJOBS.kind, self.key.name, self.key.uid, document, repair)
-        standing = Standing(Job(key=self.key), Head(sequence, f"hash-{sequence}"), "2030-01-01T00:00:00.000Z")
-        await self.status.act(effect, standing)
+        context = Context(Job(key=self.key), Head(sequence, f"hash-{sequence}"), "2030-01-01T00:00:00.000Z")
+        await self.status.act(effect, context)
 
 
 @pytest.fixture

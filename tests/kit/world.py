@@ -33,7 +33,7 @@ from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories
 from shared.job.naming import JobKey
 from shared.job.state import Job
-from shared.runtime.run import Machine, Service
+from shared.runtime.run import Runtime, Service
 from tests.kit.histories import keep
 
 NAMESPACE = "team-a"
@@ -99,7 +99,7 @@ class World:
         self.takes_over = takes_over
         """What the next watcher is told: the operators before us are gone."""
         self._policy = Policy(drain_seconds=drain_seconds)
-        self._running: dict[str, tuple[Machine, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
         self.homes: dict[str, str] = {}
         """The node that each pod, by name, is placed on; node-0 for all others."""
@@ -138,8 +138,8 @@ class World:
             "scaler": lambda: Scaler(cluster, self._policy, self._kinds),
             "status": lambda: Status(cluster, heads, identity, self._kinds, now=wall_clock),
         }
-        machine = Machine(services[author](), eventlog, namespace=self._namespace, now=wall_clock)
-        self._running[author] = (machine, asyncio.create_task(machine.run()))
+        runtime = Runtime(services[author](), eventlog, namespace=self._namespace, now=wall_clock)
+        self._running[author] = (runtime, asyncio.create_task(runtime.run()))
 
     def _watcher(self, cluster: MemoryCluster, eventlog: EventLog, heads: Bucket) -> Watcher:
         return Watcher(
@@ -154,17 +154,17 @@ class World:
 
     async def kill(self, author: str) -> None:
         """End a service wherever it is."""
-        machine, task = self._running.pop(author)
+        runtime, task = self._running.pop(author)
         failed = task.done() and not task.cancelled() and task.exception()
-        machine.abandon()
+        runtime.abandon()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
         assert not failed, f"the {author} ended by itself: {failed}"
 
-    def machines(self) -> list[Machine]:
+    def runtimes(self) -> list[Runtime]:
         """Those that run."""
-        return [machine for machine, _ in self._running.values()]
+        return [runtime for runtime, _ in self._running.values()]
 
     def seen(self) -> Seen:
         """What the watcher keeps of the cluster."""
@@ -244,7 +244,7 @@ class World:
         lines = [
             f"{s.sequence} {s.subject.split('.', 4)[4]} {s.body.decode()[:300]}" for s in self.journal.events[-25:]
         ]
-        held = {author: machine.held() for author, (machine, _) in self._running.items()}
+        held = {author: runtime.held() for author, (runtime, _) in self._running.items()}
         return "\n".join([*lines, f"pods {sorted(self.pods())}", f"held {held}"])
 
     async def _obey(self) -> None:

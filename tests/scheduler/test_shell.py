@@ -13,7 +13,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import WORKER
-from shared.runtime.acts import Standing
+from shared.runtime.acts import Context
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_training_job
@@ -41,7 +41,7 @@ async def test_a_read_that_fails_after_its_effect_was_broken_off_is_no_error_of_
     cluster = Slow(store)
     scheduler = Scheduler(cluster)
     effect = CreatePod(Slot(0, WORKER, 0))
-    act = asyncio.create_task(scheduler.act(effect, Standing(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")))
+    act = asyncio.create_task(scheduler.act(effect, Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")))
     await cluster.asked.wait()
     act.cancel()
     await asyncio.gather(act, return_exceptions=True)

@@ -1,7 +1,7 @@
 """Services of one namespace on a log and a cluster that hold others: theirs alone is read, decided and touched."""
 
 from shared.cluster.kinds import PODS
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_scale_out, a_training_job
 from tests.kit.world import SCALEOUTS as REQUESTS
 
@@ -14,8 +14,8 @@ def of_other(world: World) -> int:
     return sum(stored.subject.split(".")[1] == OTHER for stored in world.journal.events)
 
 
-def machines(world: World) -> list[Machine]:
-    return [machine for machine, _ in world._running.values()]
+def runtimes(world: World) -> list[Runtime]:
+    return [runtime for runtime, _ in world._running.values()]
 
 
 async def test_a_job_of_another_namespace_is_not_seen():
@@ -48,7 +48,7 @@ async def test_what_the_log_says_of_other_namespaces_is_nobodys_business():
             await alone.phase("ScaleSucceeded", REQUESTS, "out")
             await alone.quiet()
             assert of_other(alone) == known
-            assert all(history.job.key.namespace == NAMESPACE for m in machines(alone) for history in m.histories)
+            assert all(history.job.key.namespace == NAMESPACE for m in runtimes(alone) for history in m.histories)
 
 
 async def test_two_of_them_share_a_log():
@@ -63,4 +63,4 @@ async def test_two_of_them_share_a_log():
 
 async def test_an_empty_namespace_is_read_to_its_end():
     async with World(namespace=NAMESPACE) as world:
-        await world.until(lambda: all(machine.current for machine in machines(world)), "current")
+        await world.until(lambda: all(runtime.current for runtime in runtimes(world)), "current")

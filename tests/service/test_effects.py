@@ -1,4 +1,4 @@
-"""InFlight: what is under way, so that a wake-up does not repeat it at once."""
+"""Effects in flight: a decision does not repeat at once what runs, settles, cools down or backs off."""
 
 from itertools import pairwise
 from math import inf
@@ -53,7 +53,7 @@ def test_what_is_wanted_is_begun_once():
     assert due(effects, WEST, EAST) == []
 
 
-def test_of_two_wishes_on_one_target_the_later_counts():
+def test_of_two_effects_on_one_target_the_later_counts():
     assert due(InFlight(), WEST, BLUE) == [BLUE]
 
 
@@ -71,29 +71,29 @@ class Slow(Paint, frozen=True):
         return self.colour == "black"
 
 
-def test_a_target_that_rests_is_left_alone_the_longer_the_longer_its_change_took():
+def test_a_target_cools_down_the_longer_the_longer_its_change_took():
     effects = InFlight()
     assert succeeded(begun(effects, Slow("west"), now=10.0), 10.1) == pytest.approx(0.1 * COOL_DOWN)
     assert due(effects, Slow("west", "blue"), now=10.59) == []
     assert due(effects, Slow("west", "red"), now=10.61) == [Slow("west", "red")]
 
 
-def test_a_rest_after_a_quick_change_is_short():
+def test_a_cool_down_after_a_quick_change_is_short():
     assert succeeded(begun(InFlight(), Slow("west"), now=10.0), 10.001) == SHORTEST_COOL_DOWN_SECONDS
 
 
-def test_what_is_urgent_does_not_wait():
+def test_an_urgent_effect_waits_for_no_cool_down():
     effects = InFlight()
     succeeded(begun(effects, Slow("west"), now=10.0), 10.4)
     assert due(effects, Slow("west", "black"), now=10.4) == [Slow("west", "black")]
 
 
-def test_no_rest_is_longer_than_a_person_waits():
+def test_no_cool_down_is_longer_than_a_person_waits():
     effects = InFlight()
     assert succeeded(begun(effects, Slow("west"), now=10.0), 40.0) == LONGEST_COOL_DOWN_SECONDS
 
 
-def test_other_targets_do_not_rest():
+def test_other_targets_do_not_cool_down():
     effects = InFlight()
     assert succeeded(begun(effects, WEST, now=10.0), 10.4) == 0.0
     assert due(effects, BLUE, now=10.4) == [BLUE]
@@ -108,7 +108,7 @@ def test_after_success_the_same_is_repeated_only_when_its_outcome_should_have_be
     assert due(effects, WEST, now=15.0) == [WEST]
 
 
-def test_after_success_another_wish_need_not_wait():
+def test_after_success_another_effect_need_not_wait():
     effects = InFlight()
     succeeded(begun(effects, WEST), 10.0)
     assert due(effects, BLUE, now=10.0) == [BLUE]
@@ -128,14 +128,14 @@ def test_what_is_no_longer_wanted_is_forgotten():
     assert due(effects, Once("west"), EAST, now=10.0) == [Once("west")]
 
 
-def test_what_is_running_is_not_forgotten_when_nobody_wants_it_any_more():
+def test_what_is_running_is_not_forgotten_when_it_is_wanted_no_more():
     effects = InFlight()
     begun(effects, WEST)
     assert due(effects) == []
     assert due(effects, WEST) == [], "two at a time on one target"
 
 
-def test_after_a_failure_any_wish_on_that_target_waits():
+def test_after_a_failure_any_effect_on_that_target_waits():
     effects = InFlight()
     delay = failed(begun(effects, WEST), 10.0, 0.5, None)
     assert due(effects, WEST, now=10.0 + delay - 0.01) == []
@@ -153,7 +153,7 @@ def test_waits_grow_from_failure_to_failure_and_have_an_end():
     assert delays[-1] == pytest.approx(LONGEST_RETRY_SECONDS)
 
 
-def test_a_changed_wish_does_not_start_the_waits_over():
+def test_a_changed_effect_does_not_start_the_waits_over():
     effects = InFlight()
     first = failed(begun(effects, WEST), 0.0, 0.5, None)
     assert failed(begun(effects, BLUE, 10.0), 10.0, 0.5, None) > first
@@ -168,16 +168,16 @@ def test_success_starts_them_over():
 
 
 @pytest.mark.parametrize(("jitter", "factor"), [(0.0, 0.5), (0.5, 1.0), (1.0, 1.5)])
-def test_chance_keeps_them_apart(jitter: float, factor: float):
+def test_chance_spreads_the_retries(jitter: float, factor: float):
     assert failed(Item(WEST), 0.0, jitter, None) == pytest.approx(FIRST_RETRY_SECONDS * factor)
 
 
-def test_who_asks_for_patience_gets_it():
+def test_an_answer_that_names_a_delay_gets_it():
     assert failed(Item(WEST), 0.0, 0.5, 7.0) == 7.0
     assert failed(Item(WEST, tries=16), 0.0, 0.5, 7.0) == LONGEST_RETRY_SECONDS
 
 
-def test_a_refused_wish_waits_until_its_refusal_was_read():
+def test_a_refused_effect_waits_until_its_refusal_was_read():
     effects = InFlight()
     refused(begun(effects, WEST, sequence=5), 0.0, 9)
     assert due(effects, WEST, now=10.0**6, sequence=8) == []
@@ -194,7 +194,7 @@ def test_a_decider_that_insists_is_slowed_down():
     assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
 
 
-def test_another_wish_may_fare_better_and_is_tried_once_the_refusal_was_read():
+def test_another_effect_may_fare_better_and_is_tried_once_the_refusal_was_read():
     effects = InFlight()
     refused(begun(effects, WEST), 0.0, 9)
     assert due(effects, BLUE, now=0.0, sequence=8) == []

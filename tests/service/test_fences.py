@@ -25,7 +25,7 @@ from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import HOSTS_VERSION, JobKey, Uid
 from shared.job.state import Job
-from shared.runtime.acts import Standing
+from shared.runtime.acts import Context
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
@@ -66,9 +66,9 @@ class Stage:
         self.key = JobKey(NAMESPACE, "resnet", self.uid)
 
     @property
-    def standing(self) -> Standing:
+    def context(self) -> Context:
         job: Job = a_history(a_running_job(), self.key).job
-        return Standing(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+        return Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
 
     def held(self, resource: Resource[Any], name: str) -> Held:
         held = self.store.get(resource, NAMESPACE, name)
@@ -94,44 +94,44 @@ async def test_a_late_delete_spares_who_has_the_name_now(
 ):
     stage = Stage()
     stage.store.create(resource, NAMESPACE, {"metadata": {"name": effect.name}, "spec": {}})
-    await Scheduler(stage.cluster).act(effect, stage.standing)
+    await Scheduler(stage.cluster).act(effect, stage.context)
     held = stage.held(resource, effect.name)
     assert "deletionTimestamp" not in held.metadata
 
 
 async def test_a_job_whose_time_is_over_goes_and_its_namesake_stays():
     stage = Stage()
-    scheduler, standing = Scheduler(stage.cluster), stage.standing
-    await scheduler.act(DeleteJob(), standing)
+    scheduler, context = Scheduler(stage.cluster), stage.context
+    await scheduler.act(DeleteJob(), context)
     assert stage.store.get(TRAININGJOBS, NAMESPACE, "resnet") is None
     again = stage.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    await scheduler.act(DeleteJob(), standing)
+    await scheduler.act(DeleteJob(), context)
     assert stage.held(TRAININGJOBS, "resnet") == again
 
 
 async def test_an_older_hosts_file_never_comes_back():
     stage = Stage()
     scaler = Scaler(stage.cluster, Policy())
-    await scaler.act(WriteHosts(2, (0, 1)), stage.standing)
-    await scaler.act(WriteHosts(1, (0, 1, 2)), stage.standing)
+    await scaler.act(WriteHosts(2, (0, 1)), stage.context)
+    await scaler.act(WriteHosts(1, (0, 1, 2)), stage.context)
     assert stage.hosts() == ("2", "resnet-worker-0:1\nresnet-worker-1:1\n")
 
 
 async def test_a_hosts_file_written_meanwhile_is_not_written_over():
     stage = Stage()
     scaler = Scaler(stage.cluster, Policy())
-    await scaler.act(WriteHosts(1, (0, 1)), stage.standing)
+    await scaler.act(WriteHosts(1, (0, 1)), stage.context)
     newer = {"metadata": {"annotations": {HOSTS_VERSION: "3"}}, "data": {"hostfile": "resnet-worker-0:1\n"}}
     stage.cluster.meanwhile = (CONFIGMAPS, "resnet-config", newer)
     with pytest.raises(Conflict):
-        await scaler.act(WriteHosts(2, (0, 1, 2)), stage.standing)
+        await scaler.act(WriteHosts(2, (0, 1, 2)), stage.context)
     assert stage.hosts() == ("3", "resnet-worker-0:1\n")
 
 
 async def test_a_late_nudge_spares_the_pod_that_has_the_name_now():
     stage = Stage()
     stage.store.create(PODS, NAMESPACE, {"metadata": {"name": "resnet-launcher"}, "spec": {}})
-    await Scaler(stage.cluster, Policy()).act(NudgeLauncher("resnet-launcher", EARLIER, 4), stage.standing)
+    await Scaler(stage.cluster, Policy()).act(NudgeLauncher("resnet-launcher", EARLIER, 4), stage.context)
     assert "annotations" not in stage.held(PODS, "resnet-launcher").metadata
 
 
@@ -142,7 +142,7 @@ async def test_a_request_that_somebody_else_took_meanwhile_stays_theirs():
     stage.cluster.meanwhile = (SCALEOUTS, "out", {"metadata": {"ownerReferences": [theirs]}})
     with pytest.raises(Conflict):
         await Scaler(stage.cluster, Policy()).act(
-            OwnRequest("ScaleOut", "out", Uid(request.metadata["uid"])), stage.standing
+            OwnRequest("ScaleOut", "out", Uid(request.metadata["uid"])), stage.context
         )
     assert stage.held(SCALEOUTS, "out").metadata["ownerReferences"] == [theirs]
 
@@ -151,7 +151,7 @@ async def test_a_late_status_spares_the_job_that_has_the_name_now():
     stage = Stage()
     eventlog = MemoryEventLog(MemoryJournal(), user="status")
     status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
-    before = stage.standing
+    before = stage.context
     effect = a_patch(stage.uid, b'{"phase":"Running"}')
     await status.act(effect, before)
     stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
@@ -168,11 +168,11 @@ async def test_the_checkpoint_knows_a_head_before_the_resource_shows_it():
     with pytest.raises(Transient):
         await Status(stage.cluster, heads, "memory").act(
             a_patch(stage.uid, b'{"phase":"Running"}'),
-            stage.standing,
+            stage.context,
         )
     kept = await heads.get(stage.uid)
     assert kept is not None
-    assert kept.value.decode() == f"memory/{stage.standing.head}"
+    assert kept.value.decode() == f"memory/{stage.context.head}"
 
 
 async def test_a_status_that_woke_up_does_not_set_back_a_checkpoint():
@@ -180,9 +180,9 @@ async def test_a_status_that_woke_up_does_not_set_back_a_checkpoint():
     heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
     slept, awake = (Status(stage.cluster, heads, "memory") for _ in range(2))
 
-    def later(events: int) -> Standing:
-        head = stage.standing.head
-        return msgspec.structs.replace(stage.standing, head=Head(head.sequence + events, head.hash))
+    def later(events: int) -> Context:
+        head = stage.context.head
+        return msgspec.structs.replace(stage.context, head=Head(head.sequence + events, head.hash))
 
     effect = a_patch(stage.uid, b'{"phase":"Running"}')
     await slept.act(effect, later(0))
@@ -198,11 +198,11 @@ async def test_a_status_that_woke_up_does_not_set_back_a_checkpoint():
 async def test_a_checkpoint_of_another_log_gives_way_however_far_that_came():
     stage = Stage()
     heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
-    await heads.put(stage.uid, f"lost/{stage.standing.head.sequence + 100}:ab".encode())
-    await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, b'{"phase":"Running"}'), stage.standing)
+    await heads.put(stage.uid, f"lost/{stage.context.head.sequence + 100}:ab".encode())
+    await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, b'{"phase":"Running"}'), stage.context)
     kept = await heads.get(stage.uid)
     assert kept is not None
-    assert kept.value.decode() == f"memory/{stage.standing.head}"
+    assert kept.value.decode() == f"memory/{stage.context.head}"
 
 
 async def test_a_status_that_finds_no_such_kind_is_not_taken_for_written():
@@ -213,7 +213,7 @@ async def test_a_status_that_finds_no_such_kind_is_not_taken_for_written():
     with pytest.raises(Refused):
         await status.act(
             a_patch(stage.uid, b'{"phase":"Running"}'),
-            stage.standing,
+            stage.context,
         )
 
 
@@ -223,7 +223,7 @@ async def test_a_status_of_what_is_gone_is_let_go():
     status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
     await status.act(
         a_patch(stage.uid, b'{"phase":"Running"}'),
-        stage.standing,
+        stage.context,
     )
     stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
-    await status.act(a_patch(stage.uid, b'{"phase":"Failed"}'), stage.standing)
+    await status.act(a_patch(stage.uid, b'{"phase":"Failed"}'), stage.context)

@@ -7,10 +7,10 @@ import pytest
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
 from shared.runtime.ownership import Lease
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
-from tests.service.test_machine import Small, Stage, restarting
 from tests.service.test_ownership import KEY, Weather, now
+from tests.service.test_runtime import Small, Stage, restarting
 
 HOUR_SECONDS = 3_600.0
 
@@ -22,10 +22,10 @@ def test_an_event_that_came_while_the_lease_was_lapsed_is_acted_on(seconds: floa
         line = Weather(await MemoryEventLog(MemoryJournal(clock=now), user=KEY).bucket(LEASES))
         lease = Lease(line, KEY, "a")
         stage = Stage(Small(restarting(1)))
-        stage.machine = Machine(stage.service, stage.line, owns=lease.held, chance=lambda: 0.5)
+        stage.runtime = Runtime(stage.service, stage.line, owns=lease.held, chance=lambda: 0.5)
         async with stage.running():
-            keeping = asyncio.create_task(lease.keep(stage.machine.owned))
-            await until(lambda: lease.held() and stage.machine.current, "the lease")
+            keeping = asyncio.create_task(lease.keep(stage.runtime.owned))
+            await until(lambda: lease.held() and stage.runtime.current, "the lease")
             line.answers_after = seconds
             await until(lambda: not lease.held(), "the gap", seconds=5)
             stage.see()

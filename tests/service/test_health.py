@@ -20,8 +20,8 @@ from shared.job.steps import Effect, Step
 from shared.ports import free_port
 from shared.process import health
 from shared.release import this_release
-from shared.runtime.acts import Standing
-from shared.runtime.run import Machine
+from shared.runtime.acts import Context
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
 
 
@@ -40,20 +40,20 @@ class Idle:
     def decide(self, history: History) -> list[Step]:
         return [step for step in decide(history.job) if not isinstance(step, Effect)] if history.job.phase else []
 
-    async def act(self, effect: Effect, standing: Standing) -> None:
+    async def act(self, effect: Effect, context: Context) -> None:
         raise AssertionError(effect)
 
-    async def attend(self, machine: Machine) -> None:
+    async def attend(self, runtime: Runtime) -> None:
         await asyncio.Event().wait()
 
     def known(self) -> tuple[()]:
         return ()
 
 
-def standing(machine: Machine, *, owner: bool = True) -> health.Health:
+def context(runtime: Runtime, *, owner: bool = True) -> health.Health:
     """A service that has all it needs and runs."""
     known = health.Health("status")
-    known.trouble, known.machine, known.owner, known.failing = "", machine, lambda: owner, lambda: machine.trouble
+    known.trouble, known.runtime, known.owner, known.failing = "", runtime, lambda: owner, lambda: runtime.trouble
     return known
 
 
@@ -64,13 +64,13 @@ async def asked(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, Any
 
 async def test_ready_once_the_log_was_folded_and_alive_before():
     journal = MemoryJournal()
-    machine, port = Machine(Idle(), MemoryEventLog(journal, user="status")), free_port()
-    async with health.serve([standing(machine)], "127.0.0.1", port):
+    runtime, port = Runtime(Idle(), MemoryEventLog(journal, user="status")), free_port()
+    async with health.serve([context(runtime)], "127.0.0.1", port):
         assert (await asked(port, "/healthz"))[0] == 200
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (503, False, 0)
-        running = asyncio.create_task(machine.run())
-        await until(lambda: machine.current, "the fold", seconds=5)
+        running = asyncio.create_task(runtime.run())
+        await until(lambda: runtime.current, "the fold", seconds=5)
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (200, True, 1)
         assert (known["service"], known["version"]) == ("status", this_release())
@@ -80,9 +80,9 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
 
 
 async def test_trouble_with_the_log_is_told_and_is_not_ready():
-    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), free_port()
-    machine.current, machine.appends.trouble = True, "append: no answer from the log"
-    async with health.serve([standing(machine)], "127.0.0.1", port):
+    runtime, port = Runtime(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    runtime.current, runtime.appends.trouble = True, "append: no answer from the log"
+    async with health.serve([context(runtime)], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")
         assert (status, known["trouble"]) == (503, "append: no answer from the log")
         assert (await asked(port, "/healthz"))[0] == 200, "a restart would not help"
@@ -93,10 +93,10 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
     journal.append(
         Entry(subject="facts.team-a.resnet.uid-1.watcher.JobTeleported", event_id="e", time="", body=b"{}"), expect=0
     )
-    machine, port = Machine(Idle(), MemoryEventLog(journal, user="status")), free_port()
-    running = asyncio.create_task(machine.run())
-    await until(lambda: machine.current, "the fold", seconds=5)
-    async with health.serve([standing(machine, owner=False)], "127.0.0.1", port):
+    runtime, port = Runtime(Idle(), MemoryEventLog(journal, user="status")), free_port()
+    running = asyncio.create_task(runtime.run())
+    await until(lambda: runtime.current, "the fold", seconds=5)
+    async with health.serve([context(runtime, owner=False)], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")
         assert status == 200
         assert "upgrade" in known["held"]["team-a/resnet"]
@@ -108,13 +108,13 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
 
 
 async def test_the_port_is_closed_afterwards_and_port_nought_opens_none():
-    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), free_port()
-    async with health.serve([standing(machine)], "127.0.0.1", port):
+    runtime, port = Runtime(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    async with health.serve([context(runtime)], "127.0.0.1", port):
         assert (await asked(port, "/healthz"))[0] == 200
     with suppress(aiohttp.ClientConnectorError):
         await asked(port, "/healthz")
         raise AssertionError("it still answers")
-    async with health.serve([standing(machine)], "127.0.0.1", 0):
+    async with health.serve([context(runtime)], "127.0.0.1", 0):
         pass
 
 
@@ -128,13 +128,13 @@ async def test_before_it_runs_it_is_alive_and_says_what_it_waits_for():
 
 
 async def test_several_services_of_one_process_are_ready_together():
-    machine, port = Machine(Idle(), MemoryEventLog(MemoryJournal())), free_port()
-    machine.current = True
+    runtime, port = Runtime(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    runtime.current = True
     waiting = health.Health("scaler")
-    async with health.serve([standing(machine), waiting], "127.0.0.1", port):
+    async with health.serve([context(runtime), waiting], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")
         assert (status, [each["ready"] for each in known["services"]]) == (503, [True, False])
-        waiting.machine, waiting.trouble = machine, ""
+        waiting.runtime, waiting.trouble = runtime, ""
         assert (await asked(port, "/readyz"))[0] == 200
 
 

@@ -16,7 +16,7 @@ from shared.errors import Refused, Transient
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import SSH_KEYS, JobKey, Uid
-from shared.runtime.acts import Standing
+from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
 from tests.kit.virtual_time import in_virtual_time
@@ -36,8 +36,8 @@ class Making:
         self._scheduler = Scheduler(MemoryCluster(self.store))
 
     async def make(self) -> None:
-        standing = Standing(a_history(a_created_job(), self.key).job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
-        await self._scheduler.act(CreateSecret(), standing)
+        context = Context(a_history(a_created_job(), self.key).job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+        await self._scheduler.act(CreateSecret(), context)
 
     @property
     def secret(self) -> Held:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -39,7 +39,7 @@ class Replica:
                     await keeping
                 await self.owner.release()
 
-    def _acquired(self) -> "asyncio._CoroutineLike[None]":
+    def _acquired(self) -> Coroutine[None, None, None]:
         self.times += 1
         self.held_at_once.append(self.owner.held())
         return asyncio.sleep(0)
@@ -94,6 +94,24 @@ async def test_a_released_lease_is_free():
         await replica.until_held()
     bucket = await MemoryEventLog(replica.journal, user=KEY).bucket(LEASES)
     assert await bucket.get(KEY) is None
+
+
+async def test_what_still_runs_beside_the_loop_ends_with_it():
+    ended: list[str] = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            ended.append("endless")
+
+    async with Beside() as beside:
+        running = asyncio.create_task(beside.run(endless()))
+        await asyncio.sleep(0.05)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert ended == ["endless"]
 
 
 async def test_what_becoming_the_owner_meets_ends_the_keeping_here():

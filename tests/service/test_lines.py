@@ -13,14 +13,14 @@ from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
-from shared.runtime.acts import Standing
-from shared.runtime.appends import MOST_UNTOLD
-from shared.runtime.run import Machine
+from shared.runtime.acts import Context
+from shared.runtime.appends import MOST_UNCERTAIN
+from shared.runtime.run import Runtime
 from tests.kit.killing import killed_at_any_moment
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import World
 from tests.service.test_crashes import a_life
-from tests.service.test_machine import Small, Stage, restarting, wanting
+from tests.service.test_runtime import Small, Stage, restarting, wanting
 
 Line = dict[str, Any]
 
@@ -112,28 +112,28 @@ def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[L
     @in_virtual_time
     async def story() -> None:
         stage = Stage(Small(restarting(2)))
-        stage.machine = Machine(stage.service, Mute(stage.journal, user="scheduler", after=after))
+        stage.runtime = Runtime(stage.service, Mute(stage.journal, user="scheduler", after=after))
         async with stage.running():
             stage.see()
             await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
             await asyncio.sleep(5)
         assert [(line["seq"], line["basis"]) for line in decisions_told(lines)] == [(3, 2), (4, 3)]
-        assert not stage.machine.appends.untold
+        assert not stage.runtime.appends.uncertain
 
     story()
 
 
 @in_virtual_time
 async def test_decisions_that_never_were_stored_leave_room_for_those_that_were(lines: list[Line]):
-    stage = Stage(Small(restarting(MOST_UNTOLD + 100)))
-    stage.line.trouble = [Transient("never stored", retry_after=0.1) for _ in range(MOST_UNTOLD + 10)]
+    stage = Stage(Small(restarting(MOST_UNCERTAIN + 100)))
+    stage.line.trouble = [Transient("never stored", retry_after=0.1) for _ in range(MOST_UNCERTAIN + 10)]
     mute = Mute(stage.journal, user="scheduler", after=1.0)
     async with stage.running():
         stage.see()
-        await until(lambda: not stage.line.trouble, "a full memory", seconds=MOST_UNTOLD)
+        await until(lambda: not stage.line.trouble, "a full memory", seconds=MOST_UNCERTAIN)
         stage.line.append = mute.append  # type: ignore[method-assign]
         await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
-        assert len(stage.machine.appends.untold) <= MOST_UNTOLD
+        assert len(stage.runtime.appends.uncertain) <= MOST_UNCERTAIN
     assert [line["seq"] for line in decisions_told(lines)][:2] == [3, 4]
 
 
@@ -145,12 +145,12 @@ async def test_what_lost_to_another_or_was_refused_is_not_remembered():
         stage.see()
         await until(lambda: stage.history().job.attempt.number == 1, "the restart")
         await asyncio.sleep(1)
-        assert not stage.machine.appends.untold
+        assert not stage.runtime.appends.uncertain
 
 
 @in_virtual_time
 async def test_each_refused_effect_is_told_with_what_and_why(lines: list[Line]):
-    async def refuse(effect: Effect, standing: Standing) -> None:
+    async def refuse(effect: Effect, context: Context) -> None:
         raise Refused("create Pod: exceeded quota", reason="Forbidden")
 
     async with Stage(Small(wanting(0, 1), refuse)).running() as stage:
@@ -181,7 +181,7 @@ async def test_a_held_job_is_told_once_with_its_reason(lines: list[Line]):
     async with Stage(Small(decide)).running() as stage:
         stage.see()
         stage.see(generation=2)
-        await until(lambda: bool(stage.machine.held()), "the hold")
+        await until(lambda: bool(stage.runtime.held()), "the hold")
         await asyncio.sleep(1)
     (line,) = (line for line in lines if line["event"] == "job held")
     assert (line["reason"], line["job"], line["seq"]) == ("BrokenInvariant", "team-a/resnet", 3)

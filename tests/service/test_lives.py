@@ -228,10 +228,10 @@ async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories():
 def kept_of_jobs(stage: Stage) -> dict[str, int]:
     """How many jobs each service remembers beside their histories, by what it remembers."""
     kept = {}
-    for machine in stage.machines():
-        author, service = machine.service.author, machine.service
-        kept[f"{author}: appends"] = len(machine.appends._under_way)
-        kept[f"{author}: effects"] = len(machine._acts._lanes)
+    for runtime in stage.runtimes():
+        author, service = runtime.service.author, runtime.service
+        kept[f"{author}: appends"] = len(runtime.appends._under_way)
+        kept[f"{author}: effects"] = len(runtime._acts._lanes)
         if isinstance(service, Status):
             kept["statuses"] = len(service._written) + len(service._repaired)
             kept["checkpoints"] = len(service._checkpoints._kept)

@@ -15,7 +15,7 @@ from shared.job.events.event import Author
 from shared.job.measures import Measures
 from shared.ports import free_port
 from shared.process import health
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
 from tests.kit.world import TRAININGJOBS, World, a_training_job
 from tests.service.test_crashes import a_life
@@ -74,13 +74,13 @@ async def a_replica(
 ) -> AsyncIterator[health.Health]:
     """A service that folds this log, as a process would stand."""
     known = health.Health(author)
-    machine = Machine(
+    runtime = Runtime(
         Idle(), MemoryEventLog(journal, user=author), owns=lambda: False, meters=known.meters, measures=Measures()
     )
-    known.trouble, known.machine, known.owner = "", machine, lambda: owner
-    running = asyncio.create_task(machine.run())
+    known.trouble, known.runtime, known.owner = "", runtime, lambda: owner
+    running = asyncio.create_task(runtime.run())
     try:
-        await until(lambda: machine.current, "the fold", seconds=5)
+        await until(lambda: runtime.current, "the fold", seconds=5)
         yield known
     finally:
         running.cancel()
@@ -151,16 +151,16 @@ async def test_only_the_replica_that_acts_tells_of_jobs_and_only_when_it_has_fol
         assert ("muster_jobs_created_total", frozenset({"job_namespace": "team-a", "kind": KIND}.items())) in (
             await asked(standby)
         )
-        assert standby.machine is not None
-        standby.machine.current = False
+        assert standby.runtime is not None
+        standby.runtime.current = False
         assert {name for name, _ in of_jobs(await asked(standby))} == {"muster_build_info"}
 
 
 async def test_several_services_of_one_process_are_told_apart():
     journal = await a_log()
     async with a_replica(journal, "status") as status, a_replica(journal, "scaler", owner=False) as scaler:
-        assert scaler.machine is not None
-        scaler.machine.measures = None
+        assert scaler.runtime is not None
+        scaler.runtime.measures = None
         waiting = health.Health("watcher")
         found = await asked(waiting, scaler, status)
     assert {dict(labels)["service"] for name, labels in found if name == "muster_ready"} == {
@@ -175,8 +175,8 @@ async def test_several_services_of_one_process_are_told_apart():
 
 async def test_a_held_history_is_told_with_its_reason():
     async with a_replica(await a_log()) as known:
-        assert known.machine is not None
-        history = next(iter(known.machine.histories))
+        assert known.runtime is not None
+        history = next(iter(known.runtime.histories))
         history.hold("UnknownEvent", "unknown event JobTeleported")
         found = await asked(known)
     assert told(found, "muster_histories_held", service="status", reason="UnknownEvent") == 1

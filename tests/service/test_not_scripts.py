@@ -19,7 +19,7 @@ from shared.eventlog import Stored
 from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.runtime import acts
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Stage
@@ -294,7 +294,7 @@ async def test_two_scalers_at_once_run_each_script_once():
     async with Stage() as stage:
         launchers = Launchers(stage)
         scaler = Scaler(MemoryCluster(stage.store), Policy(drain_seconds=0))
-        second = Machine(scaler, MemoryEventLog(stage.journal, user="scaler"))
+        second = Runtime(scaler, MemoryEventLog(stage.journal, user="scaler"))
         running = asyncio.create_task(second.run())
         names = [f"job-{index}" for index in range(10)]
         for name in names:

@@ -1,7 +1,7 @@
 """Passes over all jobs: however many are over, the loop goes on, the lease is renewed and live jobs are decided."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -14,12 +14,13 @@ from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.job.steps import Step
 from shared.runtime.ownership import Lease
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.builders import a_spec, observed
 from tests.kit.histories import stored
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time, until
-from tests.service.test_machine import Line, Small, Stage
+from tests.service.test_runtime import Line, Small, Stage
 
 MANY = 20_000
 DECIDE_SECONDS = 0.0001
@@ -99,13 +100,13 @@ class Owner:
         bucket = await MemoryEventLog(stage.journal, user=stage.service.author).bucket(LEASES)
         self.lease = Lease(bucket, stage.service.author, "this one")
         stage.line = line
-        stage.machine = Machine(stage.service, line, owns=self.lease.held, clock=loop.time)
+        stage.runtime = Runtime(stage.service, line, owns=self.lease.held, clock=loop.time)
 
-        def acquired() -> object:
+        def acquired() -> Coroutine[None, None, None]:
             self.acquired += 1
-            return stage.machine.owned()
+            return stage.runtime.owned()
 
-        tasks = [asyncio.create_task(stage.machine.run()), asyncio.create_task(self.lease.keep(acquired))]  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(stage.runtime.run()), asyncio.create_task(self.lease.keep(acquired))]
         try:
             yield self
         finally:
@@ -115,7 +116,7 @@ class Owner:
                     await task
 
 
-def taking_time(history: History) -> list[object]:
+def taking_time(history: History) -> list[Step]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     loop.stand_still(DECIDE_SECONDS)
@@ -124,7 +125,7 @@ def taking_time(history: History) -> list[object]:
 
 @in_virtual_time
 async def test_with_20000_finished_jobs_a_service_keeps_its_lease_and_decides_about_each():
-    service = Small(taking_time)  # type: ignore[arg-type]
+    service = Small(taking_time)
     owner = Owner(service)
     with_finished_jobs(owner.stage, MANY)
     async with Pulse().measured() as pulse, owner.running():
@@ -147,7 +148,7 @@ async def test_a_job_that_is_not_over_is_decided_before_those_that_are():
 
 @in_virtual_time
 async def test_a_job_that_changes_is_decided_ahead_of_a_pass_that_is_under_way():
-    service = Small(taking_time)  # type: ignore[arg-type]
+    service = Small(taking_time)
     owner = Owner(service)
     with_finished_jobs(owner.stage, MANY)
     async with owner.running():
@@ -168,7 +169,7 @@ async def test_passes_that_are_asked_for_together_are_one():
         await asyncio.sleep(1)
         service.decided.clear()
         for _ in range(17):
-            stage.machine.wake_all()
+            stage.runtime.wake_all()
         await asyncio.sleep(60)
         assert len(service.decided) == 101, "each history once, the log's own included"
 
@@ -180,6 +181,6 @@ async def test_no_pass_wakes_a_job_that_is_gone_with_all_that_it_had(over: bool)
     stage = Stage(service)
     add(stage.journal, a_key(1), *(OVER if over else OVER[:1]), JobGone())
     async with stage.running():
-        stage.machine.wake_all()
+        stage.runtime.wake_all()
         await asyncio.sleep(1)
         assert a_key(1) not in {key for key, _ in service.decided}

@@ -299,7 +299,7 @@ async def test_jobs_of_other_kinds_live_beside_a_framework_that_fails(method: st
         await stage.pass_seconds(60)
         stage.exit_codes["resnet-launcher"] = 0
         await stage.phase("Succeeded")
-        assert not any(machine.held() for machine, _ in stage._running.values())
+        assert not any(runtime.held() for runtime, _ in stage._running.values())
         assert not any(SECRET.encode() in stored.body for stored in stage.journal.events)
 
 

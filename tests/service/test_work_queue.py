@@ -136,6 +136,16 @@ async def test_due_times_of_a_key_that_are_close_together_are_one():
 
 
 @in_virtual_time
+async def test_keys_that_are_due_at_the_same_time_are_all_taken():
+    worker = Worker()
+    async with worker.running():
+        for key in "abc":
+            worker.queue.add_after(key, 5.0)
+        await asyncio.sleep(60)
+    assert worker.taken == ["a", "b", "c"]
+
+
+@in_virtual_time
 async def test_a_due_time_of_a_key_stays_when_the_key_is_taken_before():
     worker = Worker()
     async with worker.running():

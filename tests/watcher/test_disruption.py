@@ -24,7 +24,7 @@ from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, PodsGone, PodsObserved
 from shared.job.naming import JobKey, Uid
 from shared.job.views import PodView
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, pods, worker, workers
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
@@ -307,7 +307,7 @@ async def test_without_the_right_to_see_nodes_everything_else_is_seen():
     journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
     eventlog = MemoryEventLog(journal, user="watcher")
     watcher = Watcher(MemoryCluster(store, weather=weather), eventlog, await eventlog.bucket(HEADS))
-    async with running(Machine(watcher, eventlog)):
+    async with running(Runtime(watcher, eventlog)):
         await asyncio.sleep(100)
         store.create(TRAININGJOBS, NAMESPACE, a_training_job())
         await until(lambda: journal.events[-1].subject.endswith("JobObserved"), "the job is seen")
@@ -320,7 +320,7 @@ async def test_in_one_namespace_nobody_asks_for_nodes():
     eventlog = MemoryEventLog(journal, user="watcher")
     cluster = MemoryCluster(store, weather=weather)
     watcher = Watcher(cluster, eventlog, await eventlog.bucket(HEADS), namespace=NAMESPACE)
-    async with running(Machine(watcher, eventlog, namespace=NAMESPACE)):
+    async with running(Runtime(watcher, eventlog, namespace=NAMESPACE)):
         await asyncio.sleep(100)
     assert {namespace for _, namespace in weather.asked} == {NAMESPACE}
     assert "nodes" not in {plural for plural, _ in weather.asked}

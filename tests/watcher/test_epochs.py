@@ -29,7 +29,7 @@ from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, fact_subject
 from shared.job.state import Job
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.apiserver import ScriptedApiServer
 from tests.kit.builders import a_running_job, worker
 from tests.kit.histories import KEY
@@ -129,8 +129,8 @@ def a_job(version: int) -> dict[str, Any]:
 class Scene:
     """A watcher before such a server, and its log, in which the job is known at version 90."""
 
-    def __init__(self, machine: Machine, journal: MemoryJournal) -> None:
-        self.machine = machine
+    def __init__(self, runtime: Runtime, journal: MemoryJournal) -> None:
+        self.runtime = runtime
         self.journal = journal
 
     @property
@@ -165,8 +165,8 @@ async def a_scene(folder: Path, replies: Replies) -> AsyncIterator[Scene]:
         eventlog = MemoryEventLog(journal, user="watcher")
         watcher = Watcher(cluster, eventlog, await eventlog.bucket(HEADS))
         try:
-            async with running(Machine(watcher, eventlog)) as machine:
-                yield Scene(machine, journal)
+            async with running(Runtime(watcher, eventlog)) as runtime:
+                yield Scene(runtime, journal)
         finally:
             await cluster.close()
 
@@ -185,7 +185,7 @@ def append(journal: MemoryJournal, event: JobObserved, key: JobKey = KEY) -> Non
 async def test_one_old_list_is_asked_for_again_and_not_believed(tmp_path: Path):
     replies = Replies((40, []), (100, [95]))
     async with a_scene(tmp_path, replies) as scene:
-        await scene.until(lambda: replies.listed == 2 and bool(scene.machine.service.known()))
+        await scene.until(lambda: replies.listed == 2 and bool(scene.runtime.service.known()))
         assert scene.kinds() == ["JobObserved"]
         assert replies.gets == [], "nobody asked whether the job that the old list lacks is gone"
 
@@ -207,10 +207,10 @@ async def test_a_log_that_got_ahead_while_a_list_was_under_way_is_no_reason_for_
 
         async def got_ahead() -> None:
             append(scene.journal, msgspec.structs.replace(scene.observed, version=200, generation=2))
-            await scene.until(lambda: scene.machine.histories.position == len(scene.journal.events))
+            await scene.until(lambda: scene.runtime.histories.position == len(scene.journal.events))
 
         replies.meanwhile = got_ahead
-        await scene.until(lambda: bool(scene.machine.service.known()))
+        await scene.until(lambda: bool(scene.runtime.service.known()))
         assert replies.listed == 2
         assert scene.kinds() == ["JobObserved"] * 2
         assert scene.job.epoch == 0

@@ -19,7 +19,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid
 from shared.job.spec import WORKER
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.watcher.test_shell import Cluster
@@ -43,7 +43,7 @@ async def watched_with(cluster: Cluster, trouble: Exception, kind: str) -> None:
     eventlog = Faltering(cluster.journal, user="watcher")
     eventlog.trouble, eventlog.kind = trouble, kind
     watcher = Watcher(MemoryCluster(cluster.store), eventlog, await eventlog.bucket(HEADS))
-    task = asyncio.create_task(Machine(watcher, eventlog).run())
+    task = asyncio.create_task(Runtime(watcher, eventlog).run())
     try:
         await until(lambda: eventlog.trouble is None, f"the first try of {kind}")
         await cluster.quiet()
@@ -102,7 +102,7 @@ async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
     cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", wish)
     eventlog = MemoryEventLog(cluster.journal, user="watcher")
     watcher = Watcher(PodsComeLate(cluster.store), eventlog, await eventlog.bucket(HEADS))
-    task = asyncio.create_task(Machine(watcher, eventlog).run())
+    task = asyncio.create_task(Runtime(watcher, eventlog).run())
     try:
         await until(lambda: "JobObserved" in cluster.kinds(), "the job taken on", seconds=120)
     finally:

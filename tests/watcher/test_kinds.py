@@ -95,13 +95,13 @@ class TestAKindThatIsNotServed:
         if when == "before":
             cluster.store.withdraw(SWARMJOBS)
         job = a_training_job()
-        async with cluster.watched(kinds=WITH_SWARMS) as machine:
+        async with cluster.watched(kinds=WITH_SWARMS) as runtime:
             cluster.store.create(TRAININGJOBS, NAMESPACE, job)
             await cluster.quiet()
             if when == "afterwards":
                 cluster.store.withdraw(SWARMJOBS)
             await asyncio.sleep(5)
-            world = machine.service._world
+            world = runtime.service._world
             assert world.sees(TRAININGJOBS)
             assert not world.sees(SWARMJOBS)
             assert world.jobs[SWARMJOBS].absent == (when == "before")
@@ -125,10 +125,10 @@ class TestAKindThatIsNotServed:
         cluster = Cluster()
         for resource in (TRAININGJOBS, *REQUESTS.values()):
             cluster.store.withdraw(resource)
-        async with cluster.watched(kinds=WITH_SWARMS) as machine:
+        async with cluster.watched(kinds=WITH_SWARMS) as runtime:
             cluster.store.create(SWARMJOBS, NAMESPACE, a_swarm_job())
             await cluster.quiet()
-            assert machine.service._world.sees(SWARMJOBS)
+            assert runtime.service._world.sees(SWARMJOBS)
         assert cluster.kinds() == ["JobObserved"]
 
 

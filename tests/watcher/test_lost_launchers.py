@@ -22,7 +22,7 @@ from shared.job.fold import Histories, History
 from shared.job.naming import JOB_NAME, JOB_ROLE, JOB_UID, Slot, Uid, decision_subject, pod_name
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.builders import a_running_job, launcher, worker
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
@@ -106,7 +106,7 @@ class Late:
     async def watched(self) -> AsyncIterator[None]:
         eventlog = MemoryEventLog(self.journal, user="watcher")
         watcher = Watcher(MemoryCluster(self.store, weather=self.weather), eventlog, await eventlog.bucket(HEADS))
-        async with running(Machine(watcher, eventlog)):
+        async with running(Runtime(watcher, eventlog)):
             await until(lambda: "PodsObserved" in self.kinds(), "the launcher")
             history = self.history()
             place = Slots(0, LAUNCHER, ((0, 0),))

@@ -20,7 +20,7 @@ from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import Histories
 from shared.job.state import Job
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 
@@ -28,11 +28,11 @@ PASSED = msgspec.json.encode(TimePassed(anchor=1, timer="none"))
 
 
 @asynccontextmanager
-async def running(machine: Machine) -> AsyncIterator[Machine]:
+async def running(runtime: Runtime) -> AsyncIterator[Runtime]:
     """It runs, and does not end by itself."""
-    task = asyncio.create_task(machine.run())
+    task = asyncio.create_task(runtime.run())
     try:
-        yield machine
+        yield runtime
     finally:
         assert not task.done(), "the watcher ended by itself"
         task.cancel()
@@ -62,14 +62,14 @@ class Cluster:
     @asynccontextmanager
     async def watched(
         self, *, kinds: Kinds = BUILT_IN, believes_vanished: bool = False, log: type[MemoryEventLog] = MemoryEventLog
-    ) -> AsyncIterator[Machine]:
+    ) -> AsyncIterator[Runtime]:
         """A new process, from nothing."""
         eventlog = log(self.journal, user="watcher")
         cluster = MemoryCluster(self.store)
         heads = await eventlog.bucket(HEADS)
         watcher = Watcher(cluster, eventlog, heads, kinds, believes_vanished=believes_vanished)
-        async with running(Machine(watcher, eventlog)) as machine:
-            yield machine
+        async with running(Runtime(watcher, eventlog)) as runtime:
+            yield runtime
 
     def said(self) -> list[tuple[str, dict[str, Any]]]:
         """(type, body) of every event so far."""

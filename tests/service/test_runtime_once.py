@@ -14,11 +14,11 @@ from shared.job.fold import History
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
-from shared.runtime.acts import Standing
-from shared.runtime.run import Machine
+from shared.runtime.acts import Context
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.service.test_lines import Mute
-from tests.service.test_machine import ONE, TWO, Line, Make, Small, Stage
+from tests.service.test_runtime import ONE, TWO, Line, Make, Small, Stage
 
 AGES = 3_600.0
 
@@ -55,8 +55,8 @@ class Telling(Small):
         super().__init__(decide)
         self._fact = fact
 
-    async def act(self, effect: Effect, standing: Standing) -> AnyEvent | None:  # type: ignore[override]
-        await super().act(effect, standing)
+    async def act(self, effect: Effect, context: Context) -> AnyEvent | None:  # type: ignore[override]
+        await super().act(effect, context)
         if isinstance(effect, Hang):
             await asyncio.Event().wait()
         if isinstance(self._fact, Exception):
@@ -90,7 +90,7 @@ async def test_a_decision_of_somebody_else_is_not_ours_to_carry_out():
         stage.decide_otherwise(JobRestarted(attempt=1), "scheduler")
         await until(lambda: stage.history().job.attempt.number == 1, "the decision")
         owner = True
-        await stage.machine.owned()
+        await stage.runtime.owned()
         await asyncio.sleep(AGES)
         assert stage.service.acted == []
 
@@ -101,8 +101,8 @@ async def test_after_a_restart_nobody_carries_it_out():
         stage.see()
         await until(lambda: bool(stage.service.acted), "the launch")
         again = Telling(launching)
-        machine = Machine(again, Line(stage.journal, user="scheduler"))
-        running = asyncio.create_task(machine.run())
+        runtime = Runtime(again, Line(stage.journal, user="scheduler"))
+        running = asyncio.create_task(runtime.run())
         await asyncio.sleep(AGES)
         running.cancel()
         assert again.decided, "it looked at the job"
@@ -125,7 +125,7 @@ async def test_a_decision_that_is_read_before_its_append_is_answered_is_carried_
 @in_virtual_time
 async def test_a_decision_that_is_stored_without_an_answer_is_carried_out(after: float):
     stage = Stage(Telling(launching))
-    stage.machine = Machine(stage.service, Mute(stage.journal, user="scheduler", after=after))
+    stage.runtime = Runtime(stage.service, Mute(stage.journal, user="scheduler", after=after))
     async with stage.running():
         stage.see()
         await until(lambda: bool(stage.service.acted), "the launch")
@@ -187,10 +187,10 @@ async def test_what_hangs_takes_no_room_from_anything_else():
 @in_virtual_time
 async def test_a_refusal_is_recorded_while_something_else_hangs():
     class Refusing(Telling):
-        async def act(self, effect: Effect, standing: Standing) -> AnyEvent | None:  # type: ignore[override]
+        async def act(self, effect: Effect, context: Context) -> AnyEvent | None:  # type: ignore[override]
             if isinstance(effect, Make):
                 return EffectRefused(effect="Make", reason="QuotaExceeded")
-            return await super().act(effect, standing)
+            return await super().act(effect, context)
 
     def decide(history: History) -> list[Step]:
         return [Hang(0), Make(Slot(0, WORKER, 0))] if history.job.generation else []

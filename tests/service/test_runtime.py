@@ -1,6 +1,6 @@
-"""The machine: fold, decide, record, act; what it does when the log or the cluster says no.
+"""The runtime: fold, decide, record, act; what it does when the log or the cluster says no.
 
-Services here are a few lines each, written for one behaviour, on the real machine and the log in memory.
+Services here are a few lines each, written for one behaviour, on the real runtime and the log in memory.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from shared.job.naming import JobKey, Slot, Uid, fact_subject
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import Slots
-from shared.runtime.acts import EFFECTS_PER_JOB, Standing
-from shared.runtime.run import STOP_SECONDS, Machine
+from shared.runtime.acts import EFFECTS_PER_JOB, Context
+from shared.runtime.run import STOP_SECONDS, Runtime
 from tests.kit.builders import a_spec, observed
 from tests.kit.virtual_time import in_virtual_time, until
 
 ONE = JobKey("team-a", "resnet", Uid("uid-1"))
 TWO = JobKey("team-a", "bert", Uid("uid-2"))
 Decide = Callable[[History], list[Step]]
-Act = Callable[[Effect, Standing], Awaitable[None]]
+Act = Callable[[Effect, Context], Awaitable[None]]
 
 
 class Make(Effect, frozen=True):
@@ -49,7 +49,7 @@ def make(*indices: int) -> list[Step]:
     return [Make(Slot(0, WORKER, index)) for index in indices]
 
 
-async def do_nothing(effect: Effect, standing: Standing) -> None:
+async def do_nothing(effect: Effect, context: Context) -> None:
     """An effect that works at once."""
 
 
@@ -69,11 +69,11 @@ class Small:
         self.decided.append((history.job.key, history.sequence))
         return self._decide(history)
 
-    async def act(self, effect: Effect, standing: Standing) -> None:
+    async def act(self, effect: Effect, context: Context) -> None:
         self.acted.append((effect, asyncio.get_running_loop().time()))
-        await self._act(effect, standing)
+        await self._act(effect, context)
 
-    async def attend(self, machine: Machine) -> None:
+    async def attend(self, runtime: Runtime) -> None:
         await asyncio.Event().wait()
 
     def known(self) -> Iterable[JobKey]:
@@ -110,20 +110,20 @@ class Line(MemoryEventLog):
 
 
 class Stage:
-    """A log, one machine on it, and others who write."""
+    """A log, one runtime on it, and others who write."""
 
     def __init__(self, service: Small, *, owns: Callable[[], bool] = lambda: True) -> None:
         self.journal = MemoryJournal()
         self.service = service
         self.line = Line(self.journal, user=service.author)
-        self.machine = Machine(service, self.line, owns=owns, chance=lambda: 0.5)
+        self.runtime = Runtime(service, self.line, owns=owns, chance=lambda: 0.5)
         self._ids = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Stage"]:
-        task = asyncio.create_task(self.machine.run())
+        task = asyncio.create_task(self.runtime.run())
         try:
-            await until(lambda: self.machine.current or task.done(), "the fold")
+            await until(lambda: self.runtime.current or task.done(), "the fold")
             yield self
         finally:
             task.cancel()
@@ -160,7 +160,7 @@ class Stage:
         return [msgspec.json.decode(s.body) for s in self.journal.events if s.subject.endswith(f".{kind}")]
 
     def history(self, key: JobKey = ONE) -> History:
-        return self.machine.histories[key]
+        return self.runtime.histories[key]
 
     def _append(self, entry: Entry) -> None:
         scope = entry.subject.rpartition(".")[0] + ".>"
@@ -245,8 +245,8 @@ class TestDeciding:
             stage.see(ONE)
             stage.see(TWO)
             await until(lambda: stage.history(TWO).job.attempt.number == 1, "the other one's restart")
-            assert "cannot be" in stage.machine.held()["team-a/resnet"]
-            assert "team-a/bert" not in stage.machine.held()
+            assert "cannot be" in stage.runtime.held()["team-a/resnet"]
+            assert "team-a/bert" not in stage.runtime.held()
             stage.see(ONE, generation=2)
             await until(lambda: stage.history(ONE).job.generation == 2, "the fold goes on")
 
@@ -330,9 +330,9 @@ class TestAppending:
         stage.line.trouble = [Transient("no answer from the log"), Transient("still none", retry_after=3.0)]
         async with stage.running():
             stage.see()
-            await until(lambda: stage.machine.trouble == "no answer from the log", "the trouble")
+            await until(lambda: stage.runtime.trouble == "no answer from the log", "the trouble")
             await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=6)
-            assert stage.machine.trouble == ""
+            assert stage.runtime.trouble == ""
             assert len(stage.line.attempts) == 3
 
     @in_virtual_time
@@ -344,7 +344,7 @@ class TestAppending:
             assert "too large" in stage.history().held
             await asyncio.sleep(60)
             assert len(stage.line.attempts) == 1
-            assert stage.machine.trouble == "", "one job's story, and the log is well"
+            assert stage.runtime.trouble == "", "one job's story, and the log is well"
 
     @in_virtual_time
     async def test_a_refused_append_is_tried_again_without_haste(self):
@@ -352,7 +352,7 @@ class TestAppending:
         stage.line.trouble = [Refused("no permission", reason="Forbidden")]
         async with stage.running():
             stage.see()
-            await until(lambda: stage.machine.trouble == "no permission", "the trouble")
+            await until(lambda: stage.runtime.trouble == "no permission", "the trouble")
             assert not stage.history().held
             await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=6)
 
@@ -376,7 +376,7 @@ class TestActing:
 
     @in_virtual_time
     async def test_a_transient_failure_is_retried_with_growing_waits(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             raise Transient("timeout")
 
         async with Stage(Small(wanting(0), act)).running() as stage:
@@ -389,7 +389,7 @@ class TestActing:
 
     @in_virtual_time
     async def test_a_conflict_in_the_cluster_is_retried_too(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             if len(stage.service.acted) < 3:
                 raise Conflict("another resourceVersion")
 
@@ -400,7 +400,7 @@ class TestActing:
 
     @in_virtual_time
     async def test_refusals_are_recorded_once_per_round_and_reason_with_their_slots(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             assert isinstance(effect, Make)
             if effect.slot.index < 60:
                 raise Refused("too many pods", reason="QuotaExceeded")
@@ -423,7 +423,7 @@ class TestActing:
 
     @in_virtual_time
     async def test_a_slow_call_delays_the_record_of_no_other_refusal(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             assert isinstance(effect, Make)
             if effect.slot.index == 0:
                 await asyncio.sleep(30)
@@ -438,7 +438,7 @@ class TestActing:
 
     @in_virtual_time
     async def test_refusals_that_come_one_after_the_other_are_few_events(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             assert isinstance(effect, Make)
             await asyncio.sleep(effect.slot.index * 0.01)
             raise Refused("too many pods", reason="QuotaExceeded")
@@ -450,7 +450,7 @@ class TestActing:
 
     @in_virtual_time
     async def test_a_decider_that_insists_on_what_is_refused_does_not_flood_the_log(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             raise Refused("no permission", reason="Forbidden")
 
         async with Stage(Small(wanting(0), act)).running() as stage:
@@ -460,7 +460,7 @@ class TestActing:
 
     @in_virtual_time
     async def test_a_refusal_that_cannot_be_recorded_now_is_recorded_later(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             raise Refused("no permission", reason="Forbidden")
 
         stage = Stage(Small(wanting(0), act))
@@ -472,8 +472,8 @@ class TestActing:
 
     @in_virtual_time
     async def test_an_error_of_ours_in_one_effect_holds_only_that_job(self):
-        async def act(effect: Effect, standing: Standing) -> None:
-            if standing.job.key == ONE:
+        async def act(effect: Effect, context: Context) -> None:
+            if context.job.key == ONE:
                 raise ZeroDivisionError("our bug")
 
         async with Stage(Small(wanting(0), act)).running() as stage:
@@ -481,13 +481,13 @@ class TestActing:
             stage.see(TWO)
             await until(lambda: bool(stage.history(ONE).held), "the hold")
             await until(lambda: len(stage.service.acted) == 3, "the other one goes on")
-            assert "our bug" in stage.machine.held()["team-a/resnet"]
+            assert "our bug" in stage.runtime.held()["team-a/resnet"]
             assert not stage.history(TWO).held
 
     @in_virtual_time
     async def test_one_hung_call_delays_no_other_job(self):
-        async def act(effect: Effect, standing: Standing) -> None:
-            if standing.job.key == ONE:
+        async def act(effect: Effect, context: Context) -> None:
+            if context.job.key == ONE:
                 await asyncio.Event().wait()
 
         async with Stage(Small(wanting(*range(300)), act)).running() as stage:
@@ -498,17 +498,17 @@ class TestActing:
 
     @in_virtual_time
     async def test_an_effect_knows_what_it_was_decided_on(self):
-        standings: list[Standing] = []
+        contexts: list[Context] = []
 
-        async def act(effect: Effect, standing: Standing) -> None:
-            standings.append(standing)
+        async def act(effect: Effect, context: Context) -> None:
+            contexts.append(context)
 
         async with Stage(Small(wanting(0), act)).running() as stage:
             stage.see()
-            await until(lambda: bool(standings), "the effect")
-            assert standings[0].head == stage.history().head
-            assert standings[0].job == stage.history().job
-            assert standings[0].time == "2030-01-01T00:00:00.000Z"
+            await until(lambda: bool(contexts), "the effect")
+            assert contexts[0].head == stage.history().head
+            assert contexts[0].job == stage.history().job
+            assert contexts[0].time == "2030-01-01T00:00:00.000Z"
 
 
 class TestOwnership:
@@ -532,7 +532,7 @@ class TestOwnership:
             await until(lambda: stage.history().sequence == 2, "the fold")
             owner = True
             stage.see(generation=2)
-            await stage.machine.owned()
+            await stage.runtime.owned()
             await until(lambda: stage.history().job.attempt.number == 1, "the restart")
             assert min(sequence for key, sequence in stage.service.decided if key == ONE) >= 3
 
@@ -540,7 +540,7 @@ class TestOwnership:
     async def test_who_lost_its_lease_starts_nothing_more(self):
         owner = True
 
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             raise Transient("timeout")
 
         stage = Stage(Small(wanting(0), act), owns=lambda: owner)
@@ -555,7 +555,7 @@ class TestOwnership:
     async def test_what_waited_for_its_turn_while_the_lease_was_lost_is_left_to_the_new_owner(self):
         owner, go_on = True, asyncio.Event()
 
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             await go_on.wait()
 
         stage = Stage(Small(wanting(*range(EFFECTS_PER_JOB + 5)), act), owns=lambda: owner)
@@ -567,14 +567,14 @@ class TestOwnership:
             await asyncio.sleep(60)
             assert len(stage.service.acted) == EFFECTS_PER_JOB
             owner = True
-            await stage.machine.owned()
+            await stage.runtime.owned()
             await until(lambda: len(stage.service.acted) >= EFFECTS_PER_JOB + 5, "the rest")
 
     @in_virtual_time
     async def test_what_was_not_sent_in_a_gap_of_the_lease_is_no_success_and_is_tried_again(self):
         owner, go_on = True, asyncio.Event()
 
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             await go_on.wait()
 
         stage = Stage(Small(wanting(*range(EFFECTS_PER_JOB + 1)), act), owns=lambda: owner)
@@ -586,7 +586,7 @@ class TestOwnership:
             await asyncio.sleep(0.05)
             owner = True
             await until(lambda: len(stage.service.acted) > EFFECTS_PER_JOB, "the last one")
-            outcomes = {key[2]: count for key, count in stage.machine.meters.series[0].values.items()}
+            outcomes = {key[2]: count for key, count in stage.runtime.meters.series[0].values.items()}
             assert outcomes == {"Succeeded": EFFECTS_PER_JOB + 1, "Retried": 1}
 
     @in_virtual_time
@@ -596,7 +596,7 @@ class TestOwnership:
         for stage in stages:
             stage.journal = journal
             stage.line = Line(journal, user="scheduler")
-            stage.machine = Machine(stage.service, stage.line, chance=lambda: 0.5)
+            stage.runtime = Runtime(stage.service, stage.line, chance=lambda: 0.5)
         async with stages[0].running(), stages[1].running():
             stages[0].see()
             await until(lambda: all(stage.history().job.attempt.number == 3 for stage in stages), "both know")
@@ -609,7 +609,7 @@ class TestStopping:
     async def test_a_stop_waits_for_what_is_in_hand(self):
         done = []
 
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             await asyncio.sleep(STOP_SECONDS / 2)
             done.append(effect)
 
@@ -631,7 +631,7 @@ class TestStopping:
 
     @in_virtual_time
     async def test_a_stop_does_not_wait_for_ever(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             await asyncio.Event().wait()
 
         loop = asyncio.get_running_loop()
@@ -644,7 +644,7 @@ class TestStopping:
 
     @in_virtual_time
     async def test_nothing_new_is_begun_while_it_stops(self):
-        async def act(effect: Effect, standing: Standing) -> None:
+        async def act(effect: Effect, context: Context) -> None:
             await asyncio.sleep(1)
             raise Refused("no", reason="Forbidden")
 
@@ -672,12 +672,12 @@ class TestStrangeLogs:
         async with stage.running():
             stage.see()
             await until(lambda: stage.history().job.attempt.number == 1, "the restart")
-            assert list(stage.machine.held()) == ["team-a/bert"]
+            assert list(stage.runtime.held()) == ["team-a/bert"]
 
     @in_virtual_time
     async def test_a_log_in_the_old_ones_place_ends_the_process(self):
         stage = Stage(Small(lambda _: []))
-        stage.machine.histories.position = 9
+        stage.runtime.histories.position = 9
         with pytest.raises(Refused) as refusal:
-            await stage.machine.run()
+            await stage.runtime.run()
         assert refusal.value.reason == "LogTruncated"

@@ -8,7 +8,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.process.settings import Settings
 
 
-class Parts(msgspec.Struct, frozen=True):
+class Dependencies(msgspec.Struct, frozen=True):
     """A process's settings and its connections."""
 
     settings: Settings

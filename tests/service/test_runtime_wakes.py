@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 
 from tests.kit.virtual_time import in_virtual_time, until
-from tests.service.test_machine import Small, Stage, wanting
+from tests.service.test_runtime import Small, Stage, wanting
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""The machine in trouble: events that cannot be folded, a log that answers late, health that comes back."""
+"""The runtime in trouble: events that cannot be folded, a log that answers late, health that comes back."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -21,11 +21,11 @@ from shared.job.measures import Measures
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.runtime.acts import Standing
+from shared.runtime.acts import Context
 from shared.runtime.appends import APPENDS_IN_FLIGHT
-from shared.runtime.run import Machine
+from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
-from tests.service.test_machine import ONE, TWO, Line, Small, Stage, restarting, wanting
+from tests.service.test_runtime import ONE, TWO, Line, Small, Stage, restarting, wanting
 
 
 class Slow(Line):
@@ -50,7 +50,7 @@ class Slow(Line):
 def with_a_slow_log(stage: Stage, *, owns: bool = True) -> Slow:
     line = Slow(stage)
     stage.line = line
-    stage.machine = Machine(stage.service, line, owns=lambda: owns, chance=lambda: 0.5)
+    stage.runtime = Runtime(stage.service, line, owns=lambda: owns, chance=lambda: 0.5)
     return line
 
 
@@ -66,7 +66,7 @@ async def test_an_event_that_breaks_the_fold_holds_its_job_and_the_others_go_on(
         stage.see(TWO)
         stage.see(ONE)
         await until(lambda: stage.history(ONE).job.attempt.number == 1, "the other job's restart")
-        assert list(stage.machine.held()) == ["team-a/bert"]
+        assert list(stage.runtime.held()) == ["team-a/bert"]
 
 
 @in_virtual_time
@@ -75,7 +75,7 @@ async def test_a_new_owner_does_nothing_until_it_knows_where_the_log_ends():
     line = with_a_slow_log(stage)
     async with stage.running():
         line.tells_end.clear()
-        owning = asyncio.create_task(stage.machine.owned())
+        owning = asyncio.create_task(stage.runtime.owned())
         await until(lambda: line.asked == 2, "the question")
         stage.see()
         await asyncio.sleep(10)
@@ -93,23 +93,23 @@ async def test_an_end_that_cannot_be_asked_for_now_is_asked_for_again():
     line.no_end = [Transient("no answer")]
     async with stage.running():
         line.no_end = [Transient("no answer"), Transient("no answer", retry_after=3.0)]
-        await stage.machine.owned()
+        await stage.runtime.owned()
         stage.see()
         await until(lambda: len(stage.service.acted) == 1, "the effect")
 
 
 @in_virtual_time
 async def test_trouble_is_over_once_a_fact_was_stored():
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
 
     stage = Stage(Small(wanting(0), act))
     stage.line.trouble = [Transient("no answer")]
     async with stage.running():
         stage.see()
-        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        await until(lambda: stage.runtime.trouble == "no answer", "the trouble")
         await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the refusal")
-        await until(lambda: not stage.machine.trouble, "its end", seconds=0.1)
+        await until(lambda: not stage.runtime.trouble, "its end", seconds=0.1)
 
 
 @in_virtual_time
@@ -118,9 +118,9 @@ async def test_trouble_is_over_once_the_log_said_that_somebody_was_quicker():
     stage.line.trouble = [Transient("no answer"), Conflict("someone else")]
     async with stage.running():
         stage.see()
-        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        await until(lambda: stage.runtime.trouble == "no answer", "the trouble")
         await until(lambda: not stage.line.trouble, "the conflict")
-        await until(lambda: not stage.machine.trouble, "its end", seconds=0.1)
+        await until(lambda: not stage.runtime.trouble, "its end", seconds=0.1)
 
 
 @in_virtual_time
@@ -129,9 +129,9 @@ async def test_trouble_is_over_once_what_was_owed_is_owed_no_more():
     stage.line.trouble = [Transient("no answer")]
     async with stage.running():
         stage.see()
-        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        await until(lambda: stage.runtime.trouble == "no answer", "the trouble")
         stage.decide_otherwise(JobRestarted(attempt=1), "scheduler")
-        await until(lambda: not stage.machine.trouble, "its end", seconds=3)
+        await until(lambda: not stage.runtime.trouble, "its end", seconds=3)
         assert len(stage.line.attempts) == 1
 
 
@@ -142,16 +142,16 @@ async def test_what_an_owner_could_not_append_is_no_trouble_of_who_is_none_any_m
     stage.line.trouble = [Transient("no answer")]
     async with stage.running():
         stage.see()
-        await until(lambda: stage.machine.trouble == "no answer", "the trouble")
+        await until(lambda: stage.runtime.trouble == "no answer", "the trouble")
         owner = False
-        assert not stage.machine.trouble
+        assert not stage.runtime.trouble
 
 
 @in_virtual_time
 async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_longer():
     permitted = False
 
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         if not permitted:
             raise Refused("no permission for pods", reason="Forbidden")
 
@@ -159,9 +159,9 @@ async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_
     stage.line.trouble = [Refused("no permission for facts", reason="Forbidden") for _ in range(3)]
     async with stage.running():
         stage.see()
-        await until(lambda: stage.machine.trouble == "no permission for facts", "the trouble")
+        await until(lambda: stage.runtime.trouble == "no permission for facts", "the trouble")
         permitted = True
-        await until(lambda: not stage.machine.trouble, "its end")
+        await until(lambda: not stage.runtime.trouble, "its end")
         assert not stage.line.trouble
         assert len(stage.bodies("EffectRefused")) == 1
         await until(lambda: len(stage.service.acted) == 2, "the effect")
@@ -169,7 +169,7 @@ async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_
 
 @in_virtual_time
 async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_service():
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission for pods", reason="Forbidden")
 
     stage = Stage(Small(wanting(0), act))
@@ -177,13 +177,13 @@ async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_
     async with stage.running():
         stage.see()
         await until(lambda: not stage.line.trouble, "the refusal")
-        assert stage.machine.trouble == ""
+        assert stage.runtime.trouble == ""
         await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the next one's fact")
 
 
 @in_virtual_time
 async def test_facts_of_many_jobs_wait_for_their_turn_at_the_log():
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
 
     stage = Stage(Small(wanting(0), act))
@@ -213,13 +213,13 @@ class Clocked(Line):
 
 @in_virtual_time
 async def test_a_fact_that_cannot_be_stored_now_is_tried_ever_more_seldom_and_not_in_step_with_others():
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
 
     async def pauses(chance: float) -> list[float]:
         stage = Stage(Small(wanting(0), act))
         stage.line = line = Clocked(stage.journal, user=stage.service.author)
-        stage.machine = Machine(stage.service, line, chance=lambda: chance)
+        stage.runtime = Runtime(stage.service, line, chance=lambda: chance)
         line.trouble = [Transient("no room") for _ in range(9)]
         async with stage.running():
             stage.see()
@@ -264,14 +264,14 @@ async def test_what_keeps_it_from_reading_is_trouble_of_an_owner_and_of_who_is_n
     owner = True
     stage = Stage(Small(wanting()), owns=lambda: owner)
     stage.line = line = Unreadable(stage.journal, user=stage.service.author)
-    stage.machine = Machine(stage.service, line, owns=lambda: owner)
+    stage.runtime = Runtime(stage.service, line, owns=lambda: owner)
     async with stage.running():
         line.tell("no memory for a consumer")
-        assert stage.machine.trouble == "no memory for a consumer"
+        assert stage.runtime.trouble == "no memory for a consumer"
         owner = False
-        assert stage.machine.trouble == "no memory for a consumer"
+        assert stage.runtime.trouble == "no memory for a consumer"
         line.tell("")
-        assert stage.machine.trouble == ""
+        assert stage.runtime.trouble == ""
 
 
 class Mute(Line):
@@ -288,23 +288,23 @@ class Mute(Line):
 
 @in_virtual_time
 async def test_a_fact_whose_scope_cannot_be_asked_for_now_is_stored_all_the_same():
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
 
     stage = Stage(Small(wanting(0), act))
     line = Mute(stage.journal, user=stage.service.author)
     line.trouble, line.unanswered = [Conflict("someone else")], 1
-    stage.line, stage.machine = line, Machine(stage.service, line, chance=lambda: 0.5)
+    stage.line, stage.runtime = line, Runtime(stage.service, line, chance=lambda: 0.5)
     async with stage.running():
         stage.see()
         await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the refusal")
-        assert stage.machine.trouble == ""
+        assert stage.runtime.trouble == ""
 
 
 @in_virtual_time
 async def test_a_fact_that_another_replica_said_meanwhile_is_said_once():
     # It was the owner before, and what it saw last took a while to be stored.
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
 
     stage = Stage(Small(wanting(0), act))
@@ -318,14 +318,14 @@ async def test_a_fact_that_another_replica_said_meanwhile_is_said_once():
         await asyncio.sleep(0.5)
         assert len(stage.line.attempts) == 1, "it was told that somebody else was quicker, and what that one said"
         assert len(stage.bodies("EffectRefused")) == 1
-        assert stage.machine.trouble == ""
+        assert stage.runtime.trouble == ""
 
 
 @in_virtual_time
 async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_cluster():
     outcomes: list[Exception] = [Conflict("it has changed")]
 
-    async def act(effect: Effect, standing: Standing) -> None:
+    async def act(effect: Effect, context: Context) -> None:
         if outcomes:
             raise outcomes.pop()
 
@@ -333,7 +333,7 @@ async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_clus
     async with stage.running():
         stage.see()
         await until(lambda: len(stage.service.acted) == 2, "the second try")
-        assert not stage.machine.alarm.is_set()
+        assert not stage.runtime.alarm.is_set()
 
 
 @in_virtual_time
@@ -343,11 +343,11 @@ async def test_a_figure_that_cannot_be_counted_holds_no_job_and_is_told_once():
             raise AssertionError("our bug")
 
     stage = Stage(Small(restarting(2)))
-    stage.machine = Machine(stage.service, stage.line, measures=Wrong())
+    stage.runtime = Runtime(stage.service, stage.line, measures=Wrong())
     with capture_logs() as said:
         async with stage.running():
             stage.see()
             await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
-            assert stage.machine.held() == {}
+            assert stage.runtime.held() == {}
     structlog.reset_defaults()
     assert [line["log_level"] for line in said if line["event"] == "not measured"] == ["error"]
