@@ -10,8 +10,8 @@ from math import inf
 
 import structlog
 
-from services.watcher.clock import Clock
-from services.watcher.world import World
+from services.watcher.core.clock import Clock
+from services.watcher.core.world import World
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import Kinds

@@ -11,12 +11,12 @@ from typing import Any, TypeVar, get_args
 
 import structlog
 
+from services.watcher.core.disruption import node_sight, tolerations
+from services.watcher.core.epochs import Known, known, went_back
+from services.watcher.core.vanished import doubted
+from services.watcher.core.views import child_sight, inherited_sight, job_sight, pod_sight, request_sight
+from services.watcher.core.world import Level, World
 from services.watcher.deadlines import Deadlines
-from services.watcher.disruption import node_sight, tolerations
-from services.watcher.epochs import Known, known, went_back
-from services.watcher.vanished import counts, missing, too_many
-from services.watcher.views import child_sight, inherited_sight, job_sight, pod_sight, request_sight
-from services.watcher.world import Level, World
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Object
@@ -61,8 +61,6 @@ class Watches:
         disruption_taints: Collection[str],
     ) -> None:
         """Jobs that are `paused` are not woken by their pods; the rest is as for the watcher."""
-        self.held_back = True
-        """Too many jobs vanished at once to be believed; or that cannot be told yet."""
         self._cluster = cluster
         self._kinds = kinds
         self._world = world
@@ -250,20 +248,20 @@ class Watches:
         log.warning("resource versions went back", to=version, known=before.reached, epoch=self._world.epoch)
 
     def _hold_if_too_many(self, resource: Resource[Any]) -> None:
-        """Of all kinds together: whatever lost the jobs of one lost those of the others, whose lists may come later."""
+        """Counts the jobs of all kinds together: what lost those of one kind lost the others, which may be late."""
         if resource not in self._world.jobs:
             return
-        self._world.jobs[resource].answered, self.held_back = True, True
+        self._world.jobs[resource].answered, self._world.held_back = True, True
         if not all(level.answered for level in self._world.jobs.values()):
             return
-        alive = [history.job for history in self._machine.histories if counts(history.job, self._world)]
-        lost = sum(missing(job, self._world) for job in alive)
-        self.held_back = too_many(lost, len(alive)) and not self._believes_vanished
-        if self.held_back:
+        doubt = doubted((history.job for history in self._machine.histories), self._world)
+        self._world.held_back = doubt is not None and not self._believes_vanished
+        if doubt is not None and self._world.held_back:
+            missing, known = doubt
             log.error(
                 "too many jobs vanished at once; none is believed gone until MUSTER_BELIEVE_VANISHED=true says so",
-                missing=lost,
-                of=len(alive),
+                missing=missing,
+                of=known,
             )
 
 

@@ -16,9 +16,11 @@ from services.scaler.policy import Policy
 from services.scheduler import effects as scheduler_effects
 from services.scheduler.decide import decide as scheduler
 from services.status.decide import decide as status
-from services.watcher.observe import observe
-from services.watcher.sights import JobSight, NodeSight, RequestSight
-from services.watcher.world import World
+from services.watcher.core.observe import observe
+from services.watcher.core.questions import UNANSWERED, Answers, Presence
+from services.watcher.core.sights import JobSight, NodeSight, RequestSight
+from services.watcher.core.vanished import question
+from services.watcher.core.world import World
 from shared.cluster.objects import Taint
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
@@ -144,7 +146,7 @@ class Loop:
 
     def _moves(self) -> Iterator[Move]:
         yield from self._syncs()
-        facts = observe(self.job, self.world)
+        facts = observe(self.job, self.world, self._answers()).facts
         if facts:
             yield lambda: self._append(facts[0])
         for decider in (scheduler, lambda job: scaler(job, Policy()), status):
@@ -179,10 +181,13 @@ class Loop:
             yield self._sync_children
 
     def _sync_job(self) -> None:
+        self.world.scalable.version, self.world.held_back = self.version, False
         self.world.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), self.resource)
-        self.world.scalable.version = self.version
-        if self.resource is None:
-            self.world.confirmed_gone.add(KEY)
+
+    def _answers(self) -> Answers:
+        """A GET of the job finds out that it is gone once its watch has."""
+        asked = question(self.job, self.world) if self.world.job(KEY) is None else None
+        return Answers(presence=(asked, Presence(there=False))) if asked is not None else UNANSWERED
 
     def _sync_requests(self) -> None:
         for kind, level in self.world.requests.items():

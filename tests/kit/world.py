@@ -16,8 +16,8 @@ from services.scaler.policy import Policy
 from services.scaler.shell import Scaler
 from services.scheduler.shell import Scheduler
 from services.status.shell import Status
+from services.watcher.core.world import World as Seen
 from services.watcher.shell import Watcher
-from services.watcher.world import World as Seen
 from shared.cluster import Resource
 from shared.cluster.history import Held
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from devcluster.cluster import DevelopmentCluster
-from services.watcher.views import pod_sight
+from services.watcher.core.views import pod_sight
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Pod
 from shared.job.events.catalog import AnyEvent

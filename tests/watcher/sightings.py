@@ -5,9 +5,10 @@ Only the pure part: `seen` is what `observe` says now, `settle` folds it as the 
 
 import msgspec
 
-from services.watcher.observe import observe
-from services.watcher.sights import JobSight, RequestSight
-from services.watcher.world import World
+from services.watcher.core.observe import Observed, observe
+from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence
+from services.watcher.core.sights import JobSight, RequestSight
+from services.watcher.core.world import World
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
 from shared.job.fold import Histories, History
@@ -68,12 +69,14 @@ class Watching:
     def __init__(self, *events: AnyEvent, version: int = 1_000) -> None:
         """A job with a history of `events`; every resource was listed, up to `version`, and nothing found."""
         self.world = World()
+        self.answers = UNANSWERED
         self.histories = Histories()
         self.listed(version)
         for event in events:
             self.fold(KEY, event)
 
     def listed(self, version: int) -> None:
+        self.world.held_back = False
         for level in self.world.levels():
             level.version, level.blind = version, False
 
@@ -114,8 +117,17 @@ class Watching:
     def take_request(self, name: str) -> None:
         self.world.set_request("ScaleOut", (KEY.namespace, name), None)
 
+    def look(self, key: JobKey = KEY) -> Observed:
+        return observe(self.job(key), self.world, self.answers, self.histories)
+
     def seen(self, key: JobKey = KEY) -> list[Fact]:
-        return observe(self.job(key), self.world, self._folded)
+        return [*self.look(key).facts]
+
+    def answer(self, *, there: bool) -> None:
+        """The GET of the job answers, if it is asked now."""
+        for question in self.look().questions:
+            if isinstance(question, Confirm):
+                self.answers = Answers(presence=(question, Presence(there=there)))
 
     def settle(self, *keys: JobKey) -> list[Fact]:
         """All that is said, by turns, until nothing is left."""
@@ -129,7 +141,3 @@ class Watching:
             if len(told) == before:
                 return told
             assert len(told) < MOST_FACTS, f"the watcher repeats itself: {told[-3:]}"
-
-    def _folded(self, key: JobKey) -> Job | None:
-        history = self.histories.get(key)
-        return history.job if history is not None else None

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from services.watcher.clock import Clock
+from services.watcher.core.clock import Clock
 from shared.job.naming import JobKey, Uid
 from shared.job.timing import Timer
 from tests.kit.histories import KEY

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.watcher.disruption import CORDON, WELL_KNOWN, leaves, node_sight, notice, tolerations
-from services.watcher.observe import UIDS_PER_EVENT
+from services.watcher.core.disruption import CORDON, WELL_KNOWN, leaves, node_sight, notice, tolerations
+from services.watcher.core.observe import UIDS_PER_EVENT
+from services.watcher.core.sights import NodeSight
+from services.watcher.core.world import World
 from services.watcher.shell import Watcher
-from services.watcher.sights import NodeSight
-from services.watcher.world import World
 from shared.cluster.kinds import NODES
 from shared.cluster.memory import Call, Calm, MemoryCluster
 from shared.cluster.objects import Node, Pod, Taint, Toleration

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from services.watcher.checks import ASK_AGAIN_SECONDS
-from services.watcher.epochs import Known, known, went_back
+from services.watcher.asking import ASK_AGAIN_SECONDS
+from services.watcher.core.epochs import Known, known, went_back
+from services.watcher.core.views import job_sight
 from services.watcher.shell import Watcher
-from services.watcher.views import job_sight
 from services.watcher.watches import LISTS_THAT_WENT_BACK
 from shared.cluster.decoding import decoder
 from shared.cluster.kinds import PODS

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from services.watcher.vanished import VANISHED_AT_ONCE
-from services.watcher.world import World
+from services.watcher.core.vanished import VANISHED_AT_ONCE
+from services.watcher.core.world import World
 from shared.cluster.kinds import PODS
 from shared.frameworks.training import REQUESTS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import JobKey, Uid

@@ -24,7 +24,6 @@ from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Machine
 from tests.kit.builders import a_running_job, launcher, worker
-from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.watcher.sightings import Watching, a_sight
@@ -49,21 +48,21 @@ def test_nothing_is_said_of_it_before_the_job_was_asked_for():
 
 def test_it_is_lost_when_its_job_is_still_there():
     watching = watching_a_job_without_its_launcher()
-    watching.world.vouched.add(UID)
+    watching.answer(there=True)
     assert watching.settle() == [LauncherLost(uid=UID)]
 
 
 def test_it_went_with_its_job_when_that_is_gone():
     watching = watching_a_job_without_its_launcher()
     watching.show(None)
-    watching.world.confirmed_gone.add(KEY)
+    watching.answer(there=False)
     assert watching.settle() == [JobGone(version=1_000), PodsGone(uids=(UID,))]
     assert not watching.job().attempt.launcher_lost
 
 
 def test_or_when_the_job_is_gone_although_its_watch_still_shows_it():
     watching = watching_a_job_without_its_launcher()
-    watching.world.confirmed_gone.add(KEY)
+    watching.answer(there=False)
     assert watching.settle() == [PodsGone(uids=(UID,))]
 
 

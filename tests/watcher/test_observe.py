@@ -105,25 +105,24 @@ class TestTheResource:
     def test_a_job_is_gone_only_when_its_own_get_said_so(self):
         watching = Watching(observed(a_spec()))
         assert watching.seen() == []
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         assert watching.settle() == [JobGone(version=1_000)]
 
     def test_a_job_that_was_never_known_is_not_said_to_be_gone(self):
         watching = Watching()
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         assert watching.seen() == []
 
     def test_the_namesake_of_a_job_does_not_keep_it_alive(self):
         watching = Watching(observed(a_spec()))
         watching.show(a_sight(key=SECOND_LIFE))
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         assert kinds(watching.seen(KEY)) == ["JobGone"]
         assert kinds(watching.seen(SECOND_LIFE)) == ["JobObserved"]
 
     def test_a_job_that_is_seen_again_is_alive_again(self):
         watching = Watching(observed(a_spec()), JobDeleting(version=2), JobGone())
         watching.show(a_sight(version=20, generation=2))
-        assert KEY not in watching.world.confirmed_gone
         assert kinds(watching.settle()) == ["JobObserved"]
         assert not watching.job().gone
         assert not watching.job().deleting
@@ -214,7 +213,7 @@ class TestPods:
     def test_a_launcher_that_vanished_before_its_end_is_lost(self):
         watching = watching_a_running_job()
         watching.take_pods("resnet-launcher", "resnet-worker-1")
-        watching.world.vouched.add(Uid("pod-launcher"))
+        watching.answer(there=True)
         assert watching.settle() == [LauncherLost(uid=Uid("pod-launcher")), PodsGone(uids=(Uid("pod-1"),))]
 
     def test_a_launcher_whose_end_was_seen_is_gone_like_any_pod(self):
@@ -227,7 +226,7 @@ class TestPods:
     def test_pods_of_a_job_that_is_gone_are_still_followed(self):
         watching = watching_a_running_job()
         watching.show(None)
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         watching.take_pods("resnet-worker-0", "resnet-worker-1")
         assert kinds(watching.settle()) == ["JobGone", "PodsGone"]
 
@@ -330,7 +329,7 @@ class TestEpochs:
         watching = watching_a_running_job()
         watching.restarted(version=6)
         watching.world.epoch = 1
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         facts = watching.settle()
         assert JobGone(version=6) in facts
         assert not watching.job().pods
@@ -485,7 +484,7 @@ class TestRequests:
         watching.show_requests(a_request("out"))
         watching.settle()
         watching.show(None)
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         watching.settle(KEY, WAITING)
         assert list(watching.job(WAITING).scaling.requests) == ["out"]
         watching.show(a_sight(key=SECOND_LIFE))

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.watcher.observe import observe
-from services.watcher.takeover import begun_by_another
-from services.watcher.views import inherited_sight, job_sight
-from services.watcher.world import World
+from services.watcher.core.observe import observe
+from services.watcher.core.takeover import begun_by_another
+from services.watcher.core.views import inherited_sight, job_sight
+from services.watcher.core.world import World
 from shared.cluster.objects import (
     ContainerState,
     ContainerStatus,
@@ -65,9 +65,9 @@ def et_pod(role: str, index: int | None = None, **more: Any) -> Pod:
 
 def a_world(job: Custom, *pods: Pod, takes_over: bool = True) -> World:
     world = World(BUILT_IN, takes_over=takes_over)
-    world.set_job(RESOURCE, (KEY.namespace, KEY.name), job_sight(TRAININGJOB, job))
     for level in world.levels():
         level.version = 10
+    world.set_job(RESOURCE, (KEY.namespace, KEY.name), job_sight(TRAININGJOB, job))
     if takes_over:
         for pod in pods:
             world.set_inherited(SELECTOR, (KEY.namespace, pod.metadata.name), inherited_sight(pod, BUILT_IN))
@@ -77,7 +77,7 @@ def a_world(job: Custom, *pods: Pod, takes_over: bool = True) -> World:
 def told(world: World, *events: AnyEvent) -> tuple[History, list[AnyEvent]]:
     """What the watcher says of it from here on, one fact after the other, and the history with that."""
     history, said = a_history(events), [*events]
-    while facts := observe(history.job, world)[:1]:
+    while facts := observe(history.job, world).facts[:1]:
         said += facts
         history = a_history(said)
         if isinstance(facts[0], JobAdopted):

@@ -3,7 +3,6 @@
 import pytest
 
 from shared.job.events.watcher import JobObserved
-from shared.job.naming import Uid
 from tests.kit.builders import a_running_job, scaling_out
 from tests.watcher.sightings import Watching, a_sight
 
@@ -26,7 +25,7 @@ def test_of_what_was_not_listed_nothing_is_gone(level: int):
     for known in others:
         known.version = 1_000
     others[level].version = 0
-    watching.world.vouched.add(Uid("pod-launcher"))
+    watching.answer(there=True)
     said = [type(fact).__name__ for fact in watching.seen()]
     everything = ["LauncherLost", "PodsGone", *["ChildGone"] * 3, "ScaleRequestGone"]
     missing = [["ScaleRequestGone"]] * 2 + [["LauncherLost", "PodsGone"]] + [["ChildGone"]] * 3

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.watcher.views import MOST_PROBLEMS, child_sight, job_sight, pod_sight, request_sight
+from services.watcher.core.views import MOST_PROBLEMS, child_sight, job_sight, pod_sight, request_sight
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.chain import Head
 from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid

@@ -1,6 +1,6 @@
 """What a change concerns: only the histories that it can say something new about."""
 
-from services.watcher.world import World
+from services.watcher.core.world import World
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from tests.kit.histories import KEY

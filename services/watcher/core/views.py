@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from services.watcher.sights import JobSight, RequestSight
+from services.watcher.core.sights import JobSight, RequestSight
 from shared.cluster.objects import Custom, Metadata, Object, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
@@ -46,6 +46,7 @@ def job_sight(framework: Framework, manifest: Custom) -> JobSight:
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
     log, head = _head(manifest.status)
+    accept = (meta.annotations or {}).get(ACCEPT_HISTORY, "")
     return JobSight(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
         observed=JobObserved(
@@ -60,8 +61,9 @@ def job_sight(framework: Framework, manifest: Custom) -> JobSight:
         orphan="orphan" in (meta.finalizers or ()),
         log=log,
         head=head,
-        accept=(meta.annotations or {}).get(ACCEPT_HISTORY, ""),
-        inherited=framework.inherited_status(manifest) if head is None else None,
+        accept=accept,
+        # With a head of ours only an acceptance needs it: reading a status takes time.
+        reached=framework.inherited_status(manifest) if head is None or accept else None,
     )
 
 

@@ -6,8 +6,8 @@ only noted, until the setting `MUSTER_TAKE_OVER` says that it is gone.
 
 from collections.abc import Iterator
 
-from services.watcher.sights import JobSight
-from services.watcher.world import World
+from services.watcher.core.sights import JobSight
+from services.watcher.core.world import World
 from shared.frameworks.inheriting import Inherited
 from shared.job.events.watcher import JobAdopted, JobOfAnother
 from shared.job.evolve_adoption import ANOTHER_OPERATOR
@@ -15,6 +15,8 @@ from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.views import alive, ended, ranges, spans
+
+LEFT_ALONE = "a job of another operator is left alone"
 
 
 def begun_by_another(job: Job, sight: JobSight | None) -> JobOfAnother | None:
@@ -28,6 +30,15 @@ def begun_by_another(job: Job, sight: JobSight | None) -> JobOfAnother | None:
     if job.generation or job.another or job.integrity.accepted or job.gone:
         return None
     return JobOfAnother(phase=sight.inherited.phase)
+
+
+def warning(job: Job, world: World) -> tuple[str, str] | None:
+    """What people should read about a job of another operator that is left alone."""
+    if not job.another or job.gone or (inherits := world.inherits(job)) is None:
+        return None
+    if not inherits:
+        return LEFT_ALONE, "its kind cannot be taken over"
+    return None if world.takes_over else (LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run")
 
 
 def adopted(job: Job, world: World) -> Iterator[JobAdopted]:

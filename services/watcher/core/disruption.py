@@ -7,7 +7,7 @@ ready or unreachable: those come back, and if they do not, Kubernetes evicts the
 
 from collections.abc import Collection
 
-from services.watcher.sights import NodeSight
+from services.watcher.core.sights import NodeSight
 from shared.cluster.objects import Node, Pod, Taint, Toleration
 
 NODE_DELETED = "NodeDeleted"

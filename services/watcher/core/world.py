@@ -6,8 +6,8 @@ Absence means something only for what was listed completely, and for a job only 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from services.watcher.disruption import GONE, leaves
-from services.watcher.sights import JobSight, NodeSight, RequestSight
+from services.watcher.core.disruption import GONE, leaves
+from services.watcher.core.sights import JobSight, NodeSight, RequestSight
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -62,10 +62,10 @@ class World:
         self.nodes: Level[NodeSight] = Level()
         self.going: dict[str, NodeSight] = {}
         """The nodes that are about to go, by name, and those that went from under their pods."""
-        self.confirmed_gone: set[JobKey] = set()
-        """Jobs whose own GET said NotFound, or another uid."""
-        self.vouched: set[Uid] = set()
-        """Launchers that vanished while their job stayed: its own GET, asked afterwards, said so."""
+        self.held_back = True
+        """Too many jobs vanished at once to be believed; or that cannot be told yet."""
+        self.found: set[JobKey] = set()
+        """Jobs that the first list showed: they were there before this process."""
         self._sights: dict[JobKey, JobSight] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
@@ -112,8 +112,6 @@ class World:
             self.epoch = epoch
             for level in self.levels():
                 level.outdated, level.answered = level.version > 0, False
-            self.confirmed_gone.clear()
-            self.vouched.clear()
 
     def keys(self) -> set[JobKey]:
         """Every job there is a trace of."""
@@ -135,10 +133,14 @@ class World:
         older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
 
+    def inherits(self, job: Job) -> str | None:
+        """The selector of pods that another operator made for jobs of this kind; None for an unknown kind."""
+        framework = self._kinds.find(job.api_version, job.kind)
+        return framework.inherits if framework is not None else None
+
     def has_inherited(self, job: Job) -> bool:
         """All pods were listed that the operator before us may have made for it."""
-        framework = self._kinds.find(job.api_version, job.kind)
-        level = self.inherited.get(framework.inherits) if framework is not None else None
+        level = self.inherited.get(self.inherits(job) or "")
         return level is not None and level.listed
 
     def went(self, job: Job, pod: PodView) -> bool:
@@ -177,9 +179,12 @@ class World:
         before = self.jobs[kind].pop(at, None)
         if before is not None:
             del self._sights[before.key]
+            if seen is None:
+                self.found.discard(before.key)
         if seen is not None:
             self.jobs[kind][at] = self._sights[seen.key] = seen
-            self.confirmed_gone.discard(seen.key)
+            if not self.jobs[kind].version:
+                self.found.add(seen.key)
         concerned = {sight.key for sight in (before, seen) if sight is not None}
         if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
             # The same life: no request changes its place, however often this job changes.  Of others there is none.

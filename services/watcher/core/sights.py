@@ -22,8 +22,13 @@ class JobSight(msgspec.Struct, frozen=True):
     head: Head | None
     accept: str
     """The head whose loss a person accepted, `<sequence>:<hash>`."""
-    inherited: Inherited | None = None
-    """What its status says when there is no head of ours in it; None when it says nothing."""
+    reached: Inherited | None = None
+    """What its status says, where that matters; None when it says nothing."""
+
+    @property
+    def inherited(self) -> Inherited | None:
+        """The same where no head of ours is in it: another operator may have written it."""
+        return self.reached if self.head is None else None
 
 
 class RequestSight(msgspec.Struct, frozen=True):
