@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import structlog
 
 from services.watcher.asking import Asking
+from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import coalesces, pause
-from services.watcher.core.world import World
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import Watches
 from shared.cluster import Cluster
@@ -54,17 +54,17 @@ class Watcher:
 
         `disruption_taints` are keys of taints that say, besides the well-known ones, that a node is about to go.
         """
-        self._world = World(kinds, takes_over=takes_over)
+        self._cache = Cache(kinds, takes_over=takes_over)
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose pods were recorded a moment ago."""
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
-        self._deadlines = Deadlines(self._world, kinds, now, self._wake_later, self._wake_all)
+        self._deadlines = Deadlines(self._cache, kinds, now, self._wake_later, self._wake_all)
         self._watches = Watches(
             cluster,
             kinds,
-            self._world,
+            self._cache,
             self._deadlines,
             self._tasks,
             paused=self._paused,
@@ -74,7 +74,7 @@ class Watcher:
         )
 
     def known(self) -> Iterable[JobKey]:
-        return self._world.keys()
+        return self._cache.keys()
 
     async def act(self, effect: Effect, standing: Standing) -> None:
         raise AssertionError(f"the watcher has no effects, and was asked for {effect}")
@@ -85,7 +85,7 @@ class Watcher:
         # Another replica may have seen the store go back.
         self._watches.enter(history.job.epoch)
         answers = self._asking.answers(key)
-        seen = observe(history.job, self._world, answers, self._machine.histories, pods=key not in self._paused)
+        seen = observe(history.job, self._cache, answers, self._machine.histories, pods=key not in self._paused)
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
         self._pause_after(history, seen.facts)
@@ -107,7 +107,7 @@ class Watcher:
         key = history.job.key
         # What has to wait for the append before it is not recorded yet.
         if coalesces(facts) and not self._machine.appends.busy(history):
-            seconds = pause(len(self._world.pods_of(key)), self._machine.appends.seconds, len(self._paused))
+            seconds = pause(len(self._cache.pods_of(key)), self._machine.appends.seconds, len(self._paused))
             self._paused.add(key)
             asyncio.get_running_loop().call_later(seconds, self._resume, key)
 

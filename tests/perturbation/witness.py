@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 
 from devcluster.cluster import DevelopmentCluster
+from services.watcher.core.cache import CHILDREN
 from services.watcher.core.views import child_sight, job_sight, pod_sight, request_sight
-from services.watcher.core.world import CHILDREN
 from shared.cluster import Resource
 from shared.cluster.calls import path_of
 from shared.cluster.decoding import decoder

@@ -1,14 +1,14 @@
-"""A world that a test shows to the watcher, and the histories that come of it.
+"""A cache that a test shows to the watcher, and the histories that come of it.
 
 Only the pure part: `seen` is what `observe` says now, `settle` folds it as the log would until nothing is left to say.
 """
 
 import msgspec
 
+from services.watcher.core.cache import Cache
 from services.watcher.core.observe import Observed, observe
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence
 from services.watcher.core.sights import JobSight, RequestSight
-from services.watcher.core.world import World
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
 from shared.job.fold import Histories, History
@@ -68,7 +68,7 @@ class Watching:
 
     def __init__(self, *events: AnyEvent, version: int = 1_000) -> None:
         """A job with a history of `events`; every resource was listed, up to `version`, and nothing found."""
-        self.world = World()
+        self.cache = Cache()
         self.answers = UNANSWERED
         self.histories = Histories()
         self.listed(version)
@@ -76,13 +76,13 @@ class Watching:
             self.fold(KEY, event)
 
     def listed(self, version: int) -> None:
-        self.world.held_back = False
-        for level in self.world.levels():
-            level.version, level.blind = version, False
+        self.cache.held_back = False
+        for listing in self.cache.listings():
+            listing.version, listing.blind = version, False
 
     def restarted(self, version: int = 1_000) -> None:
         """Another process, which saw nothing yet and lists everything anew."""
-        self.world = World()
+        self.cache = Cache()
         self.listed(version)
 
     def job(self, key: JobKey = KEY) -> Job:
@@ -97,28 +97,28 @@ class Watching:
         assert not history.held, history.held
 
     def show(self, sight: JobSight | None) -> None:
-        self.world.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), sight)
+        self.cache.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), sight)
 
     def show_pods(self, *views: PodView, key: JobKey = KEY) -> None:
         for view in views:
-            self.world.set_pod((key.namespace, view.name), (key, view))
+            self.cache.set_pod((key.namespace, view.name), (key, view))
 
     def take_pods(self, *names: str) -> None:
         for name in names:
-            self.world.set_pod((KEY.namespace, name), None)
+            self.cache.set_pod((KEY.namespace, name), None)
 
     def show_child(self, child: ChildView, key: JobKey = KEY) -> None:
-        self.world.set_child(child.kind, (KEY.namespace, child.name), (key, child))
+        self.cache.set_child(child.kind, (KEY.namespace, child.name), (key, child))
 
     def show_requests(self, *requests: RequestSight) -> None:
         for request in requests:
-            self.world.set_request(request.kind, (KEY.namespace, request.name), request)
+            self.cache.set_request(request.kind, (KEY.namespace, request.name), request)
 
     def take_request(self, name: str) -> None:
-        self.world.set_request("ScaleOut", (KEY.namespace, name), None)
+        self.cache.set_request("ScaleOut", (KEY.namespace, name), None)
 
     def look(self, key: JobKey = KEY) -> Observed:
-        return observe(self.job(key), self.world, self.answers, self.histories)
+        return observe(self.job(key), self.cache, self.answers, self.histories)
 
     def seen(self, key: JobKey = KEY) -> list[Fact]:
         return [*self.look(key).facts]

@@ -75,18 +75,18 @@ class TestInAnotherStore:
         watching = Watching(*a_running_job(workers=2))
         watching.show(a_sight(version=1))
         watching.show_pods(worker(0, version=900, ready=False))
-        watching.world.enter(1)
+        watching.cache.enter(1)
         assert watching.seen() == []
-        assert not watching.world.sees(TRAININGJOBS)
+        assert not watching.cache.sees(TRAININGJOBS)
 
     def test_a_job_is_said_before_its_pods(self):
         watching = Watching(*a_running_job(workers=2))
         watching.show(a_sight(version=1))
         watching.show_pods(worker(0, version=3, ready=False))
-        watching.world.enter(1)
-        watching.world.pods.outdated = False
+        watching.cache.enter(1)
+        watching.cache.pods.outdated = False
         assert watching.seen() == []
-        watching.world.scalable.outdated = False
+        watching.cache.scalable.outdated = False
         assert [type(fact).__name__ for fact in watching.seen()] == ["JobObserved"]
 
 

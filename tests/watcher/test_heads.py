@@ -145,9 +145,9 @@ class TestAsking:
     def watching(self, sight: JobSight, *, found: bool = False, events: Sequence[AnyEvent] = ()) -> Watching:
         watching = Watching(*events)
         if found:
-            watching.world.scalable.version = 0
+            watching.cache.scalable.version = 0
         watching.show(sight)
-        watching.world.scalable.version = 1_000
+        watching.cache.scalable.version = 1_000
         return watching
 
     def test_of_a_new_job_nothing_is_asked(self):

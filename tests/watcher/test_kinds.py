@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from services.watcher.core.cache import Cache
 from services.watcher.core.vanished import VANISHED_AT_ONCE
-from services.watcher.core.world import World
 from shared.cluster.kinds import PODS
 from shared.frameworks.training import REQUESTS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import JobKey, Uid
@@ -48,13 +48,13 @@ class TestOfOneName:
         assert [job.kind for job in cluster.jobs() if job.gone] == [gone]
 
     def test_a_request_is_about_the_training_job(self):
-        world = World(WITH_SWARMS)
-        world.set_job(SWARMJOBS, AT, a_sight(key=SWARM))
-        world.set_request("ScaleOut", (KEY.namespace, "out"), a_request("out"))
-        assert not world.requests_of(SWARM)
-        assert world.set_job(SWARMJOBS, AT, None) == {SWARM}
-        world.set_job(TRAININGJOBS, AT, a_sight())
-        assert world.requests_of(KEY)
+        cache = Cache(WITH_SWARMS)
+        cache.set_job(SWARMJOBS, AT, a_sight(key=SWARM))
+        cache.set_request("ScaleOut", (KEY.namespace, "out"), a_request("out"))
+        assert not cache.requests_of(SWARM)
+        assert cache.set_job(SWARMJOBS, AT, None) == {SWARM}
+        cache.set_job(TRAININGJOBS, AT, a_sight())
+        assert cache.requests_of(KEY)
 
     @in_virtual_time
     async def test_a_request_that_claims_another_kind_of_job_as_its_owner_is_none_of_that_jobs(self):
@@ -101,10 +101,10 @@ class TestAKindThatIsNotServed:
             if when == "afterwards":
                 cluster.store.withdraw(SWARMJOBS)
             await asyncio.sleep(5)
-            world = machine.service._world
-            assert world.sees(TRAININGJOBS)
-            assert not world.sees(SWARMJOBS)
-            assert world.jobs[SWARMJOBS].absent == (when == "before")
+            cache = machine.service._cache
+            assert cache.sees(TRAININGJOBS)
+            assert not cache.sees(SWARMJOBS)
+            assert cache.jobs[SWARMJOBS].absent == (when == "before")
 
     @in_virtual_time
     async def test_jobs_of_a_kind_that_was_served_are_not_believed_gone_with_it(self):
@@ -128,7 +128,7 @@ class TestAKindThatIsNotServed:
         async with cluster.watched(kinds=WITH_SWARMS) as machine:
             cluster.store.create(SWARMJOBS, NAMESPACE, a_swarm_job())
             await cluster.quiet()
-            assert machine.service._world.sees(SWARMJOBS)
+            assert machine.service._cache.sees(SWARMJOBS)
         assert cluster.kinds() == ["JobObserved"]
 
 

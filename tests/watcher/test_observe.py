@@ -1,4 +1,4 @@
-"""What the log does not know yet, as stories: the world shows something, and these facts are said, once."""
+"""What the log does not know yet, as stories: the cache shows something, and these facts are said, once."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
 
 
 def watching_a_running_job() -> Watching:
-    """A running job of two workers, and a world that shows exactly what its log knows."""
+    """A running job of two workers, and a cache that shows exactly what its log knows."""
     watching = Watching(*a_running_job(workers=2))
     watching.show(a_sight(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
@@ -199,9 +199,9 @@ class TestPods:
     def test_what_is_newer_than_the_list_is_not_gone(self):
         watching = watching_a_running_job()
         watching.take_pods("resnet-worker-1")
-        watching.world.pods.version = 9
+        watching.cache.pods.version = 9
         assert watching.seen() == []
-        watching.world.pods.version = 10
+        watching.cache.pods.version = 10
         assert kinds(watching.settle()) == ["PodsGone"]
 
     def test_a_pod_made_again_under_its_name_is_one_gone_and_one_new(self):
@@ -288,7 +288,7 @@ class TestEpochs:
     def restored() -> Watching:
         watching = watching_a_running_job()
         watching.restarted(version=6)
-        watching.world.epoch = 1
+        watching.cache.epoch = 1
         watching.show(a_sight(version=1))
         watching.show_pods(worker(0, version=3, ready=False), launcher(version=4))
         return watching
@@ -311,7 +311,7 @@ class TestEpochs:
         watching.show_pods(*(worker(index, version=900) for index in range(1_000)))
         watching.settle()
         watching.restarted(version=50)
-        watching.world.epoch = 1
+        watching.cache.epoch = 1
         watching.show(a_sight(a_spec(1_000), version=1))
         watching.show_pods(*(worker(index, version=40, ready=False) for index in range(1_000)))
         watching.settle()
@@ -328,7 +328,7 @@ class TestEpochs:
     def test_a_job_that_the_backup_does_not_have_is_gone_once_confirmed(self):
         watching = watching_a_running_job()
         watching.restarted(version=6)
-        watching.world.epoch = 1
+        watching.cache.epoch = 1
         watching.answer(there=False)
         facts = watching.settle()
         assert JobGone(version=6) in facts
@@ -338,7 +338,7 @@ class TestEpochs:
         watching = watching_a_running_job()
         watching.fold(KEY, JobDeleting(version=99))
         watching.restarted(version=6)
-        watching.world.epoch = 1
+        watching.cache.epoch = 1
         watching.show(a_sight(version=1))
         watching.settle()
         assert not watching.job().deleting
@@ -385,12 +385,12 @@ class TestChildren:
     def test_a_removed_one_is_gone_when_it_was_listed_and_is_not_newer(self):
         watching = self.watching()
         watching.settle()
-        watching.world.set_child("Service", (KEY.namespace, "resnet"), None)
-        watching.world.children["Service"].version = 4
+        watching.cache.set_child("Service", (KEY.namespace, "resnet"), None)
+        watching.cache.children["Service"].version = 4
         assert watching.seen() == []
-        watching.world.children["Service"].version = 0
+        watching.cache.children["Service"].version = 0
         assert watching.seen() == []
-        watching.world.children["Service"].version = 5
+        watching.cache.children["Service"].version = 5
         assert watching.settle() == [ChildGone(kind="Service", name="resnet", uid=Uid("svc"))]
 
 
@@ -406,7 +406,7 @@ class TestRequests:
         for level in range(3):
             watching = Watching()
             watching.show_requests(a_request("out"))
-            [watching.world.scalable, *watching.world.requests.values()][level].version = 0
+            [watching.cache.scalable, *watching.cache.requests.values()][level].version = 0
             assert watching.seen(WAITING) == []
 
     def test_they_are_said_in_the_order_in_which_they_were_made(self):

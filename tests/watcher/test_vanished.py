@@ -38,13 +38,13 @@ def test_a_gone_job_is_asked_for_no_longer():
 
 def test_while_too_many_are_missing_none_is_asked_for():
     watching = Watching(observed(a_spec()))
-    watching.world.held_back = True
+    watching.cache.held_back = True
     assert watching.look().questions == ()
 
 
 def test_before_the_first_list_nothing_is_missing():
     watching = Watching(observed(a_spec()))
-    watching.world.scalable.version = 0
+    watching.cache.scalable.version = 0
     assert watching.look().questions == ()
 
 
@@ -72,5 +72,5 @@ def test_an_answer_about_another_store_says_nothing():
     watching = Watching(observed(a_spec()))
     watching.answer(there=False)
     assert [type(fact).__name__ for fact in watching.seen()] == ["JobGone"]
-    watching.world.epoch = 1
+    watching.cache.epoch = 1
     assert watching.seen() == []

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from services.watcher.core.cache import Cache
 from services.watcher.core.questions import Answers, Compare, Evidence, Named
 from services.watcher.core.sights import JobSight
-from services.watcher.core.world import World
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, HistoryDisputed, JobAdopted
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import Slot, Uid
@@ -27,17 +27,17 @@ ACCEPTED_LOSS = "AcceptedLoss"
 """The source of a job that goes on after a loss."""
 
 
-def questions(job: Job, world: World) -> Iterator[Compare]:
+def questions(job: Job, cache: Cache) -> Iterator[Compare]:
     """Whether the log leads to the head in the resource, and, once, to the one in the checkpoint.
 
     The checkpoint is read of jobs that were there before this process, and of those that have a status and no event
     in the log.  Of a new job there is none.
     """
-    sight = world.job(job.key)
+    sight = cache.job(job.key)
     if sight is None:
         return
     shown = Named(sight.log, sight.head) if sight.head is not None else None
-    recall = job.key in world.found or (sight.inherited is not None and job == Job(key=job.key))
+    recall = job.key in cache.found or (sight.inherited is not None and job == Job(key=job.key))
     if shown is not None or recall:
         yield Compare(shown, recall)
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from services.watcher.core import heads, requests, takeover, vanished
+from services.watcher.core.cache import Cache
 from services.watcher.core.questions import UNANSWERED, Answers, Question
 from services.watcher.core.vanished import confirmed_gone, confirmed_there, lost_launchers, missing, pod_vanished
-from services.watcher.core.world import World
 from shared.job.events.catalog import Fact
 from shared.job.events.watcher import (
     ChildGone,
@@ -51,7 +51,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 def observe(
-    job: Job, world: World, answers: Answers = UNANSWERED, histories: Histories | None = None, *, pods: bool = True
+    job: Job, cache: Cache, answers: Answers = UNANSWERED, histories: Histories | None = None, *, pods: bool = True
 ) -> Observed:
     """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
 
@@ -59,77 +59,77 @@ def observe(
     """
     histories = histories if histories is not None else Histories()
     if job.key.uid == NO_UID:
-        return Observed((*requests.changed(job, world, histories),))
-    compare = [*heads.questions(job, world)]
-    confirm = vanished.question(job, world)
+        return Observed((*requests.changed(job, cache, histories),))
+    compare = [*heads.questions(job, cache)]
+    confirm = vanished.question(job, cache)
     asked: tuple[Question, ...] = (*compare, confirm) if confirm is not None else (*compare,)
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
     return Observed(
-        facts=(*_facts(job, world, answers, histories, pods=pods),),
+        facts=(*_facts(job, cache, answers, histories, pods=pods),),
         questions=asked,
         wakes=requests.leaving(job, histories),
-        warning=heads.warning(job) or takeover.warning(job, world),
+        warning=heads.warning(job) or takeover.warning(job, cache),
     )
 
 
-def _facts(job: Job, world: World, answers: Answers, histories: Histories, *, pods: bool) -> Iterable[Fact]:
-    sight = world.job(job.key)
+def _facts(job: Job, cache: Cache, answers: Answers, histories: Histories, *, pods: bool) -> Iterable[Fact]:
+    sight = cache.job(job.key)
     if (found := heads.doubt(job, sight, answers)) is not None:
         return [found]
     if job.integrity.doubt is not None:
         # Before a list of pods the watcher does not know what an acceptance takes on.
         if sight is not None:
-            return heads.accepted(job, sight, world.pods_of(job.key)) if world.pods.listed else []
-        return _end(job, world, answers)
+            return heads.accepted(job, sight, cache.pods_of(job.key)) if cache.pods.listed else []
+        return _end(job, cache, answers)
     if (theirs := takeover.begun_by_another(job, sight)) is not None:
         return [theirs]
-    if world.epoch < job.epoch:
+    if cache.epoch < job.epoch:
         # Another replica saw a newer store: until this one lists again, nothing that it shows is news.
         return []
-    events = [*_resource(job, world, answers)]
+    events = [*_resource(job, cache, answers)]
     if events or not job.generation:
         # Pods and requests mean something once the log knows the job.
         return events
-    if world.epoch > job.epoch and not job.gone:
+    if cache.epoch > job.epoch and not job.gone:
         # In another store the job itself comes first: what it says of its end decides what its pods' end means.
         return []
     if job.another:
-        if not world.takes_over or not world.has_inherited(job) or not world.pods.listed:
+        if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
             return []
         # First its pods, whatever became of them; every service leaves the job alone before it is adopted.
-        return [*_pods(job, world, answers)] or [*takeover.adopted(job, world)]
-    views = _pods(job, world, answers) if pods else ()
+        return [*_pods(job, cache, answers)] or [*takeover.adopted(job, cache)]
+    views = _pods(job, cache, answers) if pods else ()
     # Requests are about TrainingJobs, whatever owner they name.
-    scaled = requests.changed(job, world, histories) if world.level_of(job) is world.scalable else ()
-    return [*_disruptions(job, world), *views, *_children(job, world), *scaled]
+    scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
+    return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 
 
-def _end(job: Job, world: World, answers: Answers) -> Iterator[JobGone]:
-    level = world.level_of(job)
-    if level is not None and missing(job, world) and not world.held_back and confirmed_gone(job, world, answers):
-        yield JobGone(version=level.version)
+def _end(job: Job, cache: Cache, answers: Answers) -> Iterator[JobGone]:
+    listing = cache.listing_of(job)
+    if listing is not None and missing(job, cache) and not cache.held_back and confirmed_gone(job, cache, answers):
+        yield JobGone(version=listing.version)
 
 
-def _resource(job: Job, world: World, answers: Answers) -> Iterator[Fact]:
-    level, sight = world.level_of(job), world.job(job.key)
-    if level is None or level.outdated:
+def _resource(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
+    listing, sight = cache.listing_of(job), cache.job(job.key)
+    if listing is None or listing.outdated:
         return
     if sight is None:
-        yield from _end(job, world, answers)
+        yield from _end(job, cache, answers)
         return
     seen = sight.observed
-    if world.epoch == job.epoch and seen.version < job.version:
+    if cache.epoch == job.epoch and seen.version < job.version:
         return
     known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
     now = (seen.generation, seen.problems) if seen.problems else (seen.generation, seen.spec)
-    if known != now or job.gone or world.epoch > job.epoch:
+    if known != now or job.gone or cache.epoch > job.epoch:
         yield JobObserved(
             kind=seen.kind,
             api_version=seen.api_version,
             generation=seen.generation,
             version=seen.version,
-            epoch=world.epoch,
+            epoch=cache.epoch,
             spec=seen.spec,
             problems=seen.problems,
         )
@@ -137,15 +137,15 @@ def _resource(job: Job, world: World, answers: Answers) -> Iterator[Fact]:
         yield JobDeleting(version=seen.version, orphan=sight.orphan)
 
 
-def _disruptions(job: Job, world: World) -> Iterator[Fact]:
+def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
     """Of each pod once that its node is about to go; that a notice was taken back is no news."""
-    if not world.going or job.over or not (world.pods.listed and world.nodes.listed):
+    if not cache.going or job.over or not (cache.pods.listed and cache.nodes.listed):
         return
     found: dict[tuple[str, str], list[Uid]] = {}
-    for uid, pod in world.pods_of(job.key).items():
+    for uid, pod in cache.pods_of(job.key).items():
         # Of a pod that the log has never seen it would not be remembered.
         news = uid in job.pods and uid not in job.disrupted and pod.slot in job.attempt.slots
-        if news and (reason := world.notice(pod)):
+        if news and (reason := cache.notice(pod)):
             found.setdefault((pod.node, reason), []).append(uid)
     for (node, reason), uids in sorted(found.items()):
         uids.sort()
@@ -153,19 +153,19 @@ def _disruptions(job: Job, world: World) -> Iterator[Fact]:
             yield DisruptionNoticed(node=node, uids=tuple(uids[start : start + UIDS_PER_EVENT]), reason=reason)
 
 
-def _pods(job: Job, world: World, answers: Answers) -> Iterator[Fact]:
-    if not world.pods.listed:
+def _pods(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
+    if not cache.pods.listed:
         return
-    now = world.pods_of(job.key)
-    changed = [pod for pod in now.values() if _news(job, world, pod)]
+    now = cache.pods_of(job.key)
+    changed = [pod for pod in now.values() if _news(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
-        yield PodsObserved(pods=some, epoch=world.epoch)
+        yield PodsObserved(pods=some, epoch=cache.epoch)
     # The launcher of a job that is gone itself went with it.
-    launchers = lost_launchers(job, world) if not confirmed_gone(job, world, answers) else set()
-    if confirmed_there(job, world, answers):
+    launchers = lost_launchers(job, cache) if not confirmed_gone(job, cache, answers) else set()
+    if confirmed_there(job, cache, answers):
         for uid in sorted(launchers):
             yield LauncherLost(uid=uid)
-    others = tuple(uid for uid, pod in job.pods.items() if uid not in launchers and pod_vanished(job, world, pod))
+    others = tuple(uid for uid, pod in job.pods.items() if uid not in launchers and pod_vanished(job, cache, pod))
     for start in range(0, len(others), UIDS_PER_EVENT):
         yield PodsGone(uids=others[start : start + UIDS_PER_EVENT])
 
@@ -184,9 +184,9 @@ def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:
         yield tuple(some)
 
 
-def _news(job: Job, world: World, pod: PodView) -> bool:
+def _news(job: Job, cache: Cache, pod: PodView) -> bool:
     known = job.pods.get(pod.uid)
-    if known is None or world.epoch > job.epoch:
+    if known is None or cache.epoch > job.epoch:
         return True
     return pod.version > known.version and _told(pod) != _told(known)
 
@@ -197,12 +197,12 @@ def _told(pod: PodView) -> tuple[object, ...]:
     return (pod.phase, pod.ready, pod.exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
 
 
-def _children(job: Job, world: World) -> Iterator[Fact]:
-    now = world.children_of(job.key)
+def _children(job: Job, cache: Cache) -> Iterator[Fact]:
+    now = cache.children_of(job.key)
     changed = tuple(
         child
         for at, child in sorted(now.items())
-        if not world.children[child.kind].outdated
+        if not cache.children[child.kind].outdated
         and (
             (known := job.children.get(at)) is None
             or known.uid != child.uid
@@ -210,8 +210,8 @@ def _children(job: Job, world: World) -> Iterator[Fact]:
         )
     )
     if changed:
-        yield ChildrenObserved(children=changed, epoch=world.epoch)
+        yield ChildrenObserved(children=changed, epoch=cache.epoch)
     for (kind, name), child in job.children.items():
-        level = world.children.get(kind)
-        if level is not None and level.listed and (kind, name) not in now and child.version <= level.version:
+        listing = cache.children.get(kind)
+        if listing is not None and listing.listed and (kind, name) not in now and child.version <= listing.version:
             yield ChildGone(kind=kind, name=name, uid=child.uid)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from services.watcher.core.cache import Cache
 from services.watcher.core.sights import RequestSight
-from services.watcher.core.world import World
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
@@ -19,11 +19,11 @@ OVER = ("ScaleSucceeded", "ScaleFailed")
 _UNKNOWN = (Problem(reason="HistoryLost", message="create the request again: how far it got is not known"),)
 
 
-def changed(job: Job, world: World, histories: Histories) -> Iterator[ScaleRequested | ScaleRequestGone]:
+def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleRequested | ScaleRequestGone]:
     """What the log lacks of the requests whose place is this history, in their turn."""
-    if not (world.scalable.listed and all(level.listed for level in world.requests.values())):
+    if not (cache.scalable.listed and all(listing.listed for listing in cache.requests.values())):
         return
-    now = world.requests_of(job.key)
+    now = cache.requests_of(job.key)
     waiting = _requests_of(histories, waiting_room(job.key))
     order = {uid: place for place, uid in enumerate(waiting)}
     last = len(order)
@@ -39,7 +39,7 @@ def changed(job: Job, world: World, histories: Histories) -> Iterator[ScaleReque
         if known is None and (request.uid in elsewhere or (request.uid not in order and request.phase in OVER)):
             # The request ran under another incarnation of its job, or in events that the log has lost.
             continue
-        if known is not None and request.version < known.version and world.epoch <= job.epoch:
+        if known is not None and request.version < known.version and cache.epoch <= job.epoch:
             continue
         if (
             known is None
@@ -59,12 +59,12 @@ def changed(job: Job, world: World, histories: Histories) -> Iterator[ScaleReque
     for known in job.scaling.requests.values():
         if known.gone or known.uid in now or known.resize is not None:
             continue
-        moved = world.request(known.uid)
+        moved = cache.request(known.uid)
         if moved is None:
             # A watch that is behind does not show yet what another replica has recorded.
-            if known.version <= world.requests[known.kind].version or world.epoch > job.epoch:
+            if known.version <= cache.requests[known.kind].version or cache.epoch > job.epoch:
                 yield ScaleRequestGone(uid=known.uid)
-        elif job.key.uid != NO_UID or known.uid in _requests_of(histories, world.place(moved)):
+        elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.place(moved)):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")
 
 

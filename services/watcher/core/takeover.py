@@ -6,8 +6,8 @@ only noted, until the setting `MUSTER_TAKE_OVER` says that it is gone.
 
 from collections.abc import Iterator
 
+from services.watcher.core.cache import Cache
 from services.watcher.core.sights import JobSight
-from services.watcher.core.world import World
 from shared.frameworks.inheriting import Inherited
 from shared.job.events.watcher import JobAdopted, JobOfAnother
 from shared.job.evolve_adoption import ANOTHER_OPERATOR
@@ -32,18 +32,18 @@ def begun_by_another(job: Job, sight: JobSight | None) -> JobOfAnother | None:
     return JobOfAnother(phase=sight.inherited.phase)
 
 
-def warning(job: Job, world: World) -> tuple[str, str] | None:
+def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
     """What people should read about a job of another operator that is left alone."""
-    if not job.another or job.gone or (inherits := world.inherits(job)) is None:
+    if not job.another or job.gone or (inherits := cache.inherits(job)) is None:
         return None
     if not inherits:
         return LEFT_ALONE, "its kind cannot be taken over"
-    return None if world.takes_over else (LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run")
+    return None if cache.takes_over else (LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run")
 
 
-def adopted(job: Job, world: World) -> Iterator[JobAdopted]:
+def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
     """The job as it is there, once the log knows all its pods; nothing while something of it is not known."""
-    sight = world.job(job.key)
+    sight = cache.job(job.key)
     if sight is None or sight.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
         return
     yield _of(job, job.spec, sight.inherited)

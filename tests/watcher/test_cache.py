@@ -1,6 +1,6 @@
 """What a change concerns: only the histories that it can say something new about."""
 
-from services.watcher.core.world import World
+from services.watcher.core.cache import Cache
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from tests.kit.histories import KEY
@@ -11,25 +11,25 @@ SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
 
 
 def test_a_job_that_comes_goes_or_is_made_again_concerns_the_requests_that_wait_for_it():
-    world = World()
-    assert world.set_job(TRAININGJOBS, AT, a_sight()) == {KEY, WAITING}
-    assert world.set_job(TRAININGJOBS, AT, a_sight(key=SECOND_LIFE)) == {KEY, SECOND_LIFE, WAITING}
-    assert world.set_job(TRAININGJOBS, AT, None) == {SECOND_LIFE, WAITING}
+    cache = Cache()
+    assert cache.set_job(TRAININGJOBS, AT, a_sight()) == {KEY, WAITING}
+    assert cache.set_job(TRAININGJOBS, AT, a_sight(key=SECOND_LIFE)) == {KEY, SECOND_LIFE, WAITING}
+    assert cache.set_job(TRAININGJOBS, AT, None) == {SECOND_LIFE, WAITING}
 
 
 def test_a_job_that_changes_concerns_itself_alone():
     # Each status that is written is such a change, of every job there is.
-    world = World()
-    world.set_job(TRAININGJOBS, AT, a_sight(version=5))
-    assert world.set_job(TRAININGJOBS, AT, a_sight(version=6)) == {KEY}
+    cache = Cache()
+    cache.set_job(TRAININGJOBS, AT, a_sight(version=5))
+    assert cache.set_job(TRAININGJOBS, AT, a_sight(version=6)) == {KEY}
 
 
 def test_requests_are_placed_anew_when_their_job_is_another():
-    world = World()
+    cache = Cache()
     request = a_request("out")
-    world.set_request("ScaleOut", (KEY.namespace, "out"), request)
+    cache.set_request("ScaleOut", (KEY.namespace, "out"), request)
     places = []
     for sight in (None, a_sight(version=5), a_sight(version=6), a_sight(key=SECOND_LIFE), None):
-        world.set_job(TRAININGJOBS, AT, sight)
-        places += [key for key in (WAITING, KEY, SECOND_LIFE) if world.requests_of(key)]
+        cache.set_job(TRAININGJOBS, AT, sight)
+        places += [key for key in (WAITING, KEY, SECOND_LIFE) if cache.requests_of(key)]
     assert places == [WAITING, KEY, KEY, SECOND_LIFE, WAITING]

@@ -1,4 +1,4 @@
-"""What the API server shows now, as far as the watches told: levels, not changes.
+"""The cache: the objects that the watches have shown, as they are now.  Pure.
 
 Absence means something only for what was listed completely, and for a job only once its own GET confirmed it.
 """
@@ -22,7 +22,7 @@ CHILDREN = ("Service", "ConfigMap", "Secret")
 """What a job has besides pods and requests."""
 
 
-class Level(dict[tuple[str, str], T]):
+class Listing(dict[tuple[str, str], T]):
     """The objects of one resource by (namespace, name), and how far the watch got."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Level(dict[tuple[str, str], T]):
         self.version = 0
         """The newest resourceVersion seen; 0 until the first complete LIST."""
         self.outdated = False
-        """It is what a store showed that has gone since: it means nothing until it was listed again."""
+        """An earlier store showed it: it means nothing until it was listed again."""
         self.blind = True
         self.answered = False
         """Its first list in this store came, or did not come."""
@@ -42,8 +42,8 @@ class Level(dict[tuple[str, str], T]):
         return self.version > 0 and not self.outdated
 
 
-class World:
-    """The levels of all resources, and what was worked out about them."""
+class Cache:
+    """The listings of all resources, and indices over them."""
 
     def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False) -> None:
         """`takes_over` is a person's word that the operators before us are gone."""
@@ -51,19 +51,19 @@ class World:
         self.takes_over = takes_over
         self.epoch = 0
         """Raised when versions went back: an etcd restored from a backup counts again."""
-        self.jobs: Mapping[Resource[Custom], Level[JobSight]] = {each.resource: Level() for each in kinds}
+        self.jobs: Mapping[Resource[Custom], Listing[JobSight]] = {each.resource: Listing() for each in kinds}
         """By the resource of their kind."""
-        self.requests: dict[str, Level[RequestSight]] = {"ScaleIn": Level(), "ScaleOut": Level()}
-        self.pods: Level[tuple[JobKey, PodView]] = Level()
+        self.requests: dict[str, Listing[RequestSight]] = {"ScaleIn": Listing(), "ScaleOut": Listing()}
+        self.pods: Listing[tuple[JobKey, PodView]] = Listing()
         selectors = {each.inherits for each in kinds if each.inherits} if takes_over else ()
-        self.inherited: Mapping[str, Level[tuple[JobKey, PodView]]] = {each: Level() for each in sorted(selectors)}
+        self.inherited: Mapping[str, Listing[tuple[JobKey, PodView]]] = {each: Listing() for each in sorted(selectors)}
         """Pods that other operators made, by the selector of their labels; they are here with our labels, too."""
-        self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {kind: Level() for kind in CHILDREN}
-        self.nodes: Level[NodeSight] = Level()
+        self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in CHILDREN}
+        self.nodes: Listing[NodeSight] = Listing()
         self.going: dict[str, NodeSight] = {}
         """The nodes that are about to go, by name, and those that went from under their pods."""
         self.held_back = True
-        """Too many jobs vanished at once to be believed; or that cannot be told yet."""
+        """Too many jobs vanished at once to be believed, or not every kind was listed yet."""
         self.found: set[JobKey] = set()
         """Jobs that the first list showed: they were there before this process."""
         self._sights: dict[JobKey, JobSight] = {}
@@ -77,7 +77,7 @@ class World:
         self._placed: dict[JobKey, dict[Uid, RequestSight]] | None = None
         """Requests by place; None when a job or a request changed since."""
 
-    def levels(self) -> Iterator[Level[Any]]:
+    def listings(self) -> Iterator[Listing[Any]]:
         yield from self.jobs.values()
         yield from self.requests.values()
         yield self.pods
@@ -92,9 +92,9 @@ class World:
         """
         requests = self.requests.values() if kind == TRAININGJOBS else ()
         watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *self.children.values())
-        return not any(level.blind or level.outdated for level in watched)
+        return not any(listing.blind or listing.outdated for listing in watched)
 
-    def level_of(self, job: Job) -> Level[JobSight] | None:
+    def listing_of(self, job: Job) -> Listing[JobSight] | None:
         """What was seen of the jobs of this one's kind; None for a kind that this process does not know."""
         sight = self._sights.get(job.key)
         shown = sight.observed if sight is not None else job
@@ -102,16 +102,16 @@ class World:
         return self.jobs[framework.resource] if framework is not None else None
 
     @property
-    def scalable(self) -> Level[JobSight]:
-        """The jobs that requests are about; an empty level where this process does not know their kind."""
-        return self.jobs.get(TRAININGJOBS, Level())
+    def scalable(self) -> Listing[JobSight]:
+        """The jobs that requests are about; an empty listing where this process does not know their kind."""
+        return self.jobs.get(TRAININGJOBS, Listing())
 
     def enter(self, epoch: int) -> None:
         """The store is another one from now on: what the watches showed so far says nothing of it."""
         if epoch > self.epoch:
             self.epoch = epoch
-            for level in self.levels():
-                level.outdated, level.answered = level.version > 0, False
+            for listing in self.listings():
+                listing.outdated, listing.answered = listing.version > 0, False
 
     def keys(self) -> set[JobKey]:
         """Every job there is a trace of."""
@@ -140,21 +140,21 @@ class World:
 
     def has_inherited(self, job: Job) -> bool:
         """All pods were listed that the operator before us may have made for it."""
-        level = self.inherited.get(self.inherits(job) or "")
-        return level is not None and level.listed
+        listing = self.inherited.get(self.inherits(job) or "")
+        return listing is not None and listing.listed
 
     def went(self, job: Job, pod: PodView) -> bool:
         """A pod that is not shown any more was there once, as far as the lists go that would show it."""
         if not pod.claimed and not self.has_inherited(job):
             return False
-        levels = [self.pods, *(() if pod.claimed else self.inherited.values())]
-        return all(pod.version <= level.version for level in levels) or self.epoch > job.epoch
+        listings = [self.pods, *(() if pod.claimed else self.inherited.values())]
+        return all(pod.version <= listing.version for listing in listings) or self.epoch > job.epoch
 
     def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
         return self._children_of.get(key, {})
 
     def all_requests(self) -> Iterator[RequestSight]:
-        return (request for level in self.requests.values() for request in level.values())
+        return (request for listing in self.requests.values() for request in listing.values())
 
     def requests_of(self, key: JobKey) -> dict[Uid, RequestSight]:
         """The requests whose place is this history."""
@@ -224,12 +224,12 @@ class World:
 
     def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> set[JobKey]:
         """The pod at (namespace, name), by labels of another operator, is now so, or is no more."""
-        level = self.inherited[selector]
-        before = level.pop(at, None)
+        listing = self.inherited[selector]
+        before = listing.pop(at, None)
         if before is not None:
             _drop(self._inherited_of, before[0], before[1].uid)
         if seen is not None:
-            level[at] = seen
+            listing[at] = seen
             self._inherited_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
         return {key for key, _ in filter(None, (before, seen))}
 
