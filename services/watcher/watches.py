@@ -12,10 +12,10 @@ from typing import Any, TypeVar, get_args
 import structlog
 
 from services.watcher.core.cache import Cache, Listing
-from services.watcher.core.disruption import node_sight, tolerations
+from services.watcher.core.disruption import observed_node, tolerations
 from services.watcher.core.epochs import Known, known, went_back
 from services.watcher.core.vanished import doubted
-from services.watcher.core.views import child_sight, inherited_sight, job_sight, pod_sight, request_sight
+from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
@@ -87,7 +87,9 @@ class Watches:
             lambda: self._follow(
                 PODS,
                 cache.pods,
-                lambda at, pod: cache.set_pod(at, pod_sight(pod), tolerations(pod)) if pod else cache.set_pod(at, None),
+                lambda at, pod: (
+                    cache.set_pod(at, observed_pod(pod), tolerations(pod)) if pod else cache.set_pod(at, None)
+                ),
                 selector,
             ),
             *(partial(self._follow_inherited, theirs) for theirs in cache.inherited),
@@ -123,7 +125,7 @@ class Watches:
 
         def seen(at: At, manifest: Custom | None) -> set[JobKey]:
             ours = manifest is not None and framework.ours(manifest)
-            return self._cache.set_job(kind, at, job_sight(framework, manifest) if manifest and ours else None)
+            return self._cache.set_job(kind, at, observed_job(framework, manifest) if manifest and ours else None)
 
         await self._follow(kind, self._cache.jobs[kind], seen)
 
@@ -131,7 +133,7 @@ class Watches:
         await self._follow(
             PODS,
             self._cache.inherited[selector],
-            lambda at, pod: self._cache.set_inherited(selector, at, inherited_sight(pod, self._kinds) if pod else None),
+            lambda at, pod: self._cache.set_inherited(selector, at, inherited_pod(pod, self._kinds) if pod else None),
             selector,
         )
 
@@ -139,7 +141,7 @@ class Watches:
         await self._follow(
             REQUESTS[kind],
             self._cache.requests[kind],
-            lambda at, seen: self._cache.set_request(kind, at, request_sight(kind, seen) if seen else None),
+            lambda at, seen: self._cache.set_request(kind, at, observed_request(kind, seen) if seen else None),
         )
 
     async def _follow_children(self, resource: Resource[Object], selector: str) -> None:
@@ -147,7 +149,7 @@ class Watches:
             resource,
             self._cache.children[resource.kind],
             lambda at, child: self._cache.set_child(
-                resource.kind, at, child_sight(resource.kind, child) if child else None
+                resource.kind, at, observed_child(resource.kind, child) if child else None
             ),
             selector,
         )
@@ -157,7 +159,7 @@ class Watches:
         await self._follow(
             NODES,
             self._cache.nodes,
-            lambda at, node: self._cache.set_node(at[1], node_sight(node, taints) if node else None),
+            lambda at, node: self._cache.set_node(at[1], observed_node(node, taints) if node else None),
         )
 
     async def _follow(

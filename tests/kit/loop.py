@@ -18,8 +18,8 @@ from services.scheduler.decide import decide as scheduler
 from services.status.decide import decide as status
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
+from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest
 from services.watcher.core.questions import UNANSWERED, Answers, Presence
-from services.watcher.core.sights import JobSight, NodeSight, RequestSight
 from services.watcher.core.vanished import question
 from shared.cluster.objects import Taint
 from shared.frameworks.training import TRAININGJOBS
@@ -54,7 +54,7 @@ PATHS = {
 """Whence each phase may lead (FAULTS, section 2)."""
 Move = Callable[[], None]
 
-GOING = NodeSight(reason="SpotInterruption", fences=(Taint(key="spot", effect="NoSchedule"),))
+GOING = ObservedNode(reason="SpotInterruption", fences=(Taint(key="spot", effect="NoSchedule"),))
 
 
 class Loop:
@@ -65,13 +65,13 @@ class Loop:
         self.history = History(KEY)
         self.events: list[AnyEvent] = []
         self.version = 1
-        self.resource: JobSight | None = JobSight(
+        self.resource: ObservedJob | None = ObservedJob(
             key=KEY, observed=observed(spec), deleting=False, orphan=False, log="", head=None, accept=""
         )
         self.pods: dict[str, PodView] = {}
         self.children: dict[tuple[str, str], ChildView] = {}
         self.listed_in_hosts: frozenset[int] = frozenset()
-        self.requests: dict[Uid, RequestSight] = {}
+        self.requests: dict[Uid, ObservedRequest] = {}
         self.ran: list[Uid] = []
         """The requests whose script ran, time after time."""
         self._claimed: set[int] = set()
@@ -98,7 +98,7 @@ class Loop:
         uid = Uid(f"request-{len(self.requests)}")
         nothing = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
         empty = count is None and not names
-        self.requests[uid] = RequestSight(
+        self.requests[uid] = ObservedRequest(
             kind=kind,
             namespace=KEY.namespace,
             name=uid,

@@ -1,4 +1,4 @@
-"""Measuring timers: judgements only while there is sight, promises whatever happens."""
+"""Measuring timers: judgements only while the watches see, promises whatever happens."""
 
 from datetime import UTC, datetime, timedelta
 

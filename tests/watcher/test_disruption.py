@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from services.watcher.core.cache import Cache
-from services.watcher.core.disruption import CORDON, WELL_KNOWN, leaves, node_sight, notice, tolerations
+from services.watcher.core.disruption import CORDON, WELL_KNOWN, leaves, notice, observed_node, tolerations
 from services.watcher.core.observe import UIDS_PER_EVENT
-from services.watcher.core.sights import NodeSight
+from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import NODES
 from shared.cluster.memory import Call, Calm, MemoryCluster
@@ -30,8 +30,8 @@ from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.watcher.objects import read
-from tests.watcher.sightings import Watching, a_sight
 from tests.watcher.test_shell import running
+from tests.watcher.watching import Watching, a_resource
 
 SPOT = {"key": "aws-node-termination-handler/spot-itn", "value": "i-1", "effect": "NoSchedule"}
 OTHER = JobKey("team-b", "bert", Uid("uid-9"))
@@ -88,20 +88,20 @@ def test_an_administrator_may_name_more_taints():
 
 
 FENCE = Taint(key="spot", value="going", effect="NoSchedule")
-GOING = NodeSight(reason="SpotInterruption", fences=(FENCE,))
-STAYING = NodeSight()
-SCALED_DOWN = NodeSight(reason="NodeScaledDown", fences=(FENCE,))
+GOING = ObservedNode(reason="SpotInterruption", fences=(FENCE,))
+STAYING = ObservedNode()
+SCALED_DOWN = ObservedNode(reason="NodeScaledDown", fences=(FENCE,))
 
 
 def test_of_a_node_that_stays_nothing_matters():
-    assert node_sight(a_node({"key": "nvidia.com/gpu", "effect": "NoSchedule"}, unschedulable=True)) == STAYING
+    assert observed_node(a_node({"key": "nvidia.com/gpu", "effect": "NoSchedule"}, unschedulable=True)) == STAYING
 
 
 def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
     wish = {"key": "wish", "effect": "PreferNoSchedule"}
     spot = Taint(key=SPOT["key"], value="i-1", effect="NoSchedule")
-    assert node_sight(a_node(SPOT, wish)) == NodeSight(reason="SpotInterruption", fences=(spot,))
-    assert node_sight(a_node(SPOT, unschedulable=True)).fences == (spot, CORDON)
+    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", fences=(spot,))
+    assert observed_node(a_node(SPOT, unschedulable=True)).fences == (spot, CORDON)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,16 @@ def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
 def test_a_pod_leaves_a_node_to_which_it_could_not_come_back(tolerated: list[dict[str, Any]], leaving: bool):
     pod = read({"metadata": {"name": "w"}, "spec": {"tolerations": tolerated}}, Pod)
     assert leaves(GOING, tolerations(pod)) is leaving
-    assert leaves(NodeSight(reason="NodeDeleted", gone=True), tolerations(pod)), "of what is no more nobody is tolerant"
-    assert not leaves(NodeSight(reason="NodeDeleted"), tolerations(pod)), "it takes new pods still"
+    assert leaves(ObservedNode(reason="NodeDeleted", gone=True), tolerations(pod)), (
+        "of what is no more nobody is tolerant"
+    )
+    assert not leaves(ObservedNode(reason="NodeDeleted"), tolerations(pod)), "it takes new pods still"
 
 
 def test_one_fence_that_is_not_tolerated_is_enough():
     spot = (Toleration(key="spot", operator="Exists"),)
     assert not leaves(GOING, spot)
-    assert leaves(NodeSight(reason="SpotInterruption", fences=(FENCE, CORDON)), spot)
+    assert leaves(ObservedNode(reason="SpotInterruption", fences=(FENCE, CORDON)), spot)
 
 
 def on(node: str, pod: PodView) -> PodView:
@@ -178,7 +180,7 @@ def test_timers_run_where_nodes_may_not_be_seen():
 def a_watched_job(*pods_on: PodView) -> Watching:
     """A running job as the log knows it, and its pods on nodes."""
     watching = Watching(*a_running_job(workers=2), pods(*pods_on))
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(*pods_on)
     watching.settle()
     return watching
@@ -197,7 +199,7 @@ def test_each_pod_on_such_a_node_is_told_of_once():
     watching.cache.set_node("node-1", SCALED_DOWN)
     assert watching.settle() == []
     watching.restarted()
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(*HERE, LAUNCHER)
     watching.cache.set_node("node-1", GOING)
     assert watching.settle() == [], "another process reads in the log that it was told"
@@ -238,7 +240,7 @@ def test_it_comes_before_what_else_is_seen_of_pods():
 
 def test_a_pod_that_the_log_has_not_seen_is_told_of_first():
     watching = Watching(*a_created_job(workers=1))
-    watching.show(a_sight(a_spec(1), version=1))
+    watching.show(a_resource(a_spec(1), version=1))
     watching.cache.set_node("node-1", GOING)
     watching.show_pods(on("node-1", worker(0)))
     told = watching.settle()
@@ -271,7 +273,7 @@ def test_a_notice_of_very_many_pods_is_told_in_parts():
     count = UIDS_PER_EVENT + 1
     views = [on("node-1", worker(index, version=30)) for index in range(count)]
     watching = Watching(*a_created_job(workers=1), SlotsAssigned(slots=(workers(*range(count)),)), pods(*views))
-    watching.show(a_sight(a_spec(1), version=1))
+    watching.show(a_resource(a_spec(1), version=1))
     watching.show_pods(*views)
     watching.cache.set_node("node-1", GOING)
     told = [fact for fact in watching.seen() if isinstance(fact, DisruptionNoticed)]

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from services.watcher.asking import ASK_AGAIN_SECONDS
 from services.watcher.core.epochs import Known, known, went_back
-from services.watcher.core.views import job_sight
+from services.watcher.core.views import observed_job
 from services.watcher.shell import Watcher
 from services.watcher.watches import LISTS_THAT_WENT_BACK
 from shared.cluster.decoding import decoder
@@ -36,8 +36,8 @@ from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.watching import PATIENCE
 from tests.kit.world import NAMESPACE, a_training_job
-from tests.watcher.sightings import Watching, a_sight
 from tests.watcher.test_shell import Cluster, running
+from tests.watcher.watching import Watching, a_resource
 
 UID = Uid("uid-1")
 
@@ -73,7 +73,7 @@ def test_only_what_was_seen_in_this_store_counts():
 class TestInAnotherStore:
     def test_what_was_not_listed_again_means_nothing(self):
         watching = Watching(*a_running_job(workers=2))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(0, version=900, ready=False))
         watching.cache.enter(1)
         assert watching.seen() == []
@@ -81,7 +81,7 @@ class TestInAnotherStore:
 
     def test_a_job_is_said_before_its_pods(self):
         watching = Watching(*a_running_job(workers=2))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(0, version=3, ready=False))
         watching.cache.enter(1)
         watching.cache.pods.outdated = False
@@ -158,7 +158,7 @@ async def a_scene(folder: Path, replies: Replies) -> AsyncIterator[Scene]:
     journal = MemoryJournal()
     # As the API server gives it back, so that nothing but its version can be news.
     known_job = decoder(Custom).decode(msgspec.json.encode(a_job(90)))
-    append(journal, job_sight(TRAININGJOB, known_job).observed)
+    append(journal, observed_job(TRAININGJOB, known_job).observed)
     async with ScriptedApiServer() as server:
         server.every_list = replies.list
         cluster = await KubeCluster.connect(server.kubeconfig(folder))

@@ -9,8 +9,8 @@ from services.scaler.decide import decide as scaler
 from services.scaler.policy import Policy
 from services.scheduler.decide import decide as scheduler
 from services.watcher.core.heads import accepted, judge
+from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import Answers, Compare, Evidence, Named
-from services.watcher.core.sights import JobSight
 from shared.frameworks.inheriting import Inherited
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -24,7 +24,7 @@ from tests.kit.builders import a_running_job, a_spec, exited, launcher, observed
 from tests.kit.histories import a_history, stored
 from tests.kit.replicas import a_replicated_spec, replica
 from tests.kit.replicas import observed as a_replicated_job
-from tests.watcher.sightings import Watching, a_sight
+from tests.watcher.watching import Watching, a_resource
 
 replace = msgspec.structs.replace
 
@@ -142,37 +142,37 @@ def test_a_checkpoint_raises_no_doubt_by_itself_after_an_acceptance():
 
 
 class TestAsking:
-    def watching(self, sight: JobSight, *, found: bool = False, events: Sequence[AnyEvent] = ()) -> Watching:
+    def watching(self, resource: ObservedJob, *, found: bool = False, events: Sequence[AnyEvent] = ()) -> Watching:
         watching = Watching(*events)
         if found:
             watching.cache.scalable.version = 0
-        watching.show(sight)
+        watching.show(resource)
         watching.cache.scalable.version = 1_000
         return watching
 
     def test_of_a_new_job_nothing_is_asked(self):
-        watching = self.watching(a_sight())
+        watching = self.watching(a_resource())
         assert watching.look().questions == ()
         assert [type(fact).__name__ for fact in watching.seen()] == ["JobObserved"]
 
     def test_nothing_is_recorded_before_a_shown_head_was_compared(self):
-        watching = self.watching(replace(a_sight(), log="log-1", head=HEAD))
+        watching = self.watching(replace(a_resource(), log="log-1", head=HEAD))
         seen = watching.look()
         assert seen.questions == (Compare(SAME, recall=False),)
         assert (seen.facts, seen.trusted) == ((), False)
 
     def test_a_job_that_was_there_first_is_compared_with_its_checkpoint(self):
-        seen = self.watching(a_sight(), found=True).look()
+        seen = self.watching(a_resource(), found=True).look()
         assert seen.questions == (Compare(None, recall=True),)
         assert (seen.facts, seen.trusted) == ((), False)
 
     def test_a_status_of_which_the_log_knows_nothing_is_compared_with_the_checkpoint(self):
-        sight = replace(a_sight(), reached=Inherited(phase="Running"))
-        assert self.watching(sight).look().questions == (Compare(None, recall=True),)
-        assert self.watching(sight, events=[observed(a_spec())]).look().questions == ()
+        resource = replace(a_resource(), reached=Inherited(phase="Running"))
+        assert self.watching(resource).look().questions == (Compare(None, recall=True),)
+        assert self.watching(resource, events=[observed(a_spec())]).look().questions == ()
 
     def test_a_newer_head_is_compared_while_facts_go_on(self):
-        watching = self.watching(replace(a_sight(), log="log-1", head=Head(8, "88")))
+        watching = self.watching(replace(a_resource(), log="log-1", head=Head(8, "88")))
         before = Compare(SAME, recall=False)
         evidence = Evidence(identity="log-1", began=0, end=9, shown=SAME, hashes={7: "ab"})
         watching.answers = Answers(evidence=(before, evidence))
@@ -181,7 +181,7 @@ class TestAsking:
         assert [type(fact).__name__ for fact in seen.facts] == ["JobObserved"]
 
     def test_a_doubt_is_the_only_thing_that_is_recorded_and_is_recorded_once(self):
-        watching = self.watching(replace(a_sight(), log="log-1", head=HEAD))
+        watching = self.watching(replace(a_resource(), log="log-1", head=HEAD))
         evidence = Evidence(identity="log-1", began=9, end=9, shown=SAME, hashes={7: ""}, empty=True)
         watching.answers = Answers(evidence=(Compare(SAME, recall=False), evidence))
         (fact,) = watching.settle()
@@ -194,8 +194,8 @@ def a_broken_job(*events: JobObserved) -> Job:
     return a_history([*events, BROKEN]).job
 
 
-def accepting(wish: str) -> JobSight:
-    return replace(a_sight(), accept=wish)
+def accepting(wish: str) -> ObservedJob:
+    return replace(a_resource(), accept=wish)
 
 
 def alive(*views: PodView) -> dict[Uid, PodView]:
@@ -246,9 +246,9 @@ def test_pods_that_live_are_taken_on_before_going_on():
 
 def test_a_job_whose_status_says_that_it_is_over_stays_over():
     reached = Inherited(phase="Succeeded", end="Succeeded", completion_time="2030-01-01T00:00:00Z", restarts=2)
-    sight = replace(accepting("7:ab"), log="log-1", head=HEAD, reached=reached)
+    resource = replace(accepting("7:ab"), log="log-1", head=HEAD, reached=reached)
     history = a_history([BROKEN])
-    for event in accepted(history.job, sight, {}):
+    for event in accepted(history.job, resource, {}):
         history.fold(stored(history, event))
     history.fold(stored(history, observed(a_spec())))
     assert (history.job.phase, history.job.completion_time, history.job.restarts) == (

@@ -14,8 +14,8 @@ from tests.kit.histories import KEY
 from tests.kit.swarm import SWARMJOBS, WITH_SWARMS, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
-from tests.watcher.sightings import a_request, a_sight
 from tests.watcher.test_shell import Cluster
+from tests.watcher.watching import a_request, a_resource
 
 AT = (KEY.namespace, KEY.name)
 SWARM = JobKey(KEY.namespace, KEY.name, Uid("uid-of-swarm"))
@@ -49,11 +49,11 @@ class TestOfOneName:
 
     def test_a_request_is_about_the_training_job(self):
         cache = Cache(WITH_SWARMS)
-        cache.set_job(SWARMJOBS, AT, a_sight(key=SWARM))
+        cache.set_job(SWARMJOBS, AT, a_resource(key=SWARM))
         cache.set_request("ScaleOut", (KEY.namespace, "out"), a_request("out"))
         assert not cache.requests_of(SWARM)
         assert cache.set_job(SWARMJOBS, AT, None) == {SWARM}
-        cache.set_job(TRAININGJOBS, AT, a_sight())
+        cache.set_job(TRAININGJOBS, AT, a_resource())
         assert cache.requests_of(KEY)
 
     @in_virtual_time

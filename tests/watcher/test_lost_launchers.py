@@ -26,15 +26,15 @@ from shared.runtime.run import Machine
 from tests.kit.builders import a_running_job, launcher, worker
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
-from tests.watcher.sightings import Watching, a_sight
 from tests.watcher.test_shell import running
+from tests.watcher.watching import Watching, a_resource
 
 UID = Uid("pod-launcher")
 
 
 def watching_a_job_without_its_launcher() -> Watching:
     watching = Watching(*a_running_job(workers=2))
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
     for child in watching.job().children.values():
         watching.show_child(child)
@@ -68,7 +68,7 @@ def test_or_when_the_job_is_gone_although_its_watch_still_shows_it():
 
 def test_or_when_the_job_is_on_its_way_out():
     watching = watching_a_job_without_its_launcher()
-    watching.show(a_sight(version=90, deleting=True))
+    watching.show(a_resource(version=90, deleting=True))
     assert watching.settle() == [JobDeleting(version=90), PodsGone(uids=(UID,))]
 
 

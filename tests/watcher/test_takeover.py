@@ -7,7 +7,7 @@ import pytest
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.takeover import begun_by_another
-from services.watcher.core.views import inherited_sight, job_sight
+from services.watcher.core.views import inherited_pod, observed_job
 from shared.cluster.objects import (
     ContainerState,
     ContainerStatus,
@@ -67,10 +67,10 @@ def a_cache(job: Custom, *pods: Pod, takes_over: bool = True) -> Cache:
     cache = Cache(BUILT_IN, takes_over=takes_over)
     for listing in cache.listings():
         listing.version = 10
-    cache.set_job(RESOURCE, (KEY.namespace, KEY.name), job_sight(TRAININGJOB, job))
+    cache.set_job(RESOURCE, (KEY.namespace, KEY.name), observed_job(TRAININGJOB, job))
     if takes_over:
         for pod in pods:
-            cache.set_inherited(SELECTOR, (KEY.namespace, pod.metadata.name), inherited_sight(pod, BUILT_IN))
+            cache.set_inherited(SELECTOR, (KEY.namespace, pod.metadata.name), inherited_pod(pod, BUILT_IN))
     return cache
 
 
@@ -196,12 +196,12 @@ class TestPods:
         ],
     )
     def test_a_pod_that_does_not_say_its_place_is_none_of_ours(self, pod: Pod):
-        assert inherited_sight(pod, BUILT_IN) is None
+        assert inherited_pod(pod, BUILT_IN) is None
 
     def test_the_owners_uid_says_whose_it_is(self):
-        sight = inherited_sight(et_pod("worker", 1, owner="older-life"), BUILT_IN)
-        assert sight is not None
-        assert sight[0] == JobKey(KEY.namespace, KEY.name, Uid("older-life"))
+        resource = inherited_pod(et_pod("worker", 1, owner="older-life"), BUILT_IN)
+        assert resource is not None
+        assert resource[0] == JobKey(KEY.namespace, KEY.name, Uid("older-life"))
 
     @pytest.mark.parametrize(
         ("policy", "code", "ended"),
@@ -210,12 +210,12 @@ class TestPods:
     def test_a_container_that_begins_again_has_not_ended(self, policy: str, code: int, *, ended: bool):
         pod = et_pod("worker", 0, restart_policy=policy)
         gone = ContainerStatus(name="main", state=ContainerState(terminated=Terminated(exit_code=code)))
-        sight = inherited_sight(
+        resource = inherited_pod(
             Pod(metadata=pod.metadata, spec=pod.spec, status=PodStatus(phase="Running", container_statuses=(gone,))),
             BUILT_IN,
         )
-        assert sight is not None
-        view: PodView = sight[1]
+        assert resource is not None
+        view: PodView = resource[1]
         assert (view.phase != "Running", bool(view.exits)) == (ended, ended)
 
 

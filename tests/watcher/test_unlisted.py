@@ -4,7 +4,7 @@ import pytest
 
 from shared.job.events.watcher import JobObserved
 from tests.kit.builders import a_running_job, scaling_out
-from tests.watcher.sightings import Watching, a_sight
+from tests.watcher.watching import Watching, a_resource
 
 
 def just_started(*, epoch: int = 0) -> Watching:
@@ -13,7 +13,7 @@ def just_started(*, epoch: int = 0) -> Watching:
     watching.listed(0)
     watching.cache.scalable.version = 1_000
     watching.cache.epoch = epoch
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     return watching
 
 

@@ -7,7 +7,7 @@ from services.watcher.core.vanished import too_many
 from shared.job.events.watcher import JobGone
 from shared.job.naming import Uid
 from tests.kit.builders import a_spec, observed
-from tests.watcher.sightings import Watching, a_sight
+from tests.watcher.watching import Watching, a_resource
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_too_many(missing, known, doubted):
 
 def test_a_job_that_no_list_shows_any_more_is_asked_for():
     watching = Watching(observed(a_spec()))
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     assert watching.look().questions == ()
     watching.show(None)
     assert watching.look().questions == (Confirm(epoch=0, launchers=()),)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from services.watcher.core.disruption import GONE, leaves
-from services.watcher.core.sights import JobSight, NodeSight, RequestSight
+from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -51,22 +51,22 @@ class Cache:
         self.takes_over = takes_over
         self.epoch = 0
         """Raised when versions went back: an etcd restored from a backup counts again."""
-        self.jobs: Mapping[Resource[Custom], Listing[JobSight]] = {each.resource: Listing() for each in kinds}
+        self.jobs: Mapping[Resource[Custom], Listing[ObservedJob]] = {each.resource: Listing() for each in kinds}
         """By the resource of their kind."""
-        self.requests: dict[str, Listing[RequestSight]] = {"ScaleIn": Listing(), "ScaleOut": Listing()}
+        self.requests: dict[str, Listing[ObservedRequest]] = {"ScaleIn": Listing(), "ScaleOut": Listing()}
         self.pods: Listing[tuple[JobKey, PodView]] = Listing()
         selectors = {each.inherits for each in kinds if each.inherits} if takes_over else ()
         self.inherited: Mapping[str, Listing[tuple[JobKey, PodView]]] = {each: Listing() for each in sorted(selectors)}
         """Pods that other operators made, by the selector of their labels; they are here with our labels, too."""
         self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in CHILDREN}
-        self.nodes: Listing[NodeSight] = Listing()
-        self.going: dict[str, NodeSight] = {}
+        self.nodes: Listing[ObservedNode] = Listing()
+        self.going: dict[str, ObservedNode] = {}
         """The nodes that are about to go, by name, and those that went from under their pods."""
         self.held_back = True
         """Too many jobs vanished at once to be believed, or not every kind was listed yet."""
         self.found: set[JobKey] = set()
         """Jobs that the first list showed: they were there before this process."""
-        self._sights: dict[JobKey, JobSight] = {}
+        self._resources: dict[JobKey, ObservedJob] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
@@ -74,7 +74,7 @@ class Cache:
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
         """Of pods that tolerate something."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
-        self._placed: dict[JobKey, dict[Uid, RequestSight]] | None = None
+        self._placed: dict[JobKey, dict[Uid, ObservedRequest]] | None = None
         """Requests by place; None when a job or a request changed since."""
 
     def listings(self) -> Iterator[Listing[Any]]:
@@ -94,15 +94,15 @@ class Cache:
         watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *self.children.values())
         return not any(listing.blind or listing.outdated for listing in watched)
 
-    def listing_of(self, job: Job) -> Listing[JobSight] | None:
+    def listing_of(self, job: Job) -> Listing[ObservedJob] | None:
         """What was seen of the jobs of this one's kind; None for a kind that this process does not know."""
-        sight = self._sights.get(job.key)
-        shown = sight.observed if sight is not None else job
+        resource = self._resources.get(job.key)
+        shown = resource.observed if resource is not None else job
         framework = self._kinds.find(shown.api_version, shown.kind)
         return self.jobs[framework.resource] if framework is not None else None
 
     @property
-    def scalable(self) -> Listing[JobSight]:
+    def scalable(self) -> Listing[ObservedJob]:
         """The jobs that requests are about; an empty listing where this process does not know their kind."""
         return self.jobs.get(TRAININGJOBS, Listing())
 
@@ -116,15 +116,15 @@ class Cache:
     def keys(self) -> set[JobKey]:
         """Every job there is a trace of."""
         return {
-            *self._sights,
+            *self._resources,
             *self._pods_of,
             *self._children_of,
             *(self.place(request) for request in self.all_requests()),
         }
 
-    def job(self, key: JobKey) -> JobSight | None:
+    def job(self, key: JobKey) -> ObservedJob | None:
         """The resource of this very uid."""
-        return self._sights.get(key)
+        return self._resources.get(key)
 
     def pods_of(self, key: JobKey) -> Mapping[Uid, PodView]:
         ours, theirs = self._pods_of.get(key, {}), self._inherited_of.get(key)
@@ -153,10 +153,10 @@ class Cache:
     def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
         return self._children_of.get(key, {})
 
-    def all_requests(self) -> Iterator[RequestSight]:
+    def all_requests(self) -> Iterator[ObservedRequest]:
         return (request for listing in self.requests.values() for request in listing.values())
 
-    def requests_of(self, key: JobKey) -> dict[Uid, RequestSight]:
+    def requests_of(self, key: JobKey) -> dict[Uid, ObservedRequest]:
         """The requests whose place is this history."""
         if self._placed is None:
             self._placed = {}
@@ -164,35 +164,35 @@ class Cache:
                 self._placed.setdefault(self.place(request), {})[request.uid] = request
         return self._placed.get(key, {})
 
-    def request(self, uid: Uid) -> RequestSight | None:
+    def request(self, uid: Uid) -> ObservedRequest | None:
         return next((request for request in self.all_requests() if request.uid == uid), None)
 
-    def place(self, request: RequestSight) -> JobKey:
+    def place(self, request: ObservedRequest) -> JobKey:
         """The history a request belongs to: its owner's, else that of the job it names, else the waiting room."""
         if request.owner:
             return JobKey(request.namespace, request.job, request.owner)
-        sight = self.scalable.get((request.namespace, request.job))
-        return sight.key if sight is not None else JobKey(request.namespace, request.job, NO_UID)
+        resource = self.scalable.get((request.namespace, request.job))
+        return resource.key if resource is not None else JobKey(request.namespace, request.job, NO_UID)
 
-    def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: JobSight | None) -> set[JobKey]:
+    def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: ObservedJob | None) -> set[JobKey]:
         """The job of this kind at (namespace, name) is now so, or is no more; return whom that concerns."""
         before = self.jobs[kind].pop(at, None)
         if before is not None:
-            del self._sights[before.key]
+            del self._resources[before.key]
             if seen is None:
                 self.found.discard(before.key)
         if seen is not None:
-            self.jobs[kind][at] = self._sights[seen.key] = seen
+            self.jobs[kind][at] = self._resources[seen.key] = seen
             if not self.jobs[kind].version:
                 self.found.add(seen.key)
-        concerned = {sight.key for sight in (before, seen) if sight is not None}
+        concerned = {resource.key for resource in (before, seen) if resource is not None}
         if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
             # The same life: no request changes its place, however often this job changes.  Of others there is none.
             return concerned
         self._placed = None
         return {JobKey(at[0], at[1], NO_UID), *concerned}
 
-    def set_request(self, kind: str, at: tuple[str, str], seen: RequestSight | None) -> set[JobKey]:
+    def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> set[JobKey]:
         """The request at (namespace, name) is now so, or is no more; return whom that concerns."""
         before = self.requests[kind].pop(at, None)
         self._placed = None
@@ -233,7 +233,7 @@ class Cache:
             self._inherited_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
         return {key for key, _ in filter(None, (before, seen))}
 
-    def set_node(self, name: str, seen: NodeSight | None) -> set[JobKey]:
+    def set_node(self, name: str, seen: ObservedNode | None) -> set[JobKey]:
         """The node is now so, or is no more; return whom it concerns that it is about to go."""
         before = self.going.pop(name, None)
         if seen is None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from services.watcher.core.cache import Cache
+from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import Answers, Compare, Evidence, Named
-from services.watcher.core.sights import JobSight
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, HistoryDisputed, JobAdopted
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import Slot, Uid
@@ -33,18 +33,18 @@ def questions(job: Job, cache: Cache) -> Iterator[Compare]:
     The checkpoint is read of jobs that were there before this process, and of those that have a status and no event
     in the log.  Of a new job there is none.
     """
-    sight = cache.job(job.key)
-    if sight is None:
+    resource = cache.job(job.key)
+    if resource is None:
         return
-    shown = Named(sight.log, sight.head) if sight.head is not None else None
-    recall = job.key in cache.found or (sight.inherited is not None and job == Job(key=job.key))
+    shown = Named(resource.log, resource.head) if resource.head is not None else None
+    recall = job.key in cache.found or (resource.inherited is not None and job == Job(key=job.key))
     if shown is not None or recall:
         yield Compare(shown, recall)
 
 
-def doubt(job: Job, sight: JobSight | None, answers: Answers) -> HistoryBroken | HistoryDisputed | None:
+def doubt(job: Job, resource: ObservedJob | None, answers: Answers) -> HistoryBroken | HistoryDisputed | None:
     """The doubt about this history, until the log has it or a person accepted its head."""
-    if sight is None or answers.evidence is None:
+    if resource is None or answers.evidence is None:
         return None
     # After an accepted loss the checkpoint may be ahead of the log for long.
     found = judge(answers.evidence[1], alone=not job.integrity.accepted)
@@ -59,8 +59,8 @@ def doubt(job: Job, sight: JobSight | None, answers: Answers) -> HistoryBroken |
         sequence=found.head.sequence,
         hash=found.head.hash,
         reason=found.reason,
-        kind=sight.observed.kind,
-        api_version=sight.observed.api_version,
+        kind=resource.observed.kind,
+        api_version=resource.observed.api_version,
     )
 
 
@@ -102,16 +102,16 @@ def _confirmed(evidence: Evidence, named: Named) -> bool:
     return named.log == evidence.identity and evidence.hashes.get(named.head.sequence) == named.head.hash
 
 
-def accepted(job: Job, sight: JobSight, pods: Mapping[Uid, PodView]) -> list[JobAdopted | HistoryAccepted]:
+def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> list[JobAdopted | HistoryAccepted]:
     """A person named exactly the head that raised the doubt: take on what is there, then go on."""
     doubt = job.integrity.doubt
-    if doubt is None or sight.accept != str(doubt.head):
+    if doubt is None or resource.accept != str(doubt.head):
         return []
     go_on = HistoryAccepted(sequence=doubt.head.sequence, hash=doubt.head.hash)
     if job.attempt.slots or job.phase:
         return [go_on]
     slots, attempt = _there(job, pods)
-    ended_before = sight.reached is not None and bool(sight.reached.end)
+    ended_before = resource.reached is not None and bool(resource.reached.end)
     if not slots and not ended_before:
         return [go_on]
     indices = [slot.index for slot in slots if slot.role == WORKER]
@@ -122,15 +122,15 @@ def accepted(job: Job, sight: JobSight, pods: Mapping[Uid, PodView]) -> list[Job
         lost=spans(_missing(job, attempt) - slots) if not ended_before else (),
         next_index=max(indices, default=-1) + 1,
     )
-    if ended_before and sight.reached is not None:
+    if ended_before and resource.reached is not None:
         adopted = replace(
             adopted,
-            restarts=sight.reached.restarts,
-            phase=sight.reached.end,
-            start_time=sight.reached.start_time,
-            completion_time=sight.reached.completion_time,
-            conditions=sight.reached.conditions,
-            counts=sight.reached.counts,
+            restarts=resource.reached.restarts,
+            phase=resource.reached.end,
+            start_time=resource.reached.start_time,
+            completion_time=resource.reached.completion_time,
+            conditions=resource.reached.conditions,
+            counts=resource.reached.counts,
         )
     return [adopted, go_on]
 

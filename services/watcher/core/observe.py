@@ -74,15 +74,15 @@ def observe(
 
 
 def _facts(job: Job, cache: Cache, answers: Answers, histories: Histories, *, pods: bool) -> Iterable[Fact]:
-    sight = cache.job(job.key)
-    if (found := heads.doubt(job, sight, answers)) is not None:
+    resource = cache.job(job.key)
+    if (found := heads.doubt(job, resource, answers)) is not None:
         return [found]
     if job.integrity.doubt is not None:
         # Before a list of pods the watcher does not know what an acceptance takes on.
-        if sight is not None:
-            return heads.accepted(job, sight, cache.pods_of(job.key)) if cache.pods.listed else []
+        if resource is not None:
+            return heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
         return _end(job, cache, answers)
-    if (theirs := takeover.begun_by_another(job, sight)) is not None:
+    if (theirs := takeover.begun_by_another(job, resource)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
         # Another replica saw a newer store: until this one lists again, nothing that it shows is news.
@@ -112,13 +112,13 @@ def _end(job: Job, cache: Cache, answers: Answers) -> Iterator[JobGone]:
 
 
 def _resource(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
-    listing, sight = cache.listing_of(job), cache.job(job.key)
+    listing, resource = cache.listing_of(job), cache.job(job.key)
     if listing is None or listing.outdated:
         return
-    if sight is None:
+    if resource is None:
         yield from _end(job, cache, answers)
         return
-    seen = sight.observed
+    seen = resource.observed
     if cache.epoch == job.epoch and seen.version < job.version:
         return
     known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
@@ -133,8 +133,8 @@ def _resource(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
             spec=seen.spec,
             problems=seen.problems,
         )
-    if sight.deleting and (not job.deleting or (sight.orphan and not job.orphan)):
-        yield JobDeleting(version=seen.version, orphan=sight.orphan)
+    if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
+        yield JobDeleting(version=seen.version, orphan=resource.orphan)
 
 
 def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from services.watcher.core.cache import Cache
-from services.watcher.core.sights import RequestSight
+from services.watcher.core.observed import ObservedRequest
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
@@ -30,7 +30,7 @@ def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleReque
     # An orphaning delete takes the owner from a request; what is left to tell that it ran is the log.
     elsewhere = _begun_elsewhere(job, histories) if now.keys() - job.scaling.requests.keys() else ()
 
-    def turn(request: RequestSight) -> tuple[int, str, int]:
+    def turn(request: ObservedRequest) -> tuple[int, str, int]:
         return (order.get(request.uid, last), request.created, request.version)
 
     believed = (_as_far_as_known(job, request, waited=request.uid in order) for request in now.values())
@@ -92,7 +92,7 @@ def _begun_elsewhere(job: Job, histories: Histories) -> set[Uid]:
     return {uid for life in lives for uid, request in life.scaling.requests.items() if request.phase != "Pending"}
 
 
-def _as_far_as_known(job: Job, request: RequestSight, *, waited: bool) -> RequestSight:
+def _as_far_as_known(job: Job, request: ObservedRequest, *, waited: bool) -> ObservedRequest:
     """The request; one that was under way in events that the log has lost is not carried on, and not begun anew."""
     known = job.scaling.requests.get(request.uid)
     begun_unseen = known is None and not waited

@@ -7,8 +7,8 @@ import msgspec
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import Observed, observe
+from services.watcher.core.observed import ObservedJob, ObservedRequest
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence
-from services.watcher.core.sights import JobSight, RequestSight
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
 from shared.job.fold import Histories, History
@@ -21,12 +21,12 @@ from tests.kit.histories import KEY, stored
 
 WAITING = JobKey(KEY.namespace, KEY.name, NO_UID)
 MOST_FACTS = 200
-"""A watcher that says more of one sight repeats itself for ever."""
+"""A watcher that records more of one resource repeats itself for ever."""
 
 replace = msgspec.structs.replace
 
 
-def a_sight(
+def a_resource(
     spec: JobSpec | None = None,
     *,
     version: int = 5,
@@ -35,9 +35,9 @@ def a_sight(
     deleting: bool = False,
     orphan: bool = False,
     key: JobKey = KEY,
-) -> JobSight:
+) -> ObservedJob:
     resource = observed(spec or a_spec(), generation=generation)
-    return JobSight(
+    return ObservedJob(
         key=key,
         observed=replace(resource, version=version, problems=problems, spec=None if problems else resource.spec),
         deleting=deleting,
@@ -48,8 +48,10 @@ def a_sight(
     )
 
 
-def a_request(name: str, *, created: str = "2030-01-01T00:00:00Z", version: int = 9, owner: str = "") -> RequestSight:
-    return RequestSight(
+def a_request(
+    name: str, *, created: str = "2030-01-01T00:00:00Z", version: int = 9, owner: str = ""
+) -> ObservedRequest:
+    return ObservedRequest(
         kind="ScaleOut",
         namespace=KEY.namespace,
         name=name,
@@ -96,8 +98,8 @@ class Watching:
         self.histories.fold(stored(history, event, sequence=self.histories.position + 1))
         assert not history.held, history.held
 
-    def show(self, sight: JobSight | None) -> None:
-        self.cache.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), sight)
+    def show(self, resource: ObservedJob | None) -> None:
+        self.cache.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), resource)
 
     def show_pods(self, *views: PodView, key: JobKey = KEY) -> None:
         for view in views:
@@ -110,7 +112,7 @@ class Watching:
     def show_child(self, child: ChildView, key: JobKey = KEY) -> None:
         self.cache.set_child(child.kind, (KEY.namespace, child.name), (key, child))
 
-    def show_requests(self, *requests: RequestSight) -> None:
+    def show_requests(self, *requests: ObservedRequest) -> None:
         for request in requests:
             self.cache.set_request(request.kind, (KEY.namespace, request.name), request)
 

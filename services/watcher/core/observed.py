@@ -10,7 +10,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem, ScaleKind, ScaleSpec
 
 
-class JobSight(msgspec.Struct, frozen=True):
+class ObservedJob(msgspec.Struct, frozen=True):
     """A job's resource as it is now."""
 
     key: JobKey
@@ -31,7 +31,7 @@ class JobSight(msgspec.Struct, frozen=True):
         return self.reached if self.head is None else None
 
 
-class RequestSight(msgspec.Struct, frozen=True):
+class ObservedRequest(msgspec.Struct, frozen=True):
     """A scale request as it is now."""
 
     kind: ScaleKind
@@ -49,7 +49,7 @@ class RequestSight(msgspec.Struct, frozen=True):
     """What its status says; believed only where the log that knew better was lost."""
 
 
-class NodeSight(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node as it is now; one that stays is like any other."""
 
     reason: str = ""
