@@ -11,11 +11,14 @@ import typer
 from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
 from muster.saved import line_of
-from muster.targets import Asked, fail, find, subjects_of
+from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import one_line
+from shared.cluster import Cluster
 from shared.eventlog import EventLog, Stored
+from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY, history_subjects
+from shared.job.state import Job
 from shared.process.settings import Settings
 
 
@@ -95,17 +98,26 @@ async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
     async with open_log(settings) as log:
         histories, _ = await everything(log, subjects_of(asked, namespace))
     target, history = find(histories, asked, namespace)
-    doubt = history.job.integrity.doubt
+    async with open_cluster(settings) as cluster:
+        typer.echo(await annotate(cluster, target, history.job, known_kinds()))
+
+
+async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> str:
+    """Name in the resource the head that raised the doubt; return what was accepted.
+
+    Exits with one line when the history is whole, or when the resource is no more.
+    """
+    doubt = job.integrity.doubt
     if doubt is None:
         raise fail(f"the history of {target.label} is not in doubt; there is nothing to accept")
-    kind = known_kinds().seen(history.job).resource
-    async with open_cluster(settings) as cluster:
-        resource = await cluster.get(kind, namespace, target.name)
-        if resource is None:
-            raise fail(f"no {target.resource.kind} {namespace}/{target.name}")
-        patch = {"metadata": {"uid": history.job.key.uid, "annotations": {ACCEPT_HISTORY: str(doubt.head)}}}
-        await cluster.patch(kind, namespace, target.name, patch)
-        typer.echo(f"{target.label}: accepted that this log does not lead to {str(doubt.head)[:24]}...")
+    # Release 0.1 recorded no kind with the loss of a history of which the log has nothing else.
+    kind = kinds.seen(job).resource if job.kind else target.resource
+    resource = await cluster.get(kind, job.key.namespace, job.key.name)
+    if resource is None or resource.metadata.uid != job.key.uid:
+        raise fail(f"no {kind.kind} {job.key} with the uid {job.key.uid}")
+    patch = {"metadata": {"uid": job.key.uid, "annotations": {ACCEPT_HISTORY: str(doubt.head)}}}
+    await cluster.patch(kind, job.key.namespace, job.key.name, patch)
+    return f"{target.label}: accepted that this log does not lead to {str(doubt.head)[:24]}..."
 
 
 def of_history(stored: Stored, history: History) -> bool:

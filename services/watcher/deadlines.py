@@ -10,8 +10,8 @@ from math import inf
 
 import structlog
 
-from services.watcher.clock import Clock
-from services.watcher.world import World
+from services.watcher.core.cache import Cache
+from services.watcher.core.clock import Clock
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import Kinds
@@ -31,18 +31,18 @@ class Deadlines:
 
     def __init__(
         self,
-        world: World,
+        cache: Cache,
         kinds: Kinds,
         now: Callable[[], datetime],
         wake_later: Callable[[JobKey, float], None],
         wake_all: Callable[[], None],
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._kinds = kinds
         self._now = now
         self._wake_later = wake_later
         self._wake_all = wake_all
-        self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in world.jobs}
+        self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in cache.jobs}
         """One for each kind of job: of one kind the watch may be broken while the others go on."""
         self._promises = Clock()
         """For histories of no kind, such as waiting rooms: in them is nothing to judge."""
@@ -51,7 +51,7 @@ class Deadlines:
 
     def look(self) -> None:
         """A watch may have begun to see, or ceased to: then so do the clocks of its kind."""
-        changed = [clock.life(sees=self._world.sees(kind)) for kind, clock in self._clocks.items()]
+        changed = [clock.life(sees=self._cache.sees(kind)) for kind, clock in self._clocks.items()]
         if any(changed):
             self._wake_all()
 
@@ -67,7 +67,7 @@ class Deadlines:
             log.warning("stood still", seconds=round(stood))
             for kind, clock in self._clocks.items():
                 clock.life(sees=False)
-                clock.life(sees=self._world.sees(kind))
+                clock.life(sees=self._cache.sees(kind))
             loop.call_soon(self._wake_all)
 
     def passed(self, history: History) -> list[TimePassed]:

@@ -1,4 +1,4 @@
-"""The watches: one for each resource; what they show goes into the world, and lists that cannot be right are doubted.
+"""The watches: one for each resource; what they show goes into the cache, and lists that cannot be right are doubted.
 
 What it means for a job is decided in `observe.py`; when a list is doubted, in `epochs.py` and `vanished.py`.
 """
@@ -11,12 +11,12 @@ from typing import Any, TypeVar, get_args
 
 import structlog
 
+from services.watcher.core.cache import Cache, Listing
+from services.watcher.core.disruption import observed_node, tolerations
+from services.watcher.core.epochs import Known, known, went_back
+from services.watcher.core.vanished import doubted
+from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
-from services.watcher.disruption import node_sight, tolerations
-from services.watcher.epochs import Known, known, went_back
-from services.watcher.vanished import counts, missing, too_many
-from services.watcher.views import child_sight, inherited_sight, job_sight, pod_sight, request_sight
-from services.watcher.world import Level, World
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Object
@@ -51,7 +51,7 @@ class Watches:
         self,
         cluster: Cluster,
         kinds: Kinds,
-        world: World,
+        cache: Cache,
         deadlines: Deadlines,
         tasks: asyncio.TaskGroup,
         *,
@@ -61,11 +61,9 @@ class Watches:
         disruption_taints: Collection[str],
     ) -> None:
         """Jobs that are `paused` are not woken by their pods; the rest is as for the watcher."""
-        self.held_back = True
-        """Too many jobs vanished at once to be believed; or that cannot be told yet."""
         self._cluster = cluster
         self._kinds = kinds
-        self._world = world
+        self._cache = cache
         self._deadlines = deadlines
         self._tasks = tasks
         self._paused = paused
@@ -75,24 +73,26 @@ class Watches:
         self._following: Sequence[asyncio.Task[None] | None] = []
 
     def begin(self, runtime: Runtime) -> None:
-        """Watch everything; what is seen wakes this machine's jobs."""
+        """Watch everything; what is seen wakes this runtime's jobs."""
         self._runtime = runtime
         self._streams = self._all()
         self._begin()
 
     def _all(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        world, selector = self._world, JOB_UID
-        requests = SCALE_KINDS if TRAININGJOBS in world.jobs else ()
+        cache, selector = self._cache, JOB_UID
+        requests = SCALE_KINDS if TRAININGJOBS in cache.jobs else ()
         streams: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(partial(self._follow_jobs, framework) for framework in self._kinds),
             *(partial(self._follow_requests, kind) for kind in requests),
             lambda: self._follow(
                 PODS,
-                world.pods,
-                lambda at, pod: world.set_pod(at, pod_sight(pod), tolerations(pod)) if pod else world.set_pod(at, None),
+                cache.pods,
+                lambda at, pod: (
+                    cache.set_pod(at, observed_pod(pod), tolerations(pod)) if pod else cache.set_pod(at, None)
+                ),
                 selector,
             ),
-            *(partial(self._follow_inherited, theirs) for theirs in world.inherited),
+            *(partial(self._follow_inherited, theirs) for theirs in cache.inherited),
             lambda: self._follow_children(SERVICES, selector),
             lambda: self._follow_children(CONFIGMAPS, selector),
             lambda: self._follow_children(SECRETS, selector),
@@ -115,8 +115,8 @@ class Watches:
 
     def enter(self, epoch: int, but: asyncio.Task[Any] | None = None) -> None:
         """The store is another one; a watch that did not break would never find out by itself."""
-        if epoch > self._world.epoch:
-            self._world.enter(epoch)
+        if epoch > self._cache.epoch:
+            self._cache.enter(epoch)
             if self._following:
                 self._begin(but)
 
@@ -125,31 +125,31 @@ class Watches:
 
         def seen(at: At, manifest: Custom | None) -> set[JobKey]:
             ours = manifest is not None and framework.ours(manifest)
-            return self._world.set_job(kind, at, job_sight(framework, manifest) if manifest and ours else None)
+            return self._cache.set_job(kind, at, observed_job(framework, manifest) if manifest and ours else None)
 
-        await self._follow(kind, self._world.jobs[kind], seen)
+        await self._follow(kind, self._cache.jobs[kind], seen)
 
     async def _follow_inherited(self, selector: str) -> None:
         await self._follow(
             PODS,
-            self._world.inherited[selector],
-            lambda at, pod: self._world.set_inherited(selector, at, inherited_sight(pod, self._kinds) if pod else None),
+            self._cache.inherited[selector],
+            lambda at, pod: self._cache.set_inherited(selector, at, inherited_pod(pod, self._kinds) if pod else None),
             selector,
         )
 
     async def _follow_requests(self, kind: ScaleKind) -> None:
         await self._follow(
             REQUESTS[kind],
-            self._world.requests[kind],
-            lambda at, seen: self._world.set_request(kind, at, request_sight(kind, seen) if seen else None),
+            self._cache.requests[kind],
+            lambda at, seen: self._cache.set_request(kind, at, observed_request(kind, seen) if seen else None),
         )
 
     async def _follow_children(self, resource: Resource[Object], selector: str) -> None:
         await self._follow(
             resource,
-            self._world.children[resource.kind],
-            lambda at, child: self._world.set_child(
-                resource.kind, at, child_sight(resource.kind, child) if child else None
+            self._cache.children[resource.kind],
+            lambda at, child: self._cache.set_child(
+                resource.kind, at, observed_child(resource.kind, child) if child else None
             ),
             selector,
         )
@@ -158,24 +158,24 @@ class Watches:
         taints = self._disruption_taints
         await self._follow(
             NODES,
-            self._world.nodes,
-            lambda at, node: self._world.set_node(at[1], node_sight(node, taints) if node else None),
+            self._cache.nodes,
+            lambda at, node: self._cache.set_node(at[1], observed_node(node, taints) if node else None),
         )
 
     async def _follow(
         self,
         resource: Resource[T],
-        level: Level[Any],
+        listing: Listing[Any],
         put: Callable[[At, T | None], set[JobKey]],
         selector: str = "",
     ) -> None:
-        before, doubts = self._known(resource, level), 0
+        before, doubts = self._known(resource, listing), 0
         while True:
             async with aclosing(self._cluster.watch(resource, namespace=self._namespace, selector=selector)) as watch:
                 async for seen in watch:
                     if isinstance(seen, Snapshot):
                         before = (
-                            before if doubts and before.epoch == self._world.epoch else self._known(resource, level)
+                            before if doubts and before.epoch == self._cache.epoch else self._known(resource, listing)
                         )
                         if went_back(before, seen.version, seen.objects):
                             doubts += 1
@@ -183,53 +183,53 @@ class Watches:
                                 break
                             self._enter_another_store(before, seen.version)
                         doubts = 0
-                    self._take(resource, level, put, seen)
+                    self._take(resource, listing, put, seen)
                 else:
                     # Our client was closed.
                     return
             log.info("list older than what is known", resource=resource.plural, known=before.reached)
-            level.blind = True
+            listing.blind = True
             self._deadlines.look()
             await asyncio.sleep(LIST_AGAIN_SECONDS)
 
     def _take(
-        self, resource: Resource[T], level: Level[Any], put: Callable[[At, T | None], set[JobKey]], seen: Seen[T]
+        self, resource: Resource[T], listing: Listing[Any], put: Callable[[At, T | None], set[JobKey]], seen: Seen[T]
     ) -> None:
-        """Into the world with it, and wake the jobs that it concerns."""
+        """Into the cache with it, and wake the jobs that it concerns."""
         concerned: set[JobKey] = set()
         match seen:
             case Snapshot(objects=objects, version=version):
                 now = {_at(thing): thing for thing in sorted(objects, key=lambda thing: thing.metadata.version)}
-                for at in [at for at in level if at not in now]:
+                for at in [at for at in listing if at not in now]:
                     put(at, None)
                 for at, thing in now.items():
                     put(at, thing)
-                level.version, level.blind, level.outdated = version, False, False
-                if level.absent:
-                    level.absent = False
+                listing.version, listing.blind, listing.outdated = version, False, False
+                if listing.absent:
+                    listing.absent = False
                     log.info("kind is served", kind=_name(resource))
                 self._hold_if_too_many(resource)
                 self._runtime.wake_all()
             case Applied(object=thing):
                 concerned = put(_at(thing), thing)
-                level.version = max(level.version, thing.metadata.version)
+                listing.version = max(listing.version, thing.metadata.version)
             case Deleted(object=thing):
                 concerned = put(_at(thing), None)
-                level.version = max(level.version, thing.metadata.version)
+                listing.version = max(listing.version, thing.metadata.version)
             case Alive():
-                level.blind = False
-            case Blind(reason=reason) if reason == NOT_SERVED and not level.version:
+                listing.blind = False
+            case Blind(reason=reason) if reason == NOT_SERVED and not listing.version:
                 # Nobody installed it, or not yet: the watch goes on asking, and nobody misses anything meanwhile.
-                if not level.absent:
+                if not listing.absent:
                     log.info("kind is not served", kind=_name(resource))
-                level.absent = True
+                listing.absent = True
             case Blind(reason=reason):
                 log.info("watch broken", resource=resource.plural, why=reason)
-                if resource is NODES and not level.listed:
+                if resource is NODES and not listing.listed:
                     log.warning("nodes are not seen: workers leave ahead of one only when their own pods say so")
                 self._runtime.alarm.set()
-                level.blind = True
-        if isinstance(seen, Blind) and resource in self._world.jobs and not level.answered:
+                listing.blind = True
+        if isinstance(seen, Blind) and resource in self._cache.jobs and not listing.answered:
             self._hold_if_too_many(resource)
             self._runtime.wake_all()
         self._deadlines.look()
@@ -239,31 +239,31 @@ class Watches:
         for key in concerned:
             self._runtime.wake(key)
 
-    def _known(self, resource: Resource[Any], level: Level[Any]) -> Known:
+    def _known(self, resource: Resource[Any], listing: Listing[Any]) -> Known:
         """What any LIST that is asked for from now on must show, at least."""
         jobs = [history.job for history in self._runtime.histories]
         self.enter(max((job.epoch for job in jobs), default=0), asyncio.current_task())
-        return known(self._world.epoch, 0 if level.outdated else level.version, jobs, resource)
+        return known(self._cache.epoch, 0 if listing.outdated else listing.version, jobs, resource)
 
     def _enter_another_store(self, before: Known, version: int) -> None:
         self.enter(before.epoch + 1, asyncio.current_task())
-        log.warning("resource versions went back", to=version, known=before.reached, epoch=self._world.epoch)
+        log.warning("resource versions went back", to=version, known=before.reached, epoch=self._cache.epoch)
 
     def _hold_if_too_many(self, resource: Resource[Any]) -> None:
-        """Of all kinds together: whatever lost the jobs of one lost those of the others, whose lists may come later."""
-        if resource not in self._world.jobs:
+        """Counts the jobs of all kinds together: what lost those of one kind lost the others, which may be late."""
+        if resource not in self._cache.jobs:
             return
-        self._world.jobs[resource].answered, self.held_back = True, True
-        if not all(level.answered for level in self._world.jobs.values()):
+        self._cache.jobs[resource].answered, self._cache.held_back = True, True
+        if not all(listing.answered for listing in self._cache.jobs.values()):
             return
-        alive = [history.job for history in self._runtime.histories if counts(history.job, self._world)]
-        lost = sum(missing(job, self._world) for job in alive)
-        self.held_back = too_many(lost, len(alive)) and not self._believes_vanished
-        if self.held_back:
+        doubt = doubted((history.job for history in self._runtime.histories), self._cache)
+        self._cache.held_back = doubt is not None and not self._believes_vanished
+        if doubt is not None and self._cache.held_back:
+            missing, known = doubt
             log.error(
                 "too many jobs vanished at once; none is believed gone until MUSTER_BELIEVE_VANISHED=true says so",
-                missing=lost,
-                of=len(alive),
+                missing=missing,
+                of=known,
             )
 
 

@@ -49,11 +49,12 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
         attempt=attempt,
         membership=Members(version=0, indices=members) if members else Unknown(job.membership.version),
         restarts=event.restarts,
+        start_time=event.start_time or job.start_time,
         another=False,
         conditions=_conditions(event.conditions, at) if event.conditions else job.conditions,
     )
     if taken_over:
-        job = replace(job, adopted=True, active=began if event.start_time else None, start_time=event.start_time)
+        job = replace(job, adopted=True, active=began if event.start_time else None)
     if event.phase:
         return _finished(job, event, at)
     missed = {slot: Vacancy(at=at, reason="Missing", taken=True) for slot in lost if slot.role != LAUNCHER}

@@ -16,9 +16,11 @@ from services.scaler.policy import Policy
 from services.scheduler import effects as scheduler_effects
 from services.scheduler.decide import decide as scheduler
 from services.status.decide import decide as status
-from services.watcher.observe import observe
-from services.watcher.sights import JobSight, NodeSight, RequestSight
-from services.watcher.world import World
+from services.watcher.core.cache import Cache
+from services.watcher.core.observe import observe
+from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest
+from services.watcher.core.questions import UNANSWERED, Answers, Presence
+from services.watcher.core.vanished import question
 from shared.cluster.objects import Taint
 from shared.eventlog import Stored
 from shared.frameworks.training import TRAININGJOBS
@@ -53,7 +55,7 @@ PATHS = {
 """Whence each phase may lead (FAULTS, section 2)."""
 Move = Callable[[], None]
 
-GOING = NodeSight(reason="SpotInterruption", fences=(Taint(key="spot", effect="NoSchedule"),))
+GOING = ObservedNode(reason="SpotInterruption", fences=(Taint(key="spot", effect="NoSchedule"),))
 
 
 class Loop:
@@ -65,17 +67,17 @@ class Loop:
         self.events: list[AnyEvent] = []
         self.log: list[Stored] = []
         self.version = 1
-        self.resource: JobSight | None = JobSight(
+        self.resource: ObservedJob | None = ObservedJob(
             key=KEY, observed=observed(spec), deleting=False, orphan=False, log="", head=None, accept=""
         )
         self.pods: dict[str, PodView] = {}
         self.children: dict[tuple[str, str], ChildView] = {}
         self.listed_in_hosts: frozenset[int] = frozenset()
-        self.requests: dict[Uid, RequestSight] = {}
+        self.requests: dict[Uid, ObservedRequest] = {}
         self.ran: list[Uid] = []
         """The requests whose script ran, time after time."""
         self._claimed: set[int] = set()
-        self.world = World()
+        self.cache = Cache()
         self.calm = False
         """No more trouble: nothing breaks by itself."""
         self.crashes = 0
@@ -85,7 +87,7 @@ class Loop:
         """How often still the node of all pods may be about to go."""
         self.node = 0
         """Where pods are placed, by number."""
-        self.world.nodes.version = 1
+        self.cache.nodes.version = 1
 
     @property
     def job(self) -> Job:
@@ -98,7 +100,7 @@ class Loop:
         uid = Uid(f"request-{len(self.requests)}")
         nothing = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
         empty = count is None and not names
-        self.requests[uid] = RequestSight(
+        self.requests[uid] = ObservedRequest(
             kind=kind,
             namespace=KEY.namespace,
             name=uid,
@@ -152,7 +154,7 @@ class Loop:
 
     def _moves(self) -> Iterator[Move]:
         yield from self._syncs()
-        facts = observe(self.job, self.world)
+        facts = observe(self.job, self.cache, self._answers()).facts
         if facts:
             yield lambda: self._append(facts[0])
         for decider in (scheduler, lambda job: scaler(job, Policy()), status):
@@ -168,54 +170,57 @@ class Loop:
     def _notice(self) -> None:
         """The node where pods are placed is about to go, and is closed; its name is told to nobody else."""
         self.notices -= 1
-        self.world.set_node(f"node-{self.node}", GOING)
+        self.cache.set_node(f"node-{self.node}", GOING)
         self.node += 1
 
     def _syncs(self) -> Iterator[Move]:
         """Each watch catches up by itself."""
-        world = self.world
+        cache = self.cache
         at = (KEY.namespace, KEY.name)
-        if world.scalable.get(at) != self.resource or not world.scalable.listed:
+        if cache.scalable.get(at) != self.resource or not cache.scalable.listed:
             yield self._sync_job
-        if {k: v for level in world.requests.values() for k, v in level.items()} != {
+        if {k: v for listing in cache.requests.values() for k, v in listing.items()} != {
             (KEY.namespace, request.name): request for request in self.requests.values()
-        } or not all(level.listed for level in world.requests.values()):
+        } or not all(listing.listed for listing in cache.requests.values()):
             yield self._sync_requests
-        if {name: pod for (_, name), (_, pod) in world.pods.items()} != self.pods or not world.pods.listed:
+        if {name: pod for (_, name), (_, pod) in cache.pods.items()} != self.pods or not cache.pods.listed:
             yield self._sync_pods
-        if world.children_of(KEY) != self.children:
+        if cache.children_of(KEY) != self.children:
             yield self._sync_children
 
     def _sync_job(self) -> None:
-        self.world.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), self.resource)
-        self.world.scalable.version = self.version
-        if self.resource is None:
-            self.world.confirmed_gone.add(KEY)
+        self.cache.scalable.version, self.cache.held_back = self.version, False
+        self.cache.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), self.resource)
+
+    def _answers(self) -> Answers:
+        """A GET of the job finds out that it is gone once its watch has."""
+        asked = question(self.job, self.cache) if self.cache.job(KEY) is None else None
+        return Answers(presence=(asked, Presence(there=False))) if asked is not None else UNANSWERED
 
     def _sync_requests(self) -> None:
-        for kind, level in self.world.requests.items():
+        for kind, listing in self.cache.requests.items():
             now = {request.name: request for request in self.requests.values() if request.kind == kind}
-            for at in [at for at in level if at[1] not in now]:
-                self.world.set_request(kind, at, None)
+            for at in [at for at in listing if at[1] not in now]:
+                self.cache.set_request(kind, at, None)
             for name, request in now.items():
-                self.world.set_request(kind, (KEY.namespace, name), request)
-            level.version = self.version
+                self.cache.set_request(kind, (KEY.namespace, name), request)
+            listing.version = self.version
 
     def _sync_pods(self) -> None:
-        for at in [at for at in self.world.pods if at[1] not in self.pods]:
-            self.world.set_pod(at, None)
+        for at in [at for at in self.cache.pods if at[1] not in self.pods]:
+            self.cache.set_pod(at, None)
         for name, pod in self.pods.items():
-            self.world.set_pod((KEY.namespace, name), (KEY, pod))
-        self.world.pods.version = self.version
+            self.cache.set_pod((KEY.namespace, name), (KEY, pod))
+        self.cache.pods.version = self.version
 
     def _sync_children(self) -> None:
-        for kind, level in self.world.children.items():
+        for kind, listing in self.cache.children.items():
             now = {name: child for (known, name), child in self.children.items() if known == kind}
-            for at in [at for at in level if at[1] not in now]:
-                self.world.set_child(kind, at, None)
+            for at in [at for at in listing if at[1] not in now]:
+                self.cache.set_child(kind, at, None)
             for name, child in now.items():
-                self.world.set_child(kind, (KEY.namespace, name), (KEY, child))
-            level.version = self.version
+                self.cache.set_child(kind, (KEY.namespace, name), (KEY, child))
+            listing.version = self.version
 
     def _kubelet(self) -> Iterator[Move]:
         for name, pod in self.pods.items():

@@ -16,8 +16,8 @@ from services.scaler.policy import Policy
 from services.scaler.shell import Scaler
 from services.scheduler.shell import Scheduler
 from services.status.shell import Status
+from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
-from services.watcher.world import World as Seen
 from shared.cluster import Resource
 from shared.cluster.history import Held
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
@@ -166,11 +166,11 @@ class World:
         """Those that run."""
         return [runtime for runtime, _ in self._running.values()]
 
-    def seen(self) -> Seen:
+    def seen(self) -> Cache:
         """What the watcher keeps of the cluster."""
         watcher = self._running["watcher"][0].service
         assert isinstance(watcher, Watcher)
-        return watcher._world
+        return watcher._cache
 
     def apply(self, resource: Resource[Any], manifest: dict[str, Any], namespace: str = NAMESPACE) -> Held:
         return self.store.create(resource, namespace, manifest)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from devcluster.cluster import DevelopmentCluster
-from services.watcher.views import pod_sight
+from services.watcher.core.views import observed_pod
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Pod
 from shared.job.events.catalog import AnyEvent
@@ -58,7 +58,7 @@ def a_witness_of_a_pod(phase: str = "Running") -> tuple[Witness, PodView]:
     manifest = {"metadata": {**metadata, "labels": labels, "ownerReferences": [owner]}, "status": {"phase": phase}}
     shown: Any = witness.note(PODS, manifest)
     assert isinstance(shown, Pod)
-    sight = pod_sight(shown)
+    sight = observed_pod(shown)
     assert sight is not None
     return witness, sight[1]
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from devcluster.controlplane import ControlPlane
+from services.watcher.core.vanished import VANISHED_AT_ONCE
 from services.watcher.deadlines import STALL_SECONDS
-from services.watcher.vanished import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
 from shared.frameworks.training import TRAININGJOBS

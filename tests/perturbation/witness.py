@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 
 from devcluster.cluster import DevelopmentCluster
-from services.watcher.views import child_sight, job_sight, pod_sight, request_sight
-from services.watcher.world import CHILDREN
+from services.watcher.core.cache import CHILDREN
+from services.watcher.core.views import observed_child, observed_job, observed_pod, observed_request
 from shared.cluster import Resource
 from shared.cluster.calls import path_of
 from shared.cluster.decoding import decoder
@@ -159,9 +159,9 @@ class Witness:
 
     def belongings(self, job: str) -> list[str]:
         """Uids of the pods and children that a job, by its uid, has now."""
-        sights = [pod_sight(cast(Pod, pod)) for pod in self.there["Pod"].values()]
-        children = [child_sight(kind, it) for kind in CHILDREN for it in self.there[kind].values()]
-        return sorted(sight[1].uid for sight in (*sights, *children) if sight is not None and sight[0].uid == job)
+        views = [observed_pod(cast(Pod, pod)) for pod in self.there["Pod"].values()]
+        children = [observed_child(kind, it) for kind in CHILDREN for it in self.there[kind].values()]
+        return sorted(sight[1].uid for sight in (*views, *children) if sight is not None and sight[0].uid == job)
 
     def lies(self, log: Iterable[Stored]) -> list[str]:
         """Facts of the watcher that were not true when they were recorded."""
@@ -177,17 +177,17 @@ class Witness:
         key = key_of(stored.subject)
         match event:
             case JobObserved():
-                sights = self._seen("TrainingJob", key.uid, event.version)
-                shown = [job_sight(TRAININGJOB, sight).observed for sight in sights]
+                views = self._seen("TrainingJob", key.uid, event.version)
+                shown = [observed_job(TRAININGJOB, sight).observed for sight in views]
                 return self._compare(msgspec.structs.replace(event, epoch=0), shown)
             case JobDeleting():
-                sights = self._seen("TrainingJob", key.uid, event.version)
-                return [] if any(sight.metadata.deletion_timestamp for sight in sights) else ["it was not deleted"]
+                views = self._seen("TrainingJob", key.uid, event.version)
+                return [] if any(sight.metadata.deletion_timestamp for sight in views) else ["it was not deleted"]
             case PodsObserved():
                 return [
                     lie
                     for pod in event.pods
-                    for lie in self._compare((key, pod), map(pod_sight, self._seen("Pod", pod.uid, pod.version)))
+                    for lie in self._compare((key, pod), map(observed_pod, self._seen("Pod", pod.uid, pod.version)))
                 ]
             case ChildrenObserved():
                 return [
@@ -195,13 +195,16 @@ class Witness:
                     for child in event.children
                     for lie in self._compare(
                         (key, child),
-                        (child_sight(child.kind, sight) for sight in self._seen(child.kind, child.uid, child.version)),
+                        (
+                            observed_child(child.kind, sight)
+                            for sight in self._seen(child.kind, child.uid, child.version)
+                        ),
                     )
                 ]
             case ScaleRequested():
-                sights = [request_sight(event.kind, s) for s in self._seen(event.kind, event.uid, event.version)]
+                views = [observed_request(event.kind, s) for s in self._seen(event.kind, event.uid, event.version)]
                 told = (event.name, event.owner, event.spec, event.problems)
-                return self._compare(told, [(s.name, s.owner, s.spec, s.problems) for s in sights])
+                return self._compare(told, [(s.name, s.owner, s.spec, s.problems) for s in views])
             case JobGone():
                 return self._gone(stored, key.uid)
             case PodsGone():

@@ -6,11 +6,16 @@ import pytest
 
 from shared.cluster.kinds import PODS
 from shared.cluster.memory import Call, Calm
+from shared.eventlog import Entry, scope_of
+from shared.eventlog.memory import MemoryEventLog
+from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.job.integrity import Broken
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
-from tests.service.stage import Document, Stage
+from tests.service.stage import Document, Stage, ToldJournal
 from tests.service.test_tfjobs import TFJOBS, a_tf_job
+from tests.watcher.test_shell import PASSED
 
 
 def head(stage: Stage, name: str = "resnet") -> str:
@@ -23,20 +28,126 @@ def write_head(stage: Stage, name: str = "resnet", **fields: object) -> None:
 
 
 @in_virtual_time
-async def test_a_forged_head_is_overwritten():
+async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays_until_a_person_accepts_it():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
         await stage.running()
         await stage.quiet()
         right, last = head(stage), len(stage.journal.events)
+        theirs = f"{last}:{'0' * 64}"
         write_head(stage, sequence=last, hash="0" * 64)
-        await stage.until(lambda: stage.count("HeadForged") == 1)
-        await stage.until(lambda: not head(stage).endswith("0" * 64))
-        await stage.quiet()
-        assert int(head(stage).split(":")[0]) >= int(right.split(":")[0])
+        await stage.until(lambda: stage.count("HistoryDisputed") == 1)
         stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.quiet()
+        assert head(stage) == theirs, "the resource is not overwritten"
+        kept = await (await MemoryEventLog(stage.journal).bucket(HEADS)).get(uid_of(stage))
+        assert kept is not None
+        assert kept.value.decode() == f"memory/{right}"
+        assert stage.status(SCALEOUTS, "out") == {}
+        for machine in stage.machines():
+            (held,) = machine.held().values()
+            assert right in held, "both sides are named"
+            assert theirs in held
+        stage.annotate("resnet", {"muster.dev/accept-history": theirs})
         await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert (stage.count("HeadForged"), stage.count("HistoryBroken")) == (1, 0)
+        await going_on(stage)
+        assert int(head(stage).split(":")[0]) >= int(right.split(":")[0])
+        assert (stage.count("HistoryDisputed"), stage.count("HistoryBroken")) == (1, 0)
+
+
+BEGINNINGS = ("JobCreated", "JobRunning", "ScaleRequested", "ScaleAccepted", "SlotsAssigned")
+
+
+async def a_finished_job(stage: Stage) -> str:
+    """A job that was scaled out and succeeded; returns its uid."""
+    stage.apply(TRAININGJOBS, a_training_job(workers=1))
+    await stage.running()
+    stage.apply(SCALEOUTS, a_scale_out(1))
+    await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await stage.running()
+    stage.exit_codes["resnet-launcher"] = 0
+    await stage.phase("Succeeded")
+    await stage.quiet()
+    return uid_of(stage)
+
+
+def uid_of(stage: Stage) -> str:
+    return str(resource(stage)["metadata"]["uid"])
+
+
+def resource(stage: Stage) -> Document:
+    held = stage.store.get(TRAININGJOBS, NAMESPACE, "resnet")
+    assert held is not None
+    return held.manifest
+
+
+def damaged(journal: ToldJournal, *, purged: str = "", cut: int = 0, forgets: bool = False) -> ToldJournal:
+    """The same log without the history of the job `purged`, or without its last `cut` events.
+
+    It `forgets` the checkpoints, or keeps them.
+    """
+    again = ToldJournal(identity=journal.events[0].event_id)
+    last: dict[str, int] = {}
+    for stored in journal.events[1 : len(journal.events) - cut]:
+        subject, body = stored.subject, stored.body
+        if purged and purged in subject:
+            subject, body = "facts.team-b.other.uid-of-other.watcher.TimePassed", PASSED
+        entry = Entry(subject=subject, event_id=stored.event_id, time=stored.time, body=body, basis=stored.basis)
+        last[scope_of(subject)] = again.append(entry, expect=last.get(scope_of(subject), 0))
+    if not forgets:
+        again.buckets = journal.buckets
+    return again
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["the history", "the history and the checkpoint"])
+@in_virtual_time
+async def test_a_finished_job_whose_history_was_purged_is_held_and_never_begun_again(*, forgets: bool):
+    async with Stage() as lost:
+        uid = await a_finished_job(lost)
+        before = resource(lost)
+    async with Stage(of=lost, journal=damaged(lost.journal, purged=uid, forgets=forgets)) as stage:
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        await stage.pass_seconds(100)
+        assert "HistoryLost" in stage.life(uid).integrity.sentence
+        assert [stage.count(kind) for kind in BEGINNINGS] == [0] * len(BEGINNINGS)
+        assert resource(stage) == before
+        stage.annotate("resnet", {"muster.dev/accept-history": head(stage)})
+        await stage.until(lambda: stage.count("HistoryAccepted") == 1)
+        await stage.pass_seconds(100)
+        assert [stage.count(kind) for kind in BEGINNINGS] == [0] * len(BEGINNINGS), "it is over after that, too"
+        status = stage.status(TRAININGJOBS, "resnet")
+        assert (status["phase"], status["startTime"]) == ("Succeeded", before["status"]["startTime"])
+        assert stage.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+
+
+@pytest.mark.parametrize(
+    ("purged", "reason"), [(True, "HistoryLost"), (False, "BeyondTheEnd")], ids=["purged", "its end was cut off"]
+)
+@in_virtual_time
+async def test_the_checkpoint_alone_tells_of_a_lost_history(*, purged: bool, reason: str):
+    async with Stage() as lost:
+        uid = await a_finished_job(lost)
+    lost.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": None}, subresource="status")
+    journal = damaged(lost.journal, purged=uid) if purged else damaged(lost.journal, cut=3)
+    async with Stage(of=lost, journal=journal) as stage:
+        before = stage.count("JobCreated")
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        await stage.pass_seconds(100)
+        doubt = stage.life(uid).integrity.doubt
+        assert isinstance(doubt, Broken)
+        assert doubt.reason == reason
+        assert stage.count("JobCreated") == before
+        assert list(stage.pods()) == ["resnet-launcher"]
+
+
+@in_virtual_time
+async def test_a_held_job_that_a_person_deletes_is_gone():
+    async with Stage() as lost:
+        uid = await a_finished_job(lost)
+    async with Stage(of=lost, journal=damaged(lost.journal, purged=uid)) as stage:
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        stage.delete(TRAININGJOBS, "resnet")
+        await stage.until(lambda: stage.life(uid).gone)
 
 
 @in_virtual_time
@@ -107,7 +218,7 @@ async def test_a_lost_history_is_found_though_the_log_grew_past_it_before_anybod
             stage.apply(TFJOBS, a_tf_job(f"other-{number}", Worker=1))
         await stage.until(lambda: len(stage.journal.events) > sequence)
         late.over.set()
-        await stage.until(lambda: stage.count("HeadForged") + stage.count("HistoryBroken") == 1)
+        await stage.until(lambda: stage.count("HistoryDisputed") + stage.count("HistoryBroken") == 1)
         assert stage.count("HistoryBroken") == 1
 
 

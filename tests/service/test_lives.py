@@ -236,6 +236,6 @@ def kept_of_jobs(stage: Stage) -> dict[str, int]:
             kept["statuses"] = len(service._written) + len(service._repaired)
             kept["checkpoints"] = len(service._checkpoints._kept)
         if isinstance(service, Watcher):
-            kept["heads"] = len(service._checks._examined)
-            kept["answers"] = len(service._world.confirmed_gone)
+            kept["answers"] = len(service._asking._answers)
+            kept["jobs that were there at the start"] = len(service._world.found)
     return kept

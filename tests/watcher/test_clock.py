@@ -1,8 +1,8 @@
-"""Measuring timers: judgements only while there is sight, promises whatever happens."""
+"""Measuring timers: judgements only while the watches see, promises whatever happens."""
 
 from datetime import UTC, datetime, timedelta
 
-from services.watcher.clock import Clock
+from services.watcher.core.clock import Clock
 from shared.job.naming import JobKey, Uid
 from shared.job.timing import Timer
 from tests.kit.histories import KEY

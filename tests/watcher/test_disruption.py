@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.watcher.disruption import CORDON, WELL_KNOWN, leaves, node_sight, notice, tolerations
-from services.watcher.observe import UIDS_PER_EVENT
+from services.watcher.core.cache import Cache
+from services.watcher.core.disruption import CORDON, WELL_KNOWN, leaves, notice, observed_node, tolerations
+from services.watcher.core.observe import UIDS_PER_EVENT
+from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
-from services.watcher.sights import NodeSight
-from services.watcher.world import World
 from shared.cluster.kinds import NODES
 from shared.cluster.memory import Call, Calm, MemoryCluster
 from shared.cluster.objects import Node, Pod, Taint, Toleration
@@ -30,8 +30,8 @@ from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.watcher.objects import read
-from tests.watcher.sightings import Watching, a_sight
 from tests.watcher.test_shell import running
+from tests.watcher.watching import Watching, a_resource
 
 SPOT = {"key": "aws-node-termination-handler/spot-itn", "value": "i-1", "effect": "NoSchedule"}
 OTHER = JobKey("team-b", "bert", Uid("uid-9"))
@@ -88,20 +88,20 @@ def test_an_administrator_may_name_more_taints():
 
 
 FENCE = Taint(key="spot", value="going", effect="NoSchedule")
-GOING = NodeSight(reason="SpotInterruption", fences=(FENCE,))
-STAYING = NodeSight()
-SCALED_DOWN = NodeSight(reason="NodeScaledDown", fences=(FENCE,))
+GOING = ObservedNode(reason="SpotInterruption", fences=(FENCE,))
+STAYING = ObservedNode()
+SCALED_DOWN = ObservedNode(reason="NodeScaledDown", fences=(FENCE,))
 
 
 def test_of_a_node_that_stays_nothing_matters():
-    assert node_sight(a_node({"key": "nvidia.com/gpu", "effect": "NoSchedule"}, unschedulable=True)) == STAYING
+    assert observed_node(a_node({"key": "nvidia.com/gpu", "effect": "NoSchedule"}, unschedulable=True)) == STAYING
 
 
 def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
     wish = {"key": "wish", "effect": "PreferNoSchedule"}
     spot = Taint(key=SPOT["key"], value="i-1", effect="NoSchedule")
-    assert node_sight(a_node(SPOT, wish)) == NodeSight(reason="SpotInterruption", fences=(spot,))
-    assert node_sight(a_node(SPOT, unschedulable=True)).fences == (spot, CORDON)
+    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", fences=(spot,))
+    assert observed_node(a_node(SPOT, unschedulable=True)).fences == (spot, CORDON)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,16 @@ def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
 def test_a_pod_leaves_a_node_to_which_it_could_not_come_back(tolerated: list[dict[str, Any]], leaving: bool):
     pod = read({"metadata": {"name": "w"}, "spec": {"tolerations": tolerated}}, Pod)
     assert leaves(GOING, tolerations(pod)) is leaving
-    assert leaves(NodeSight(reason="NodeDeleted", gone=True), tolerations(pod)), "of what is no more nobody is tolerant"
-    assert not leaves(NodeSight(reason="NodeDeleted"), tolerations(pod)), "it takes new pods still"
+    assert leaves(ObservedNode(reason="NodeDeleted", gone=True), tolerations(pod)), (
+        "of what is no more nobody is tolerant"
+    )
+    assert not leaves(ObservedNode(reason="NodeDeleted"), tolerations(pod)), "it takes new pods still"
 
 
 def test_one_fence_that_is_not_tolerated_is_enough():
     spot = (Toleration(key="spot", operator="Exists"),)
     assert not leaves(GOING, spot)
-    assert leaves(NodeSight(reason="SpotInterruption", fences=(FENCE, CORDON)), spot)
+    assert leaves(ObservedNode(reason="SpotInterruption", fences=(FENCE, CORDON)), spot)
 
 
 def on(node: str, pod: PodView) -> PodView:
@@ -135,50 +137,50 @@ def on(node: str, pod: PodView) -> PodView:
 
 
 def test_a_node_that_is_about_to_go_concerns_the_jobs_with_pods_on_it():
-    world = World()
-    world.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
-    world.set_pod((OTHER.namespace, "w1"), (OTHER, on("node-2", worker(1))))
-    assert world.set_node("node-1", STAYING) == set()
-    assert world.set_node("node-1", GOING) == {KEY}
-    assert world.set_node("node-1", GOING) == set(), "a heartbeat is no news"
-    assert world.going == {"node-1": GOING}
-    assert world.set_node("node-1", STAYING) == set(), "nor is a notice that is taken back"
-    assert world.going == {}
+    cache = Cache()
+    cache.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
+    cache.set_pod((OTHER.namespace, "w1"), (OTHER, on("node-2", worker(1))))
+    assert cache.set_node("node-1", STAYING) == set()
+    assert cache.set_node("node-1", GOING) == {KEY}
+    assert cache.set_node("node-1", GOING) == set(), "a heartbeat is no news"
+    assert cache.going == {"node-1": GOING}
+    assert cache.set_node("node-1", STAYING) == set(), "nor is a notice that is taken back"
+    assert cache.going == {}
 
 
 def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
-    world = World()
-    world.set_node("node-1", STAYING)
-    world.set_node("node-2", STAYING)
-    world.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
-    assert world.set_node("node-1", None) == {KEY}
-    assert world.set_node("node-2", None) == set()
-    assert world.notice(on("node-1", worker(0))) == "NodeDeleted"
-    world.set_pod((KEY.namespace, "w0"), None)
-    assert world.going == {}
+    cache = Cache()
+    cache.set_node("node-1", STAYING)
+    cache.set_node("node-2", STAYING)
+    cache.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
+    assert cache.set_node("node-1", None) == {KEY}
+    assert cache.set_node("node-2", None) == set()
+    assert cache.notice(on("node-1", worker(0))) == "NodeDeleted"
+    cache.set_pod((KEY.namespace, "w0"), None)
+    assert cache.going == {}
 
 
 def test_a_node_that_registered_again_stays():
-    world = World()
-    world.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
-    world.set_node("node-1", STAYING)
-    world.set_node("node-1", None)
-    world.set_node("node-1", STAYING)
-    assert world.going == {}
+    cache = Cache()
+    cache.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
+    cache.set_node("node-1", STAYING)
+    cache.set_node("node-1", None)
+    cache.set_node("node-1", STAYING)
+    assert cache.going == {}
 
 
 def test_timers_run_where_nodes_may_not_be_seen():
     watching = Watching()
-    assert watching.world.sees(TRAININGJOBS)
-    watching.world.nodes.blind = True
-    watching.world.nodes.version = 0
-    assert watching.world.sees(TRAININGJOBS)
+    assert watching.cache.sees(TRAININGJOBS)
+    watching.cache.nodes.blind = True
+    watching.cache.nodes.version = 0
+    assert watching.cache.sees(TRAININGJOBS)
 
 
 def a_watched_job(*pods_on: PodView) -> Watching:
     """A running job as the log knows it, and its pods on nodes."""
     watching = Watching(*a_running_job(workers=2), pods(*pods_on))
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(*pods_on)
     watching.settle()
     return watching
@@ -190,56 +192,56 @@ LAUNCHER = on("node-1", launcher(version=30))
 
 def test_each_pod_on_such_a_node_is_told_of_once():
     watching = a_watched_job(*HERE, LAUNCHER)
-    watching.world.set_node("node-1", GOING)
+    watching.cache.set_node("node-1", GOING)
     told = watching.settle()
     uids = (Uid("pod-0"), Uid("pod-launcher"))
     assert told == [DisruptionNoticed(node="node-1", uids=uids, reason="SpotInterruption")]
-    watching.world.set_node("node-1", SCALED_DOWN)
+    watching.cache.set_node("node-1", SCALED_DOWN)
     assert watching.settle() == []
     watching.restarted()
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(*HERE, LAUNCHER)
-    watching.world.set_node("node-1", GOING)
+    watching.cache.set_node("node-1", GOING)
     assert watching.settle() == [], "another process reads in the log that it was told"
 
 
 def test_each_node_is_told_of_by_itself():
     watching = a_watched_job(*HERE, LAUNCHER)
-    watching.world.set_node("node-2", SCALED_DOWN)
-    watching.world.set_node("node-1", GOING)
+    watching.cache.set_node("node-2", SCALED_DOWN)
+    watching.cache.set_node("node-1", GOING)
     assert [fact.node for fact in watching.settle() if isinstance(fact, DisruptionNoticed)] == ["node-1", "node-2"]
 
 
 def test_a_pod_that_tolerates_it_is_left_to_say_so_itself():
     watching = a_watched_job(*HERE, LAUNCHER)
     spot = (Toleration(key="spot", operator="Exists"),)
-    watching.world.set_pod((KEY.namespace, HERE[0].name), (KEY, HERE[0]), spot)
-    watching.world.set_node("node-1", GOING)
+    watching.cache.set_pod((KEY.namespace, HERE[0].name), (KEY, HERE[0]), spot)
+    watching.cache.set_node("node-1", GOING)
     assert watching.settle() == [DisruptionNoticed(node="node-1", uids=(LAUNCHER.uid,), reason="SpotInterruption")]
-    watching.world.set_node("node-1", None)
+    watching.cache.set_node("node-1", None)
     assert watching.settle() == [DisruptionNoticed(node="node-1", uids=(HERE[0].uid,), reason="NodeDeleted")]
 
 
 def test_what_a_pod_tolerates_is_known_as_long_as_it_is_there():
-    world, at = World(), (KEY.namespace, HERE[0].name)
-    world.set_node("node-1", GOING)
-    world.set_pod(at, (KEY, HERE[0]), (Toleration(operator="Exists"),))
-    assert world.notice(HERE[0]) == ""
-    world.set_pod(at, (KEY, HERE[0]))
-    assert world.notice(HERE[0]) == "SpotInterruption"
+    cache, at = Cache(), (KEY.namespace, HERE[0].name)
+    cache.set_node("node-1", GOING)
+    cache.set_pod(at, (KEY, HERE[0]), (Toleration(operator="Exists"),))
+    assert cache.notice(HERE[0]) == ""
+    cache.set_pod(at, (KEY, HERE[0]))
+    assert cache.notice(HERE[0]) == "SpotInterruption"
 
 
 def test_it_comes_before_what_else_is_seen_of_pods():
     watching = a_watched_job(*HERE, LAUNCHER)
-    watching.world.set_node("node-2", SCALED_DOWN)
+    watching.cache.set_node("node-2", SCALED_DOWN)
     watching.show_pods(on("node-1", worker(0, version=40, ready=False)))
     assert [type(fact) for fact in watching.settle()] == [DisruptionNoticed, PodsObserved]
 
 
 def test_a_pod_that_the_log_has_not_seen_is_told_of_first():
     watching = Watching(*a_created_job(workers=1))
-    watching.show(a_sight(a_spec(1), version=1))
-    watching.world.set_node("node-1", GOING)
+    watching.show(a_resource(a_spec(1), version=1))
+    watching.cache.set_node("node-1", GOING)
     watching.show_pods(on("node-1", worker(0)))
     told = watching.settle()
     assert [type(fact) for fact in told] == [PodsObserved, DisruptionNoticed]
@@ -249,21 +251,21 @@ def test_a_pod_that_the_log_has_not_seen_is_told_of_first():
 def test_a_pod_that_leaves_anyway_is_not_told_of():
     watching = a_watched_job(*HERE, LAUNCHER)
     watching.fold(KEY, SlotsReleased(slots=(workers(0, 1),)))
-    watching.world.set_node("node-2", GOING)
+    watching.cache.set_node("node-2", GOING)
     assert watching.settle() == []
 
 
 def test_nor_is_any_pod_of_a_job_that_is_over():
     watching = a_watched_job(*HERE, LAUNCHER)
     watching.fold(KEY, JobSucceeded(reason="TrainingJobSucceeded"))
-    watching.world.set_node("node-1", GOING)
+    watching.cache.set_node("node-1", GOING)
     assert watching.settle() == []
 
 
 def test_what_a_store_showed_that_has_gone_is_no_notice():
     watching = a_watched_job(*HERE, LAUNCHER)
-    watching.world.set_node("node-1", GOING)
-    watching.world.nodes.outdated = True
+    watching.cache.set_node("node-1", GOING)
+    watching.cache.nodes.outdated = True
     assert watching.settle() == []
 
 
@@ -271,9 +273,9 @@ def test_a_notice_of_very_many_pods_is_told_in_parts():
     count = UIDS_PER_EVENT + 1
     views = [on("node-1", worker(index, version=30)) for index in range(count)]
     watching = Watching(*a_created_job(workers=1), SlotsAssigned(slots=(workers(*range(count)),)), pods(*views))
-    watching.show(a_sight(a_spec(1), version=1))
+    watching.show(a_resource(a_spec(1), version=1))
     watching.show_pods(*views)
-    watching.world.set_node("node-1", GOING)
+    watching.cache.set_node("node-1", GOING)
     told = [fact for fact in watching.seen() if isinstance(fact, DisruptionNoticed)]
     assert [len(fact.uids) for fact in told] == [UIDS_PER_EVENT, 1]
     assert not watching.settle()[2:]
@@ -281,7 +283,7 @@ def test_a_notice_of_very_many_pods_is_told_in_parts():
 
 def test_what_is_gone_is_forgotten():
     watching = a_watched_job(*HERE, LAUNCHER)
-    watching.world.set_node("node-2", GOING)
+    watching.cache.set_node("node-2", GOING)
     watching.settle()
     watching.take_pods("resnet-worker-1")
     assert PodsGone(uids=(Uid("pod-1"),)) in watching.settle()

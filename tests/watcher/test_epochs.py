@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from services.watcher.checks import ASK_AGAIN_SECONDS
-from services.watcher.epochs import Known, known, went_back
+from services.watcher.asking import ASK_AGAIN_SECONDS
+from services.watcher.core.epochs import Known, known, went_back
+from services.watcher.core.views import observed_job
 from services.watcher.shell import Watcher
-from services.watcher.views import job_sight
 from services.watcher.watches import LISTS_THAT_WENT_BACK
 from shared.cluster.decoding import decoder
 from shared.cluster.kinds import PODS
@@ -36,8 +36,8 @@ from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.watching import PATIENCE
 from tests.kit.world import NAMESPACE, a_training_job
-from tests.watcher.sightings import Watching, a_sight
 from tests.watcher.test_shell import Cluster, running
+from tests.watcher.watching import Watching, a_resource
 
 UID = Uid("uid-1")
 
@@ -73,20 +73,20 @@ def test_only_what_was_seen_in_this_store_counts():
 class TestInAnotherStore:
     def test_what_was_not_listed_again_means_nothing(self):
         watching = Watching(*a_running_job(workers=2))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(0, version=900, ready=False))
-        watching.world.enter(1)
+        watching.cache.enter(1)
         assert watching.seen() == []
-        assert not watching.world.sees(TRAININGJOBS)
+        assert not watching.cache.sees(TRAININGJOBS)
 
     def test_a_job_is_said_before_its_pods(self):
         watching = Watching(*a_running_job(workers=2))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(0, version=3, ready=False))
-        watching.world.enter(1)
-        watching.world.pods.outdated = False
+        watching.cache.enter(1)
+        watching.cache.pods.outdated = False
         assert watching.seen() == []
-        watching.world.scalable.outdated = False
+        watching.cache.scalable.outdated = False
         assert [type(fact).__name__ for fact in watching.seen()] == ["JobObserved"]
 
 
@@ -158,7 +158,7 @@ async def a_scene(folder: Path, replies: Replies) -> AsyncIterator[Scene]:
     journal = MemoryJournal()
     # As the API server gives it back, so that nothing but its version can be news.
     known_job = decoder(Custom).decode(msgspec.json.encode(a_job(90)))
-    append(journal, job_sight(TRAININGJOB, known_job).observed)
+    append(journal, observed_job(TRAININGJOB, known_job).observed)
     async with ScriptedApiServer() as server:
         server.every_list = replies.list
         cluster = await KubeCluster.connect(server.kubeconfig(folder))

@@ -1,11 +1,21 @@
-"""Heads: lost history, a forged head, and a person who accepts a loss."""
+"""Heads: lost history, disputed history, and a person who accepts that."""
+
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
-from services.watcher.heads import accepted, judge
+from services.scaler.decide import decide as scaler
+from services.scaler.policy import Policy
+from services.scheduler.decide import decide as scheduler
+from services.watcher.core.heads import accepted, judge
+from services.watcher.core.observed import ObservedJob
+from services.watcher.core.questions import Answers, Compare, Evidence, Named
+from shared.frameworks.inheriting import Inherited
 from shared.job.chain import Head
-from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, JobAdopted, JobObserved
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobAdopted, JobObserved
+from shared.job.integrity import Broken, Disputed
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
@@ -14,6 +24,7 @@ from tests.kit.builders import a_running_job, a_spec, exited, launcher, observed
 from tests.kit.histories import a_history, stored
 from tests.kit.replicas import a_replicated_spec, replica
 from tests.kit.replicas import observed as a_replicated_job
+from tests.watcher.watching import Watching, a_resource
 
 replace = msgspec.structs.replace
 
@@ -22,24 +33,52 @@ BROKEN = HistoryBroken(log="log-2", sequence=7, hash="ab", reason="OtherLog")
 
 
 def judged(
-    log: str = "log-1", *, began: int = 100, end: int = 100, known: str | None = "ab", checkpoint: str = ""
+    log: str = "log-1",
+    *,
+    began: int = 100,
+    end: int = 100,
+    known: str | None = "ab",
+    kept: Named | None = None,
+    empty: bool = False,
+    alone: bool = True,
 ) -> object:
-    return judge("log-1", log, HEAD, began=began, end=end, known=known, checkpoint=checkpoint)
+    """What is said of the head 7:ab of a log in the resource; event 5 of the job has the hash 55."""
+    hashes = {5: "55"} | ({7: known} if known is not None else {})
+    shown = Named(log, HEAD)
+    evidence = Evidence(identity="log-1", began=began, end=end, shown=shown, kept=kept, hashes=hashes, empty=empty)
+    return judge(evidence, alone=alone)
 
 
-def broken(reason: str, log: str = "log-1") -> HistoryBroken:
-    return HistoryBroken(log=log, sequence=7, hash="ab", reason=reason)
+def recalled(kept: Named, *, empty: bool = False, alone: bool = True) -> object:
+    """What is said of a checkpoint of a job whose resource shows no head."""
+    evidence = Evidence(identity="log-1", began=100, end=100, kept=kept, hashes={5: "55", 7: "cd"}, empty=empty)
+    return judge(evidence, alone=alone)
+
+
+def broken(reason: str, log: str = "log-1") -> Broken:
+    return Broken(log, HEAD, reason)
+
+
+SAME = Named("log-1", HEAD)
+RIGHT = Named("log-1", Head(5, "55"))
+CHECKPOINTS = [
+    pytest.param(None, id="no checkpoint"),
+    pytest.param(SAME, id="the same"),
+    pytest.param(RIGHT, id="one that the log leads to"),
+    pytest.param(Named("log-2", HEAD), id="one of another log"),
+]
 
 
 def test_a_head_that_the_log_leads_to_is_right():
     assert judged() is None
     assert judged(end=7) is None
-    assert judged(checkpoint="log-1/9:cd") is None, "the checkpoint may be ahead"
+    assert judged(kept=RIGHT) is None
+    assert judged(kept=SAME) is None
 
 
-@pytest.mark.parametrize("checkpoint", ["", "log-1/7:ab", "log-2/7:ab"])
-def test_a_head_of_another_log_is_lost_history_whatever_the_checkpoint_says(checkpoint: str):
-    assert judged("log-2", checkpoint=checkpoint) == broken("OtherLog", "log-2")
+@pytest.mark.parametrize("kept", CHECKPOINTS)
+def test_a_head_of_another_log_is_lost_history_whatever_the_checkpoint_says(kept: Named | None):
+    assert judged("log-2", kept=kept) == broken("OtherLog", "log-2")
 
 
 @pytest.mark.parametrize("known", [None, "", "ab", "cd"])
@@ -47,35 +86,116 @@ def test_a_head_beyond_the_end_is_lost_history(known: str | None):
     assert judged(end=6, known=known) == broken("BeyondTheEnd")
 
 
-@pytest.mark.parametrize("checkpoint", ["", "log-1/5:cd", "log-1/7:ab"])
-def test_a_head_that_was_beyond_the_end_is_lost_history_though_the_log_grew_past_it(checkpoint: str):
-    assert judged(began=6, known="cd", checkpoint=checkpoint) == broken("BeyondTheEnd")
-    assert judged(began=6, known="", checkpoint=checkpoint) == broken("BeyondTheEnd")
+@pytest.mark.parametrize("kept", CHECKPOINTS)
+def test_a_head_that_was_beyond_the_end_is_lost_history_though_the_log_grew_past_it(kept: Named | None):
+    assert judged(began=6, known="cd", kept=kept) == broken("BeyondTheEnd")
+    assert judged(began=6, known="", kept=kept) == broken("BeyondTheEnd")
 
 
 def test_a_head_of_an_event_that_came_since_is_right():
     assert judged(began=6) is None
 
 
-def test_a_wrong_hash_that_the_checkpoint_shows_too_is_lost_history():
-    assert judged(known="cd", checkpoint="log-1/7:ab") == broken("HashMismatch")
+@pytest.mark.parametrize("kept", CHECKPOINTS)
+def test_a_job_with_a_head_and_no_event_in_the_log_has_lost_its_history(kept: Named | None):
+    assert judged(known="", empty=True, kept=kept if kept != RIGHT else None) == broken("HistoryLost")
 
 
-@pytest.mark.parametrize("checkpoint", ["", "log-1/7:cd", "log-1/8:ab", "log-2/7:ab", "7:ab"])
-def test_a_wrong_hash_alone_was_written_by_somebody_else(checkpoint: str):
-    assert judged(known="cd", checkpoint=checkpoint) == HeadForged(log="log-1", sequence=7, hash="ab")
+def test_a_wrong_hash_against_log_and_checkpoint_is_a_dispute():
+    assert judged(known="cd", kept=RIGHT) == Disputed(head=HEAD, ours=RIGHT.head)
+    assert judged(known="", kept=RIGHT) == Disputed(head=HEAD, ours=RIGHT.head)
 
 
-def test_a_sequence_that_is_no_event_of_this_job_is_a_wrong_hash():
-    assert judged(known="") == HeadForged(log="log-1", sequence=7, hash="ab")
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(None, id="no checkpoint"),
+        pytest.param(SAME, id="the same"),
+        pytest.param(Named("log-1", Head(5, "ff")), id="one that the log does not lead to"),
+        pytest.param(Named("log-1", Head(6, "66")), id="one that cannot be compared"),
+        pytest.param(Named("log-2", Head(5, "55")), id="one of another log"),
+    ],
+)
+def test_a_wrong_hash_without_a_checkpoint_on_the_logs_side_is_lost_history(kept: Named | None):
+    assert judged(known="cd", kept=kept) == broken("HashMismatch")
 
 
 def test_what_cannot_be_compared_is_not_judged():
     assert judged(known=None) is None
 
 
+def test_a_checkpoint_raises_a_doubt_without_a_head_in_the_resource():
+    assert recalled(Named("log-1", Head(101, "ab"))) == Broken("log-1", Head(101, "ab"), "BeyondTheEnd")
+    assert recalled(SAME) == broken("HashMismatch")
+    assert recalled(SAME, empty=True) == broken("HistoryLost")
+    assert recalled(RIGHT) is None
+
+
+def test_a_checkpoint_of_another_log_counts_only_while_this_log_has_nothing_of_the_job():
+    assert recalled(Named("log-2", HEAD), empty=True) == broken("OtherLog", "log-2")
+    assert recalled(Named("log-2", HEAD)) is None
+
+
+def test_a_checkpoint_raises_no_doubt_by_itself_after_an_acceptance():
+    assert recalled(Named("log-1", Head(101, "ab")), alone=False) is None
+    assert judged(kept=Named("log-1", Head(101, "ab")), alone=False) is None
+
+
+class TestAsking:
+    def watching(self, resource: ObservedJob, *, found: bool = False, events: Sequence[AnyEvent] = ()) -> Watching:
+        watching = Watching(*events)
+        if found:
+            watching.cache.scalable.version = 0
+        watching.show(resource)
+        watching.cache.scalable.version = 1_000
+        return watching
+
+    def test_of_a_new_job_nothing_is_asked(self):
+        watching = self.watching(a_resource())
+        assert watching.look().questions == ()
+        assert [type(fact).__name__ for fact in watching.seen()] == ["JobObserved"]
+
+    def test_nothing_is_recorded_before_a_shown_head_was_compared(self):
+        watching = self.watching(replace(a_resource(), log="log-1", head=HEAD))
+        seen = watching.look()
+        assert seen.questions == (Compare(SAME, recall=False),)
+        assert (seen.facts, seen.trusted) == ((), False)
+
+    def test_a_job_that_was_there_first_is_compared_with_its_checkpoint(self):
+        seen = self.watching(a_resource(), found=True).look()
+        assert seen.questions == (Compare(None, recall=True),)
+        assert (seen.facts, seen.trusted) == ((), False)
+
+    def test_a_status_of_which_the_log_knows_nothing_is_compared_with_the_checkpoint(self):
+        resource = replace(a_resource(), reached=Inherited(phase="Running"))
+        assert self.watching(resource).look().questions == (Compare(None, recall=True),)
+        assert self.watching(resource, events=[observed(a_spec())]).look().questions == ()
+
+    def test_a_newer_head_is_compared_while_facts_go_on(self):
+        watching = self.watching(replace(a_resource(), log="log-1", head=Head(8, "88")))
+        before = Compare(SAME, recall=False)
+        evidence = Evidence(identity="log-1", began=0, end=9, shown=SAME, hashes={7: "ab"})
+        watching.answers = Answers(evidence=(before, evidence))
+        seen = watching.look()
+        assert seen.questions == (Compare(Named("log-1", Head(8, "88")), recall=False),)
+        assert [type(fact).__name__ for fact in seen.facts] == ["JobObserved"]
+
+    def test_a_doubt_is_the_only_thing_that_is_recorded_and_is_recorded_once(self):
+        watching = self.watching(replace(a_resource(), log="log-1", head=HEAD))
+        evidence = Evidence(identity="log-1", began=9, end=9, shown=SAME, hashes={7: ""}, empty=True)
+        watching.answers = Answers(evidence=(Compare(SAME, recall=False), evidence))
+        (fact,) = watching.settle()
+        assert isinstance(fact, HistoryBroken)
+        assert (fact.reason, fact.kind) == ("HistoryLost", "TrainingJob")
+        assert watching.look().warning is not None
+
+
 def a_broken_job(*events: JobObserved) -> Job:
     return a_history([*events, BROKEN]).job
+
+
+def accepting(wish: str) -> ObservedJob:
+    return replace(a_resource(), accept=wish)
 
 
 def alive(*views: PodView) -> dict[Uid, PodView]:
@@ -84,18 +204,18 @@ def alive(*views: PodView) -> dict[Uid, PodView]:
 
 def test_only_exactly_that_head_accepts_the_loss():
     job = a_broken_job(observed(a_spec()))
-    assert accepted(job, "7:ab", {}) == [HistoryAccepted(sequence=7, hash="ab")]
+    assert accepted(job, accepting("7:ab"), {}) == [HistoryAccepted(sequence=7, hash="ab")]
     for wish in ("", "7:ac", "17:ab", "7:a", "7", "ab", "7:ab ", "log-2/7:ab", "true"):
-        assert accepted(job, wish, {}) == [], wish
+        assert accepted(job, accepting(wish), {}) == [], wish
 
 
 def test_there_is_nothing_to_accept_in_a_whole_history():
-    assert accepted(a_history(a_running_job()).job, "7:ab", {}) == []
+    assert accepted(a_history(a_running_job()).job, accepting("7:ab"), {}) == []
 
 
 def test_an_end_that_decides_is_taken_on_with_what_is_there():
     done = launcher(phase="Succeeded", exits=exited(0))
-    adopted, _ = accepted(a_broken_job(observed(a_spec())), "7:ab", {done.uid: done})
+    adopted, _ = accepted(a_broken_job(observed(a_spec())), accepting("7:ab"), {done.uid: done})
     assert isinstance(adopted, JobAdopted)
     assert adopted.slots == (Slots(0, LAUNCHER, ((0, 0),)),)
 
@@ -103,7 +223,9 @@ def test_an_end_that_decides_is_taken_on_with_what_is_there():
 def test_of_a_job_that_needs_every_pod_those_that_are_missing_are_known():
     spec = a_replicated_spec()
     chief, failed = replica("chief", 0), replica("worker", 1, phase="Failed")
-    adopted, _ = accepted(a_broken_job(a_replicated_job(spec)), "7:ab", {chief.uid: chief, failed.uid: failed})
+    adopted, _ = accepted(
+        a_broken_job(a_replicated_job(spec)), accepting("7:ab"), {chief.uid: chief, failed.uid: failed}
+    )
     assert isinstance(adopted, JobAdopted)
     assert adopted.slots == (Slots(0, "chief", ((0, 0),)), Slots(0, WORKER, ((1, 1),)))
     assert adopted.lost == (Slots(0, WORKER, ((0, 0),)),)
@@ -112,7 +234,7 @@ def test_of_a_job_that_needs_every_pod_those_that_are_missing_are_known():
 def test_pods_that_live_are_taken_on_before_going_on():
     job = a_broken_job(observed(a_spec()))
     pods = alive(worker(0), worker(4), launcher(), worker(2, phase="Failed"), worker(3, deleting=True))
-    adopted, go_on = accepted(job, "7:ab", pods)
+    adopted, go_on = accepted(job, accepting("7:ab"), pods)
     assert adopted == JobAdopted(
         source="AcceptedLoss",
         attempt=0,
@@ -122,22 +244,37 @@ def test_pods_that_live_are_taken_on_before_going_on():
     assert go_on == HistoryAccepted(sequence=7, hash="ab")
 
 
+def test_a_job_whose_status_says_that_it_is_over_stays_over():
+    reached = Inherited(phase="Succeeded", end="Succeeded", completion_time="2030-01-01T00:00:00Z", restarts=2)
+    resource = replace(accepting("7:ab"), log="log-1", head=HEAD, reached=reached)
+    history = a_history([BROKEN])
+    for event in accepted(history.job, resource, {}):
+        history.fold(stored(history, event))
+    history.fold(stored(history, observed(a_spec())))
+    assert (history.job.phase, history.job.completion_time, history.job.restarts) == (
+        "Succeeded",
+        "2030-01-01T00:00:00Z",
+        2,
+    )
+    assert [*scheduler(history.job), *scaler(history.job, Policy())] == []
+
+
 def test_the_newest_attempt_is_the_one_that_lives():
     job = a_broken_job(observed(a_spec()))
     newest = replace(worker(1), attempt=2, uid=Uid("new"))
-    adopted, _ = accepted(job, "7:ab", alive(worker(0), worker(1), newest))
+    adopted, _ = accepted(job, accepting("7:ab"), alive(worker(0), worker(1), newest))
     assert isinstance(adopted, JobAdopted)
     assert (adopted.attempt, adopted.slots) == (2, (Slots(2, WORKER, ((1, 1),)),))
 
 
 def test_a_history_that_knows_its_slots_needs_no_adoption():
     job = a_history([*a_running_job(), BROKEN]).job
-    assert accepted(job, "7:ab", alive(worker(0))) == [HistoryAccepted(sequence=7, hash="ab")]
+    assert accepted(job, accepting("7:ab"), alive(worker(0))) == [HistoryAccepted(sequence=7, hash="ab")]
 
 
 def test_after_the_acceptance_the_job_goes_on_with_what_was_there():
     history = a_history([observed(a_spec()), BROKEN])
-    for event in accepted(history.job, "7:ab", alive(worker(0), worker(1), launcher())):
+    for event in accepted(history.job, accepting("7:ab"), alive(worker(0), worker(1), launcher())):
         history.fold(stored(history, event))
     assert not history.held
     assert not history.job.halted

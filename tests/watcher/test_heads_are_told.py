@@ -67,13 +67,13 @@ async def test_a_lost_history_is_told_until_the_log_has_it(trouble: Exception):
 
 
 @in_virtual_time
-async def test_a_forged_head_is_told_until_the_log_has_it_and_once():
+async def test_a_lost_head_of_this_log_is_told_until_the_log_has_it_and_once():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    forged = {"log": "memory", "sequence": 1, "hash": "0" * 64}
-    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": forged}}, subresource="status")
-    await watched_with(cluster, Transient("no answer"), "HeadForged")
-    assert cluster.kinds() == ["HeadForged", "JobObserved"]
+    lost = {"log": "memory", "sequence": 1, "hash": "0" * 64}
+    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
+    await watched_with(cluster, Transient("no answer"), "HistoryBroken")
+    assert cluster.kinds() == ["HistoryBroken"]
 
 
 class PodsComeLate(MemoryCluster):

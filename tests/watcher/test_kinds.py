@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from services.watcher.vanished import VANISHED_AT_ONCE
-from services.watcher.world import World
+from services.watcher.core.cache import Cache
+from services.watcher.core.vanished import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
 from shared.frameworks.training import REQUESTS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import JobKey, Uid
@@ -14,8 +14,8 @@ from tests.kit.histories import KEY
 from tests.kit.swarm import SWARMJOBS, WITH_SWARMS, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
-from tests.watcher.sightings import a_request, a_sight
 from tests.watcher.test_shell import Cluster
+from tests.watcher.watching import a_request, a_resource
 
 AT = (KEY.namespace, KEY.name)
 SWARM = JobKey(KEY.namespace, KEY.name, Uid("uid-of-swarm"))
@@ -48,13 +48,13 @@ class TestOfOneName:
         assert [job.kind for job in cluster.jobs() if job.gone] == [gone]
 
     def test_a_request_is_about_the_training_job(self):
-        world = World(WITH_SWARMS)
-        world.set_job(SWARMJOBS, AT, a_sight(key=SWARM))
-        world.set_request("ScaleOut", (KEY.namespace, "out"), a_request("out"))
-        assert not world.requests_of(SWARM)
-        assert world.set_job(SWARMJOBS, AT, None) == {SWARM}
-        world.set_job(TRAININGJOBS, AT, a_sight())
-        assert world.requests_of(KEY)
+        cache = Cache(WITH_SWARMS)
+        cache.set_job(SWARMJOBS, AT, a_resource(key=SWARM))
+        cache.set_request("ScaleOut", (KEY.namespace, "out"), a_request("out"))
+        assert not cache.requests_of(SWARM)
+        assert cache.set_job(SWARMJOBS, AT, None) == {SWARM}
+        cache.set_job(TRAININGJOBS, AT, a_resource())
+        assert cache.requests_of(KEY)
 
     @in_virtual_time
     async def test_a_request_that_claims_another_kind_of_job_as_its_owner_is_none_of_that_jobs(self):
@@ -101,10 +101,10 @@ class TestAKindThatIsNotServed:
             if when == "afterwards":
                 cluster.store.withdraw(SWARMJOBS)
             await asyncio.sleep(5)
-            world = runtime.service._world
-            assert world.sees(TRAININGJOBS)
-            assert not world.sees(SWARMJOBS)
-            assert world.jobs[SWARMJOBS].absent == (when == "before")
+            cache = runtime.service._cache
+            assert cache.sees(TRAININGJOBS)
+            assert not cache.sees(SWARMJOBS)
+            assert cache.jobs[SWARMJOBS].absent == (when == "before")
 
     @in_virtual_time
     async def test_jobs_of_a_kind_that_was_served_are_not_believed_gone_with_it(self):
@@ -128,7 +128,7 @@ class TestAKindThatIsNotServed:
         async with cluster.watched(kinds=WITH_SWARMS) as runtime:
             cluster.store.create(SWARMJOBS, NAMESPACE, a_swarm_job())
             await cluster.quiet()
-            assert runtime.service._world.sees(SWARMJOBS)
+            assert runtime.service._cache.sees(SWARMJOBS)
         assert cluster.kinds() == ["JobObserved"]
 
 

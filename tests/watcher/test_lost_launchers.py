@@ -24,18 +24,17 @@ from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_running_job, launcher, worker
-from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
-from tests.watcher.sightings import Watching, a_sight
 from tests.watcher.test_shell import running
+from tests.watcher.watching import Watching, a_resource
 
 UID = Uid("pod-launcher")
 
 
 def watching_a_job_without_its_launcher() -> Watching:
     watching = Watching(*a_running_job(workers=2))
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
     for child in watching.job().children.values():
         watching.show_child(child)
@@ -49,27 +48,27 @@ def test_nothing_is_said_of_it_before_the_job_was_asked_for():
 
 def test_it_is_lost_when_its_job_is_still_there():
     watching = watching_a_job_without_its_launcher()
-    watching.world.vouched.add(UID)
+    watching.answer(there=True)
     assert watching.settle() == [LauncherLost(uid=UID)]
 
 
 def test_it_went_with_its_job_when_that_is_gone():
     watching = watching_a_job_without_its_launcher()
     watching.show(None)
-    watching.world.confirmed_gone.add(KEY)
+    watching.answer(there=False)
     assert watching.settle() == [JobGone(version=1_000), PodsGone(uids=(UID,))]
     assert not watching.job().attempt.launcher_lost
 
 
 def test_or_when_the_job_is_gone_although_its_watch_still_shows_it():
     watching = watching_a_job_without_its_launcher()
-    watching.world.confirmed_gone.add(KEY)
+    watching.answer(there=False)
     assert watching.settle() == [PodsGone(uids=(UID,))]
 
 
 def test_or_when_the_job_is_on_its_way_out():
     watching = watching_a_job_without_its_launcher()
-    watching.show(a_sight(version=90, deleting=True))
+    watching.show(a_resource(version=90, deleting=True))
     assert watching.settle() == [JobDeleting(version=90), PodsGone(uids=(UID,))]
 
 

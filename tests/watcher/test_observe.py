@@ -1,4 +1,4 @@
-"""What the log does not know yet, as stories: the world shows something, and these facts are said, once."""
+"""What the log does not know yet, as stories: the cache shows something, and these facts are said, once."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ from shared.job.spec import Problem
 from shared.job.views import ChildView, Exit
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, scaling_out, worker
 from tests.kit.histories import KEY
-from tests.watcher.sightings import WAITING, Watching, a_request, a_sight
+from tests.watcher.watching import WAITING, Watching, a_request, a_resource
 
 replace = msgspec.structs.replace
 
@@ -34,9 +34,9 @@ SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
 
 
 def watching_a_running_job() -> Watching:
-    """A running job of two workers, and a world that shows exactly what its log knows."""
+    """A running job of two workers, and a cache that shows exactly what its log knows."""
     watching = Watching(*a_running_job(workers=2))
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
     for child in watching.job().children.values():
         watching.show_child(child)
@@ -51,7 +51,7 @@ def kinds(facts: Sequence[AnyEvent]) -> list[str]:
 class TestTheResource:
     def test_a_new_job_is_said_before_anything_about_it(self):
         watching = Watching()
-        watching.show(a_sight(version=7))
+        watching.show(a_resource(version=7))
         watching.show_pods(worker(0))
         (fact,) = watching.seen()
         assert isinstance(fact, JobObserved)
@@ -59,85 +59,84 @@ class TestTheResource:
 
     def test_what_is_known_is_not_said_again_whatever_its_version(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=99))
+        watching.show(a_resource(version=99))
         assert watching.seen() == []
 
     def test_another_generation_is_said(self):
         watching = Watching(observed(a_spec(2)))
-        watching.show(a_sight(a_spec(3), version=9, generation=2))
+        watching.show(a_resource(a_spec(3), version=9, generation=2))
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().spec == a_spec(3)
 
     def test_another_wish_in_the_same_generation_is_said_because_annotations_count_too(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(replace(a_spec(), suspend=True), version=9))
+        watching.show(a_resource(replace(a_spec(), suspend=True), version=9))
         assert kinds(watching.settle()) == ["JobObserved"]
 
     def test_an_older_version_is_not_said(self):
         watching = Watching(replace(observed(a_spec(2), generation=3), version=50))
-        watching.show(a_sight(a_spec(9), version=49, generation=2))
+        watching.show(a_resource(a_spec(9), version=49, generation=2))
         assert watching.seen() == []
 
     def test_problems_are_said_once_and_so_is_their_end(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=9, generation=2, problems=(PROBLEM,)))
+        watching.show(a_resource(version=9, generation=2, problems=(PROBLEM,)))
         assert kinds(watching.settle()) == ["JobObserved"]
-        watching.show(a_sight(version=10, generation=3))
+        watching.show(a_resource(version=10, generation=3))
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().problems == ()
 
     def test_a_deletion_that_waits_is_said_once(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=9, generation=2, deleting=True))
+        watching.show(a_resource(version=9, generation=2, deleting=True))
         assert kinds(watching.settle()) == ["JobObserved", "JobDeleting"]
 
     def test_orphaning_is_said_when_it_is_seen_and_not_taken_back(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=9, deleting=True))
+        watching.show(a_resource(version=9, deleting=True))
         assert watching.settle() == [JobDeleting(version=9)]
-        watching.show(a_sight(version=10, deleting=True, orphan=True))
+        watching.show(a_resource(version=10, deleting=True, orphan=True))
         assert watching.settle() == [JobDeleting(version=10, orphan=True)]
         # The garbage collector takes its finalizer off while another one still holds the resource.
-        watching.show(a_sight(version=11, deleting=True))
+        watching.show(a_resource(version=11, deleting=True))
         assert watching.settle() == []
         assert watching.job().orphan
 
     def test_a_job_is_gone_only_when_its_own_get_said_so(self):
         watching = Watching(observed(a_spec()))
         assert watching.seen() == []
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         assert watching.settle() == [JobGone(version=1_000)]
 
     def test_a_job_that_was_never_known_is_not_said_to_be_gone(self):
         watching = Watching()
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         assert watching.seen() == []
 
     def test_the_namesake_of_a_job_does_not_keep_it_alive(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(key=SECOND_LIFE))
-        watching.world.confirmed_gone.add(KEY)
+        watching.show(a_resource(key=SECOND_LIFE))
+        watching.answer(there=False)
         assert kinds(watching.seen(KEY)) == ["JobGone"]
         assert kinds(watching.seen(SECOND_LIFE)) == ["JobObserved"]
 
     def test_a_job_that_is_seen_again_is_alive_again(self):
         watching = Watching(observed(a_spec()), JobDeleting(version=2), JobGone())
-        watching.show(a_sight(version=20, generation=2))
-        assert KEY not in watching.world.confirmed_gone
+        watching.show(a_resource(version=20, generation=2))
         assert kinds(watching.settle()) == ["JobObserved"]
         assert not watching.job().gone
         assert not watching.job().deleting
 
     def test_and_on_its_way_out_again_if_it_is(self):
         watching = Watching(observed(a_spec()), JobDeleting(version=2), JobGone())
-        watching.show(a_sight(version=20, generation=2, deleting=True))
+        watching.show(a_resource(version=20, generation=2, deleting=True))
         assert kinds(watching.settle()) == ["JobObserved", "JobDeleting"]
 
 
 class TestPods:
     def test_new_ones_are_said_together(self):
         watching = Watching(*a_created_job(workers=2))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(1), worker(0))
         assert watching.settle() == [PodsObserved(pods=(worker(0), worker(1)))]
 
@@ -200,9 +199,9 @@ class TestPods:
     def test_what_is_newer_than_the_list_is_not_gone(self):
         watching = watching_a_running_job()
         watching.take_pods("resnet-worker-1")
-        watching.world.pods.version = 9
+        watching.cache.pods.version = 9
         assert watching.seen() == []
-        watching.world.pods.version = 10
+        watching.cache.pods.version = 10
         assert kinds(watching.settle()) == ["PodsGone"]
 
     def test_a_pod_made_again_under_its_name_is_one_gone_and_one_new(self):
@@ -214,7 +213,7 @@ class TestPods:
     def test_a_launcher_that_vanished_before_its_end_is_lost(self):
         watching = watching_a_running_job()
         watching.take_pods("resnet-launcher", "resnet-worker-1")
-        watching.world.vouched.add(Uid("pod-launcher"))
+        watching.answer(there=True)
         assert watching.settle() == [LauncherLost(uid=Uid("pod-launcher")), PodsGone(uids=(Uid("pod-1"),))]
 
     def test_a_launcher_whose_end_was_seen_is_gone_like_any_pod(self):
@@ -227,14 +226,14 @@ class TestPods:
     def test_pods_of_a_job_that_is_gone_are_still_followed(self):
         watching = watching_a_running_job()
         watching.show(None)
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         watching.take_pods("resnet-worker-0", "resnet-worker-1")
         assert kinds(watching.settle()) == ["JobGone", "PodsGone"]
 
     def test_a_blind_watcher_that_restarts_says_only_the_difference(self):
         watching = watching_a_running_job()
         watching.restarted()
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(0), worker(1, version=95, phase="Failed", exits=exited(1)), launcher())
         for child in watching.job().children.values():
             watching.show_child(child)
@@ -256,7 +255,7 @@ class TestManyPods:
 
     def test_a_thousand_are_several_events_and_each_fits_the_log(self):
         watching = Watching(*a_created_job(workers=1_000))
-        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.show(a_resource(a_spec(1_000), version=1))
         watching.show_pods(*(self.talkative(index) for index in range(1_000)))  # type: ignore[arg-type]
         facts = watching.settle()
         assert len(facts) > 1
@@ -266,13 +265,13 @@ class TestManyPods:
 
     def test_ordinary_ones_are_few_events(self):
         watching = Watching(*a_created_job(workers=1_000))
-        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.show(a_resource(a_spec(1_000), version=1))
         watching.show_pods(*(worker(index, node="node-1") for index in range(1_000)))
         assert len(watching.settle()) <= 2
 
     def test_seven_thousand_that_vanish_at_once_fit_too(self):
         watching = Watching(*a_created_job(workers=7_000))
-        watching.show(a_sight(a_spec(7_000), version=1))
+        watching.show(a_resource(a_spec(7_000), version=1))
         watching.show_pods(*(replace(worker(index), uid=Uid(f"{index:036}")) for index in range(7_000)))
         watching.settle()
         watching.take_pods(*(f"resnet-worker-{index}" for index in range(7_000)))
@@ -289,8 +288,8 @@ class TestEpochs:
     def restored() -> Watching:
         watching = watching_a_running_job()
         watching.restarted(version=6)
-        watching.world.epoch = 1
-        watching.show(a_sight(version=1))
+        watching.cache.epoch = 1
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(0, version=3, ready=False), launcher(version=4))
         return watching
 
@@ -308,12 +307,12 @@ class TestEpochs:
 
     def test_many_pods_are_all_looked_at_even_in_several_events(self):
         watching = Watching(*a_created_job(workers=1_000))
-        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.show(a_resource(a_spec(1_000), version=1))
         watching.show_pods(*(worker(index, version=900) for index in range(1_000)))
         watching.settle()
         watching.restarted(version=50)
-        watching.world.epoch = 1
-        watching.show(a_sight(a_spec(1_000), version=1))
+        watching.cache.epoch = 1
+        watching.show(a_resource(a_spec(1_000), version=1))
         watching.show_pods(*(worker(index, version=40, ready=False) for index in range(1_000)))
         watching.settle()
         assert not any(pod.ready for pod in watching.job().pods.values())
@@ -329,8 +328,8 @@ class TestEpochs:
     def test_a_job_that_the_backup_does_not_have_is_gone_once_confirmed(self):
         watching = watching_a_running_job()
         watching.restarted(version=6)
-        watching.world.epoch = 1
-        watching.world.confirmed_gone.add(KEY)
+        watching.cache.epoch = 1
+        watching.answer(there=False)
         facts = watching.settle()
         assert JobGone(version=6) in facts
         assert not watching.job().pods
@@ -339,8 +338,8 @@ class TestEpochs:
         watching = watching_a_running_job()
         watching.fold(KEY, JobDeleting(version=99))
         watching.restarted(version=6)
-        watching.world.epoch = 1
-        watching.show(a_sight(version=1))
+        watching.cache.epoch = 1
+        watching.show(a_resource(version=1))
         watching.settle()
         assert not watching.job().deleting
 
@@ -348,7 +347,7 @@ class TestEpochs:
         watching = self.restored()
         watching.settle()
         watching.restarted(version=2_000)
-        watching.show(a_sight(a_spec(9), version=1_999, generation=9))
+        watching.show(a_resource(a_spec(9), version=1_999, generation=9))
         watching.show_pods(worker(0, version=1_999))
         assert watching.seen() == []
 
@@ -359,7 +358,7 @@ class TestChildren:
 
     def watching(self) -> Watching:
         watching = Watching(*a_created_job())
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_child(self.SERVICE)
         watching.show_child(self.CONFIG)
         return watching
@@ -386,12 +385,12 @@ class TestChildren:
     def test_a_removed_one_is_gone_when_it_was_listed_and_is_not_newer(self):
         watching = self.watching()
         watching.settle()
-        watching.world.set_child("Service", (KEY.namespace, "resnet"), None)
-        watching.world.children["Service"].version = 4
+        watching.cache.set_child("Service", (KEY.namespace, "resnet"), None)
+        watching.cache.children["Service"].version = 4
         assert watching.seen() == []
-        watching.world.children["Service"].version = 0
+        watching.cache.children["Service"].version = 0
         assert watching.seen() == []
-        watching.world.children["Service"].version = 5
+        watching.cache.children["Service"].version = 5
         assert watching.settle() == [ChildGone(kind="Service", name="resnet", uid=Uid("svc"))]
 
 
@@ -407,12 +406,12 @@ class TestRequests:
         for level in range(3):
             watching = Watching()
             watching.show_requests(a_request("out"))
-            [watching.world.scalable, *watching.world.requests.values()][level].version = 0
+            [watching.cache.scalable, *watching.cache.requests.values()][level].version = 0
             assert watching.seen(WAITING) == []
 
     def test_they_are_said_in_the_order_in_which_they_were_made(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_requests(
             a_request("late", created="2030-01-01T00:00:09Z", version=5),
             a_request("same-second-later", version=9),
@@ -428,7 +427,7 @@ class TestRequests:
         watching.settle(WAITING)
         watching.show_requests(a_request("second"))
         watching.settle(WAITING)
-        watching.show(a_sight())
+        watching.show(a_resource())
         watching.settle(WAITING, KEY)
         assert list(watching.job().scaling.requests) == ["first", "second"]
         assert not watching.job(WAITING).scaling.requests
@@ -437,7 +436,7 @@ class TestRequests:
         watching = Watching()
         watching.show_requests(a_request("first"), a_request("second"))
         watching.settle(WAITING)
-        watching.show(a_sight())
+        watching.show(a_resource())
         assert watching.seen(WAITING) == []
         watching.settle(KEY)
         assert watching.settle(WAITING) == [
@@ -454,7 +453,7 @@ class TestRequests:
 
     def test_its_owner_is_said_when_it_has_one(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_requests(a_request("out"))
         watching.settle()
         watching.show_requests(a_request("out", owner=KEY.uid, version=10))
@@ -464,7 +463,7 @@ class TestRequests:
 
     def test_an_owner_that_somebody_took_away_is_not_said_for_ever(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_requests(a_request("out", owner=KEY.uid))
         watching.settle()
         watching.show_requests(a_request("out", version=10))
@@ -474,28 +473,28 @@ class TestRequests:
     def test_an_owned_one_never_binds_to_another_job_of_that_name(self):
         watching = Watching(observed(a_spec()), JobGone())
         watching.show_requests(a_request("out", owner=KEY.uid))
-        watching.show(a_sight(key=SECOND_LIFE))
+        watching.show(a_resource(key=SECOND_LIFE))
         watching.settle(SECOND_LIFE, KEY, WAITING)
         assert not watching.job(SECOND_LIFE).scaling.requests
         assert not watching.job(WAITING).scaling.requests
 
     def test_an_unowned_one_whose_job_went_waits_again_and_goes_to_the_next(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_requests(a_request("out"))
         watching.settle()
         watching.show(None)
-        watching.world.confirmed_gone.add(KEY)
+        watching.answer(there=False)
         watching.settle(KEY, WAITING)
         assert list(watching.job(WAITING).scaling.requests) == ["out"]
-        watching.show(a_sight(key=SECOND_LIFE))
+        watching.show(a_resource(key=SECOND_LIFE))
         watching.settle(SECOND_LIFE, WAITING, KEY)
         assert list(watching.job(SECOND_LIFE).scaling.requests) == ["out"]
         assert not watching.job(WAITING).scaling.requests
 
     def test_a_changed_wish_is_said_while_it_waits_and_not_after(self):
         watching = Watching(observed(a_spec()))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         one = a_request("out", owner=KEY.uid)
         watching.show_requests(one)
         watching.settle()
@@ -503,7 +502,7 @@ class TestRequests:
         watching.show_requests(replace(one, version=10, spec=replace(one.spec, count=5)))
         assert kinds(watching.settle()) == ["ScaleRequested"]
         running = Watching(*a_running_job(), *scaling_out(2))
-        running.show(a_sight(version=1))
+        running.show(a_resource(version=1))
         running.show_pods(worker(0), worker(1), launcher())
         for child in running.job().children.values():
             running.show_child(child)
@@ -514,7 +513,7 @@ class TestRequests:
 
     def test_one_that_is_deleted_while_it_runs_is_said(self):
         watching = Watching(*a_running_job(), *scaling_out(2))
-        watching.show(a_sight(version=1))
+        watching.show(a_resource(version=1))
         watching.show_pods(worker(0), worker(1), launcher())
         for child in watching.job().children.values():
             watching.show_child(child)

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from services.watcher.pace import LONGEST_IN_A_CROWD_SECONDS, LONGEST_SECONDS, SHORTEST_SECONDS, pause
+from services.watcher.core.pace import LONGEST_IN_A_CROWD_SECONDS, LONGEST_SECONDS, SHORTEST_SECONDS, pause
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom
 from shared.eventlog import Entry

@@ -5,15 +5,15 @@ import msgspec
 from shared.job.events.watcher import ScaleRequestGone
 from shared.job.request import Request
 from tests.kit.builders import a_running_job, launcher, scaling_out, worker
-from tests.watcher.sightings import Watching, a_request, a_sight
+from tests.watcher.watching import Watching, a_request, a_resource
 
 replace = msgspec.structs.replace
 
 
 def knowing(version: int) -> Watching:
-    """A running job whose log knows a request as it was at this version; the world shows all but that request."""
+    """A running job whose log knows a request as it was at this version; the cache shows all but that request."""
     watching = Watching(*a_running_job(workers=2), version=1)
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
     for child in watching.job().children.values():
         watching.show_child(child)
@@ -32,13 +32,13 @@ def the_request(watching: Watching) -> Request:
 
 def test_a_request_that_is_newer_than_the_list_is_not_gone():
     watching = knowing(version=50)
-    watching.world.requests["ScaleOut"].version = 49
+    watching.cache.requests["ScaleOut"].version = 49
     assert watching.seen() == []
 
 
 def test_a_request_that_a_list_as_new_as_itself_does_not_show_is_gone():
     watching = knowing(version=50)
-    watching.world.requests["ScaleOut"].version = 50
+    watching.cache.requests["ScaleOut"].version = 50
     assert watching.seen() == [ScaleRequestGone(uid=the_request(watching).uid)]
 
 
@@ -51,7 +51,7 @@ def test_an_older_view_of_a_request_says_nothing():
 
 def test_in_a_restored_store_a_request_that_is_missing_is_gone_whatever_its_version_was():
     watching = knowing(version=5_000)
-    watching.world.epoch = 1
+    watching.cache.epoch = 1
     watching.listed(900)
     watching.settle()
     assert not watching.job().scaling.requests
@@ -59,7 +59,7 @@ def test_in_a_restored_store_a_request_that_is_missing_is_gone_whatever_its_vers
 
 def test_a_request_recorded_without_a_version_is_gone_once_it_is_not_listed():
     watching = Watching(*a_running_job(workers=2), *scaling_out(2))
-    watching.show(a_sight(version=1))
+    watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
     for child in watching.job().children.values():
         watching.show_child(child)

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from services.watcher.core.vanished import VANISHED_AT_ONCE
 from services.watcher.shell import Watcher
-from services.watcher.vanished import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.store import MemoryStore
@@ -25,6 +25,21 @@ from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 
 PASSED = msgspec.json.encode(TimePassed(anchor=1, timer="none"))
+
+
+MOST_LOOKS = 200
+"""More looks at the log's end than any story here takes: virtual time stands still while a watcher spins."""
+
+
+class Bounded(MemoryEventLog):
+    """A log that fails a watcher that asks without end."""
+
+    looks = 0
+
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        self.looks += 1
+        assert self.looks < MOST_LOOKS, "the watcher asks without end"
+        return await super().end(subjects)
 
 
 @asynccontextmanager
@@ -61,7 +76,7 @@ class Cluster:
 
     @asynccontextmanager
     async def watched(
-        self, *, kinds: Kinds = BUILT_IN, believes_vanished: bool = False, log: type[MemoryEventLog] = MemoryEventLog
+        self, *, kinds: Kinds = BUILT_IN, believes_vanished: bool = False, log: type[MemoryEventLog] = Bounded
     ) -> AsyncIterator[Runtime]:
         """A new process, from nothing."""
         eventlog = log(self.journal, user="watcher")
@@ -141,6 +156,29 @@ async def test_after_a_restore_and_a_restart_the_newer_epoch_goes_on():
     (job,) = cluster.jobs()
     assert (job.epoch, job.generation) == (1, 2)
     assert cluster.kinds() == ["JobObserved"] * 3
+
+
+@in_virtual_time
+async def test_a_job_that_was_gone_is_taken_on_again_when_a_backup_brings_it_back_with_its_head():
+    cluster = Cluster()
+    cluster.store.version = 5_000
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    async with cluster.watched() as runtime:
+        await cluster.quiet()
+        (key,) = {history.job.key for history in runtime.histories if history.job.generation}
+        head = runtime.histories[key].head
+        cluster.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+        await until(lambda: "JobGone" in cluster.kinds(), "the end")
+        await cluster.quiet()
+    cluster.restored(version=100)
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    shown = {"log": cluster.journal.events[0].event_id, "sequence": head.sequence, "hash": head.hash}
+    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": shown}}, subresource="status")
+    async with cluster.watched():
+        await cluster.quiet()
+    assert cluster.kinds() == ["JobObserved", "JobGone", "JobObserved"]
+    (job,) = cluster.jobs()
+    assert not job.gone
 
 
 @in_virtual_time

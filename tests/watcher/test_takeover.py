@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.watcher.observe import observe
-from services.watcher.takeover import begun_by_another
-from services.watcher.views import inherited_sight, job_sight
-from services.watcher.world import World
+from services.watcher.core.cache import Cache
+from services.watcher.core.observe import observe
+from services.watcher.core.takeover import begun_by_another
+from services.watcher.core.views import inherited_pod, observed_job
 from shared.cluster.objects import (
     ContainerState,
     ContainerStatus,
@@ -63,21 +63,21 @@ def et_pod(role: str, index: int | None = None, **more: Any) -> Pod:
     return a_pod(name, labels if index is None else labels | {"replica-index": str(index)}, **more)
 
 
-def a_world(job: Custom, *pods: Pod, takes_over: bool = True) -> World:
-    world = World(BUILT_IN, takes_over=takes_over)
-    world.set_job(RESOURCE, (KEY.namespace, KEY.name), job_sight(TRAININGJOB, job))
-    for level in world.levels():
-        level.version = 10
+def a_cache(job: Custom, *pods: Pod, takes_over: bool = True) -> Cache:
+    cache = Cache(BUILT_IN, takes_over=takes_over)
+    for listing in cache.listings():
+        listing.version = 10
+    cache.set_job(RESOURCE, (KEY.namespace, KEY.name), observed_job(TRAININGJOB, job))
     if takes_over:
         for pod in pods:
-            world.set_inherited(SELECTOR, (KEY.namespace, pod.metadata.name), inherited_sight(pod, BUILT_IN))
-    return world
+            cache.set_inherited(SELECTOR, (KEY.namespace, pod.metadata.name), inherited_pod(pod, BUILT_IN))
+    return cache
 
 
-def told(world: World, *events: AnyEvent) -> tuple[History, list[AnyEvent]]:
+def told(cache: Cache, *events: AnyEvent) -> tuple[History, list[AnyEvent]]:
     """What the watcher says of it from here on, one fact after the other, and the history with that."""
     history, said = a_history(events), [*events]
-    while facts := observe(history.job, world)[:1]:
+    while facts := observe(history.job, cache).facts[:1]:
         said += facts
         history = a_history(said)
         if isinstance(facts[0], JobAdopted):
@@ -90,7 +90,7 @@ NOTED = JobOfAnother(phase="Running")
 
 class TestNoting:
     def test_a_status_that_nobody_here_wrote_is_anothers(self):
-        assert begun_by_another(a_history(()).job, a_world(a_job()).job(KEY)) == NOTED
+        assert begun_by_another(a_history(()).job, a_cache(a_job()).job(KEY)) == NOTED
 
     @pytest.mark.parametrize(
         "job",
@@ -101,7 +101,7 @@ class TestNoting:
         ],
     )
     def test_any_other_is_not(self, job: Custom):
-        assert begun_by_another(a_history(()).job, a_world(job).job(KEY)) is None
+        assert begun_by_another(a_history(()).job, a_cache(job).job(KEY)) is None
 
     @pytest.mark.parametrize(
         "events",
@@ -118,41 +118,41 @@ class TestNoting:
         ],
     )
     def test_it_is_noted_once_and_not_in_the_place_of_a_lost_history(self, events: list[AnyEvent]):
-        assert begun_by_another(a_history(events).job, a_world(a_job()).job(KEY)) is None
+        assert begun_by_another(a_history(events).job, a_cache(a_job()).job(KEY)) is None
 
 
 class TestLeavingAlone:
     def test_only_the_resource_is_followed_and_nobody_acts(self):
-        world = a_world(a_job(), et_pod("launcher"), takes_over=False)
-        history, said = told(world, NOTED)
+        cache = a_cache(a_job(), et_pod("launcher"), takes_over=False)
+        history, said = told(cache, NOTED)
         assert [type(event).__name__ for event in said] == ["JobObserved"]
         assert [*scheduler(history.job), *scaler(history.job), *status(history.job)] == []
 
     def test_without_a_list_of_its_pods_it_is_not_taken_over(self):
-        world = a_world(a_job())
-        world.inherited[SELECTOR].version = 0
-        _, said = told(world, NOTED)
+        cache = a_cache(a_job())
+        cache.inherited[SELECTOR].version = 0
+        _, said = told(cache, NOTED)
         assert [type(event).__name__ for event in said] == ["JobObserved"]
 
     def test_an_invalid_one_is_not_taken_over(self):
         job = a_job()
         job.spec["launcherAttachMode"] = "kubexec"
-        _, said = told(a_world(job, et_pod("launcher")), NOTED)
+        _, said = told(a_cache(job, et_pod("launcher")), NOTED)
         assert "JobAdopted" not in [type(event).__name__ for event in said]
 
     def test_one_that_goes_is_not_touched_either(self):
-        history = a_history([*told(a_world(a_job(), takes_over=False), NOTED)[1], NOTED, JobGone()])
+        history = a_history([*told(a_cache(a_job(), takes_over=False), NOTED)[1], NOTED, JobGone()])
         assert [*scheduler(history.job), *scaler(history.job)] == []
 
 
 class TestAdopting:
     def adopted(self, job: Custom, *pods: Pod) -> JobAdopted:
-        _, said = told(a_world(job, *pods), NOTED)
+        _, said = told(a_cache(job, *pods), NOTED)
         (found,) = (event for event in said if isinstance(event, JobAdopted))
         return found
 
     def test_its_pods_are_known_before_it_is_adopted(self):
-        _, said = told(a_world(a_job(), et_pod("launcher"), et_pod("worker", 0)), NOTED)
+        _, said = told(a_cache(a_job(), et_pod("launcher"), et_pod("worker", 0)), NOTED)
         assert [type(event).__name__ for event in said] == ["JobObserved", "PodsObserved", "JobAdopted"]
         (views,) = (event for event in said if isinstance(event, PodsObserved))
         assert [(pod.name, pod.claimed) for pod in views.pods] == [
@@ -196,12 +196,12 @@ class TestPods:
         ],
     )
     def test_a_pod_that_does_not_say_its_place_is_none_of_ours(self, pod: Pod):
-        assert inherited_sight(pod, BUILT_IN) is None
+        assert inherited_pod(pod, BUILT_IN) is None
 
     def test_the_owners_uid_says_whose_it_is(self):
-        sight = inherited_sight(et_pod("worker", 1, owner="older-life"), BUILT_IN)
-        assert sight is not None
-        assert sight[0] == JobKey(KEY.namespace, KEY.name, Uid("older-life"))
+        resource = inherited_pod(et_pod("worker", 1, owner="older-life"), BUILT_IN)
+        assert resource is not None
+        assert resource[0] == JobKey(KEY.namespace, KEY.name, Uid("older-life"))
 
     @pytest.mark.parametrize(
         ("policy", "code", "ended"),
@@ -210,12 +210,12 @@ class TestPods:
     def test_a_container_that_begins_again_has_not_ended(self, policy: str, code: int, *, ended: bool):
         pod = et_pod("worker", 0, restart_policy=policy)
         gone = ContainerStatus(name="main", state=ContainerState(terminated=Terminated(exit_code=code)))
-        sight = inherited_sight(
+        resource = inherited_pod(
             Pod(metadata=pod.metadata, spec=pod.spec, status=PodStatus(phase="Running", container_statuses=(gone,))),
             BUILT_IN,
         )
-        assert sight is not None
-        view: PodView = sight[1]
+        assert resource is not None
+        view: PodView = resource[1]
         assert (view.phase != "Running", bool(view.exits)) == (ended, ended)
 
 

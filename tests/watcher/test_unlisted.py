@@ -3,34 +3,33 @@
 import pytest
 
 from shared.job.events.watcher import JobObserved
-from shared.job.naming import Uid
 from tests.kit.builders import a_running_job, scaling_out
-from tests.watcher.sightings import Watching, a_sight
+from tests.watcher.watching import Watching, a_resource
 
 
 def just_started(*, epoch: int = 0) -> Watching:
     """A new watcher that listed the jobs and nothing else yet; the log knows pods, children and a request."""
     watching = Watching(*a_running_job(workers=2), *scaling_out(2))
     watching.listed(0)
-    watching.world.scalable.version = 1_000
-    watching.world.epoch = epoch
-    watching.show(a_sight(version=1))
+    watching.cache.scalable.version = 1_000
+    watching.cache.epoch = epoch
+    watching.show(a_resource(version=1))
     return watching
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3, 4, 5])
-def test_of_what_was_not_listed_nothing_is_gone(level: int):
+@pytest.mark.parametrize("listing", [0, 1, 2, 3, 4, 5])
+def test_of_what_was_not_listed_nothing_is_gone(listing: int):
     watching = just_started()
-    jobs = [*watching.world.jobs.values()]
-    others = [known for known in watching.world.levels() if all(known is not each for each in jobs)]
+    jobs = [*watching.cache.jobs.values()]
+    others = [known for known in watching.cache.listings() if all(known is not each for each in jobs)]
     for known in others:
         known.version = 1_000
-    others[level].version = 0
-    watching.world.vouched.add(Uid("pod-launcher"))
+    others[listing].version = 0
+    watching.answer(there=True)
     said = [type(fact).__name__ for fact in watching.seen()]
     everything = ["LauncherLost", "PodsGone", *["ChildGone"] * 3, "ScaleRequestGone"]
     missing = [["ScaleRequestGone"]] * 2 + [["LauncherLost", "PodsGone"]] + [["ChildGone"]] * 3
-    for kind in missing[level]:
+    for kind in missing[listing]:
         everything.remove(kind)
     assert said == everything
 

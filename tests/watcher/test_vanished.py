@@ -2,9 +2,12 @@
 
 import pytest
 
-from services.watcher.vanished import may_be_gone, too_many
-from tests.kit.builders import a_running_job
-from tests.watcher.sightings import Watching, a_sight
+from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, settles
+from services.watcher.core.vanished import too_many
+from shared.job.events.watcher import JobGone
+from shared.job.naming import Uid
+from tests.kit.builders import a_spec, observed
+from tests.watcher.watching import Watching, a_resource
 
 
 @pytest.mark.parametrize(
@@ -20,22 +23,54 @@ def test_too_many(missing, known, doubted):
     assert too_many(missing, known) is doubted
 
 
-def test_a_job_that_no_list_shows_any_more_may_be_gone():
-    watching = Watching(*a_running_job(workers=2))
-    watching.show(a_sight(version=1))
+def test_a_job_that_no_list_shows_any_more_is_asked_for():
+    watching = Watching(observed(a_spec()))
+    watching.show(a_resource(version=1))
+    assert watching.look().questions == ()
     watching.show(None)
-    assert may_be_gone(watching.job(), watching.world)
+    assert watching.look().questions == (Confirm(epoch=0, launchers=()),)
 
 
-def test_one_that_its_own_get_did_not_find_is_not_asked_for_again():
-    watching = Watching(*a_running_job(workers=2))
-    watching.show(a_sight(version=1))
-    watching.show(None)
-    watching.world.confirmed_gone.add(watching.job().key)
-    assert not may_be_gone(watching.job(), watching.world)
+def test_a_gone_job_is_asked_for_no_longer():
+    watching = Watching(observed(a_spec()), JobGone())
+    assert watching.look().questions == ()
+
+
+def test_while_too_many_are_missing_none_is_asked_for():
+    watching = Watching(observed(a_spec()))
+    watching.cache.held_back = True
+    assert watching.look().questions == ()
 
 
 def test_before_the_first_list_nothing_is_missing():
-    watching = Watching(*a_running_job(workers=2))
-    watching.world.scalable.version = 0
-    assert not may_be_gone(watching.job(), watching.world)
+    watching = Watching(observed(a_spec()))
+    watching.cache.scalable.version = 0
+    assert watching.look().questions == ()
+
+
+@pytest.mark.parametrize(
+    ("launchers", "presence", "settled"),
+    [
+        pytest.param((), Presence(there=False), True, id="gone"),
+        pytest.param((), Presence(there=True), False, id="its watch is late"),
+        pytest.param((Uid("l"),), Presence(there=True), True, id="there, without its launcher"),
+        pytest.param((Uid("l"),), Presence(there=True, deleting=True), False, id="about to go"),
+    ],
+)
+def test_an_answer_that_does_not_settle_the_question_is_asked_for_again(launchers, presence, settled):
+    assert settles(Confirm(epoch=0, launchers=launchers), presence) is settled
+
+
+def test_an_answer_is_forgotten_when_its_question_is_asked_no_longer():
+    confirm = Confirm(epoch=0, launchers=())
+    answers = Answers(presence=(confirm, Presence(there=False)))
+    assert answers.kept([confirm]) == answers
+    assert answers.kept([]) == UNANSWERED
+
+
+def test_an_answer_about_another_store_says_nothing():
+    watching = Watching(observed(a_spec()))
+    watching.answer(there=False)
+    assert [type(fact).__name__ for fact in watching.seen()] == ["JobGone"]
+    watching.cache.epoch = 1
+    assert watching.seen() == []

@@ -1,10 +1,10 @@
-"""Objects to sights: what is taken of each, and what nobody but the API server can make us believe."""
+"""What the watcher keeps of each object, and what it believes from the API server alone."""
 
 from typing import Any
 
 import pytest
 
-from services.watcher.views import MOST_PROBLEMS, child_sight, job_sight, pod_sight, request_sight
+from services.watcher.core.views import MOST_PROBLEMS, observed_child, observed_job, observed_pod, observed_request
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.chain import Head
 from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
@@ -15,14 +15,14 @@ from tests.watcher.objects import a_child, a_pod, a_request, owned_by
 
 
 def view(**status: Any) -> PodView:
-    sight = pod_sight(a_pod(**status))
-    assert sight is not None
-    return sight[1]
+    resource = observed_pod(a_pod(**status))
+    assert resource is not None
+    return resource[1]
 
 
 def test_a_pod_is_told_by_its_labels_and_its_owner():
-    sight = pod_sight(a_pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}]))
-    assert sight == (
+    resource = observed_pod(a_pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}]))
+    assert resource == (
         KEY,
         PodView(
             uid=Uid("uid-of-resnet-worker-3"),
@@ -49,8 +49,8 @@ def test_a_pod_is_told_by_its_labels_and_its_owner():
     ],
 )
 def test_copied_labels_make_nobody_a_member(owners: object):
-    assert pod_sight(a_pod(meta={"ownerReferences": owners})) is None
-    assert child_sight("Service", a_child("resnet", ownerReferences=owners)) is None
+    assert observed_pod(a_pod(meta={"ownerReferences": owners})) is None
+    assert observed_child("Service", a_child("resnet", ownerReferences=owners)) is None
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,17 @@ def test_copied_labels_make_nobody_a_member(owners: object):
     ],
 )
 def test_a_pod_with_strange_labels_is_nobodys(labels: dict[str, str | None]):
-    assert pod_sight(a_pod(labels=labels)) is None
+    assert observed_pod(a_pod(labels=labels)) is None
 
 
 def test_no_pod_belongs_to_the_waiting_room():
-    assert pod_sight(a_pod(labels={JOB_UID: "none"}, meta={"ownerReferences": owned_by("none")})) is None
+    assert observed_pod(a_pod(labels={JOB_UID: "none"}, meta={"ownerReferences": owned_by("none")})) is None
 
 
 def test_a_pod_without_index_is_the_first_of_its_role():
-    sight = pod_sight(a_pod(labels={REPLICA_INDEX: None, JOB_ROLE: "launcher"}))
-    assert sight is not None
-    assert (sight[1].role, sight[1].index) == ("launcher", 0)
+    resource = observed_pod(a_pod(labels={REPLICA_INDEX: None, JOB_ROLE: "launcher"}))
+    assert resource is not None
+    assert (resource[1].role, resource[1].index) == ("launcher", 0)
 
 
 def test_a_pod_that_nobody_looked_at_yet_is_pending():
@@ -175,24 +175,24 @@ def test_a_pod_that_is_about_to_be_taken_says_so(condition: dict[str, str], disr
 
 
 def test_a_pod_on_its_way_out_says_so():
-    sight = pod_sight(a_pod(meta={"deletionTimestamp": "2030-01-01T00:00:00Z"}, phase="Running"))
-    assert sight is not None
-    assert sight[1].deleting
+    resource = observed_pod(a_pod(meta={"deletionTimestamp": "2030-01-01T00:00:00Z"}, phase="Running"))
+    assert resource is not None
+    assert resource[1].deleting
 
 
 @pytest.mark.parametrize(("text", "version"), [("5", 5), ("-5", 0), ("five", 0), ("", 0)])
 def test_the_hosts_version_is_a_number_or_none(text: str, version: int):
-    pod = pod_sight(a_pod(meta={"annotations": {HOSTS_VERSION: text}}))
-    child = child_sight("ConfigMap", a_child("resnet-config", text))
+    pod = observed_pod(a_pod(meta={"annotations": {HOSTS_VERSION: text}}))
+    child = observed_child("ConfigMap", a_child("resnet-config", text))
     assert pod is not None
     assert child is not None
     assert (pod[1].hosts, child[1].hosts) == (version, version)
 
 
 def test_a_child_is_told_by_kind_name_and_uid():
-    sight = child_sight("Service", a_child("resnet"))
-    assert sight is not None
-    key, child = sight
+    resource = observed_child("Service", a_child("resnet"))
+    assert resource is not None
+    key, child = resource
     assert key == KEY
     assert (child.kind, child.name, child.uid, child.version, child.ours) == (
         "Service",
@@ -204,10 +204,10 @@ def test_a_child_is_told_by_kind_name_and_uid():
 
 
 def test_a_request_names_its_job_and_its_owner():
-    sight = request_sight("ScaleOut", a_request(ownerReferences=owned_by("uid-1")))
-    assert (sight.job, sight.owner, sight.version, sight.problems) == ("resnet", "uid-1", 9, ())
-    assert sight.spec is not None
-    assert sight.spec.count == 2
+    resource = observed_request("ScaleOut", a_request(ownerReferences=owned_by("uid-1")))
+    assert (resource.job, resource.owner, resource.version, resource.problems) == ("resnet", "uid-1", 9, ())
+    assert resource.spec is not None
+    assert resource.spec.count == 2
 
 
 @pytest.mark.parametrize(
@@ -225,15 +225,17 @@ def test_a_request_names_its_job_and_its_owner():
     ],
 )
 def test_a_request_without_a_possible_job_waits_under_its_own_name(named: object):
-    sight = request_sight("ScaleOut", a_request("lost", spec={"selector": {"name": named}, "toAdd": {"count": 1}}))
-    assert sight.job == "lost"
+    resource = observed_request(
+        "ScaleOut", a_request("lost", spec={"selector": {"name": named}, "toAdd": {"count": 1}})
+    )
+    assert resource.job == "lost"
 
 
 @pytest.mark.parametrize("spec", [[], "text", 7, {"selector": []}, {"selector": {"name": 5}}, {"toAdd": "x"}])
 def test_any_json_makes_a_sight_with_problems(spec: object):
-    sight = request_sight("ScaleOut", a_request(spec=spec))
-    assert sight.spec is None
-    assert sight.problems
+    resource = observed_request("ScaleOut", a_request(spec=spec))
+    assert resource.spec is None
+    assert resource.problems
 
 
 def a_job(path: str = "", value: object = None, **status: Any) -> Any:
@@ -241,26 +243,26 @@ def a_job(path: str = "", value: object = None, **status: Any) -> Any:
     return custom(document | {"status": status})
 
 
-def sight_of(manifest: Any) -> Any:
-    return job_sight(TRAININGJOB, manifest)
+def observed_of(manifest: Any) -> Any:
+    return observed_job(TRAININGJOB, manifest)
 
 
 def test_a_job_is_what_it_asks_for():
-    sight = sight_of(a_job())
-    assert sight.observed.problems == ()
-    assert sight.observed.spec is not None
-    assert (sight.deleting, sight.orphan, sight.head, sight.accept) == (False, False, None, "")
+    resource = observed_of(a_job())
+    assert resource.observed.problems == ()
+    assert resource.observed.spec is not None
+    assert (resource.deleting, resource.orphan, resource.head, resource.accept) == (False, False, None, "")
 
 
 def test_a_job_that_cannot_be_acted_upon_is_all_its_problems():
-    sight = sight_of(a_job("spec.etReplicaSpecs.worker.replicas", -1))
-    assert sight.observed.spec is None
-    assert sight.observed.problems
+    resource = observed_of(a_job("spec.etReplicaSpecs.worker.replicas", -1))
+    assert resource.observed.spec is None
+    assert resource.observed.problems
 
 
 def test_however_wrong_a_job_is_its_event_has_an_end():
-    sight = sight_of(a_job("spec.etReplicaSpecs.worker.template.spec.containers", [1] * 5_000))
-    assert len(sight.observed.problems) == MOST_PROBLEMS
+    resource = observed_of(a_job("spec.etReplicaSpecs.worker.template.spec.containers", [1] * 5_000))
+    assert len(resource.observed.problems) == MOST_PROBLEMS
 
 
 @pytest.mark.parametrize(
@@ -276,18 +278,18 @@ def test_however_wrong_a_job_is_its_event_has_an_end():
     ],
 )
 def test_a_head_is_whole_or_it_is_none(history: object, head: tuple[str, Head | None]):
-    sight = sight_of(a_job(history=history))
-    assert (sight.log, sight.head) == head
+    resource = observed_of(a_job(history=history))
+    assert (resource.log, resource.head) == head
 
 
 @pytest.mark.parametrize("status", [None, [], "x", 3])
 def test_a_status_of_any_shape_has_no_head(status: object):
-    assert sight_of(custom(training_job() | {"status": status})).head is None
+    assert observed_of(custom(training_job() | {"status": status})).head is None
 
 
 def test_deletion_orphans_and_accepted_losses_come_from_the_metadata():
     manifest = changed(training_job(), "metadata.deletionTimestamp", "2030-01-01T00:00:00Z")
     manifest["metadata"]["finalizers"] = ["example.com/x", "orphan"]
     manifest["metadata"]["annotations"] = {ACCEPT_HISTORY: "5:ab"}
-    sight = sight_of(custom(manifest))
-    assert (sight.deleting, sight.orphan, sight.accept) == (True, True, "5:ab")
+    resource = observed_of(custom(manifest))
+    assert (resource.deleting, resource.orphan, resource.accept) == (True, True, "5:ab")

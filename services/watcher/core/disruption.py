@@ -7,7 +7,7 @@ ready or unreachable: those come back, and if they do not, Kubernetes evicts the
 
 from collections.abc import Collection
 
-from services.watcher.sights import NodeSight
+from services.watcher.core.observed import ObservedNode
 from shared.cluster.objects import Node, Pod, Taint, Toleration
 
 NODE_DELETED = "NodeDeleted"
@@ -42,17 +42,17 @@ KEEPS_OFF = ("NoSchedule", "NoExecute")
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """What a cordon is to kube-scheduler, even before the taint stands in the node."""
 
-GONE = NodeSight(reason=NODE_DELETED, gone=True)
+GONE = ObservedNode(reason=NODE_DELETED, gone=True)
 """A node that was deleted while pods were on it."""
 
 
-def node_sight(node: Node, more: Collection[str] = ()) -> NodeSight:
+def observed_node(node: Node, more: Collection[str] = ()) -> ObservedNode:
     """What matters of a node; of one that stays that is nothing.  `more` are taints that count besides."""
     reason = notice(node, more)
     if not reason:
-        return NodeSight()
+        return ObservedNode()
     fences = tuple(taint for taint in node.spec.taints or () if taint.effect in KEEPS_OFF)
-    return NodeSight(reason=reason, fences=(*fences, CORDON) if node.spec.unschedulable else fences)
+    return ObservedNode(reason=reason, fences=(*fences, CORDON) if node.spec.unschedulable else fences)
 
 
 def notice(node: Node, more: Collection[str] = ()) -> str:
@@ -69,7 +69,7 @@ def tolerations(pod: Pod) -> tuple[Toleration, ...]:
     return tuple(one for one in pod.spec.tolerations or () if one.toleration_seconds is None)
 
 
-def leaves(node: NodeSight, tolerated: Collection[Toleration]) -> bool:
+def leaves(node: ObservedNode, tolerated: Collection[Toleration]) -> bool:
     """Whether a pod with these tolerations is taken from a node that is about to go.
 
     One for which the node stays open is not: its replacement could be placed there again and again.  It leaves when

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from services.watcher.sights import JobSight, RequestSight
+from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
@@ -40,13 +40,14 @@ _ANOTHERS = Problem(
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-def job_sight(framework: Framework, manifest: Custom) -> JobSight:
+def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
     """What the log should know of a job's resource."""
     meta = manifest.metadata
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
     log, head = _head(manifest.status)
-    return JobSight(
+    accept = (meta.annotations or {}).get(ACCEPT_HISTORY, "")
+    return ObservedJob(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
         observed=JobObserved(
             kind=framework.resource.kind,
@@ -60,12 +61,13 @@ def job_sight(framework: Framework, manifest: Custom) -> JobSight:
         orphan="orphan" in (meta.finalizers or ()),
         log=log,
         head=head,
-        accept=(meta.annotations or {}).get(ACCEPT_HISTORY, ""),
-        inherited=framework.inherited_status(manifest) if head is None else None,
+        accept=accept,
+        # With a head of ours only an acceptance needs it: reading a status takes time.
+        reached=framework.inherited_status(manifest) if head is None or accept else None,
     )
 
 
-def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
+def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
     """What the log should know of a scale request."""
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
@@ -74,7 +76,7 @@ def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
         # It stays with the job that it names: under its owner's uid nobody would ever answer it.
         owner, answer = None, (_ANOTHERS,)
     named = _at(manifest.spec, "selector", "name")
-    return RequestSight(
+    return ObservedRequest(
         kind=kind,
         namespace=meta.namespace,
         name=meta.name,
@@ -90,7 +92,7 @@ def request_sight(kind: ScaleKind, manifest: Custom) -> RequestSight:
     )
 
 
-def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
+def observed_pod(pod: Pod) -> tuple[JobKey, PodView] | None:
     """A pod and the job it says it belongs to; None when its labels or its owner do not say so."""
     meta = pod.metadata
     labels = meta.labels or {}
@@ -105,12 +107,12 @@ def pod_sight(pod: Pod) -> tuple[JobKey, PodView] | None:
     return key, _view(pod, Slot(attempt, labels.get(role, ""), index))
 
 
-def inherited_sight(pod: Pod, kinds: Kinds) -> tuple[JobKey, PodView] | None:
+def inherited_pod(pod: Pod, kinds: Kinds) -> tuple[JobKey, PodView] | None:
     """A pod that another operator made, as of the first attempt; None when it is not one of a kind's old pods.
 
     One that carries our labels by now is seen as any other.
     """
-    claimed, owner = pod_sight(pod), pod.metadata.controller
+    claimed, owner = observed_pod(pod), pod.metadata.controller
     framework = kinds.find(owner.api_version, owner.kind) if owner is not None else None
     if claimed is not None or owner is None or framework is None or not owner.name:
         return claimed
@@ -174,7 +176,7 @@ def _begins_again(pod: Pod, end: Terminated) -> bool:
     return policy == "Always" or (policy == "OnFailure" and end.exit_code != 0)
 
 
-def child_sight(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
+def observed_child(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
     """A Service, ConfigMap or Secret and the job it belongs to; None when its labels or its owner do not say so."""
     meta = child.metadata
     key = _key(meta)

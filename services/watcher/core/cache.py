@@ -1,4 +1,4 @@
-"""What the API server shows now, as far as the watches told: levels, not changes.
+"""The cache: the objects that the watches have shown, as they are now.  Pure.
 
 Absence means something only for what was listed completely, and for a job only once its own GET confirmed it.
 """
@@ -6,8 +6,8 @@ Absence means something only for what was listed completely, and for a job only 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from services.watcher.disruption import GONE, leaves
-from services.watcher.sights import JobSight, NodeSight, RequestSight
+from services.watcher.core.disruption import GONE, leaves
+from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -22,7 +22,7 @@ CHILDREN = ("Service", "ConfigMap", "Secret")
 """What a job has besides pods and requests."""
 
 
-class Level(dict[tuple[str, str], T]):
+class Listing(dict[tuple[str, str], T]):
     """The objects of one resource by (namespace, name), and how far the watch got."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Level(dict[tuple[str, str], T]):
         self.version = 0
         """The newest resourceVersion seen; 0 until the first complete LIST."""
         self.outdated = False
-        """It is what a store showed that has gone since: it means nothing until it was listed again."""
+        """An earlier store showed it: it means nothing until it was listed again."""
         self.blind = True
         self.answered = False
         """Its first list in this store came, or did not come."""
@@ -42,8 +42,8 @@ class Level(dict[tuple[str, str], T]):
         return self.version > 0 and not self.outdated
 
 
-class World:
-    """The levels of all resources, and what was worked out about them."""
+class Cache:
+    """The listings of all resources, and indices over them."""
 
     def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False) -> None:
         """`takes_over` is a person's word that the operators before us are gone."""
@@ -51,22 +51,22 @@ class World:
         self.takes_over = takes_over
         self.epoch = 0
         """Raised when versions went back: an etcd restored from a backup counts again."""
-        self.jobs: Mapping[Resource[Custom], Level[JobSight]] = {each.resource: Level() for each in kinds}
+        self.jobs: Mapping[Resource[Custom], Listing[ObservedJob]] = {each.resource: Listing() for each in kinds}
         """By the resource of their kind."""
-        self.requests: dict[str, Level[RequestSight]] = {"ScaleIn": Level(), "ScaleOut": Level()}
-        self.pods: Level[tuple[JobKey, PodView]] = Level()
+        self.requests: dict[str, Listing[ObservedRequest]] = {"ScaleIn": Listing(), "ScaleOut": Listing()}
+        self.pods: Listing[tuple[JobKey, PodView]] = Listing()
         selectors = {each.inherits for each in kinds if each.inherits} if takes_over else ()
-        self.inherited: Mapping[str, Level[tuple[JobKey, PodView]]] = {each: Level() for each in sorted(selectors)}
+        self.inherited: Mapping[str, Listing[tuple[JobKey, PodView]]] = {each: Listing() for each in sorted(selectors)}
         """Pods that other operators made, by the selector of their labels; they are here with our labels, too."""
-        self.children: dict[str, Level[tuple[JobKey, ChildView]]] = {kind: Level() for kind in CHILDREN}
-        self.nodes: Level[NodeSight] = Level()
-        self.going: dict[str, NodeSight] = {}
+        self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in CHILDREN}
+        self.nodes: Listing[ObservedNode] = Listing()
+        self.going: dict[str, ObservedNode] = {}
         """The nodes that are about to go, by name, and those that went from under their pods."""
-        self.confirmed_gone: set[JobKey] = set()
-        """Jobs whose own GET said NotFound, or another uid."""
-        self.vouched: set[Uid] = set()
-        """Launchers that vanished while their job stayed: its own GET, asked afterwards, said so."""
-        self._sights: dict[JobKey, JobSight] = {}
+        self.held_back = True
+        """Too many jobs vanished at once to be believed, or not every kind was listed yet."""
+        self.found: set[JobKey] = set()
+        """Jobs that the first list showed: they were there before this process."""
+        self._resources: dict[JobKey, ObservedJob] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
@@ -74,10 +74,10 @@ class World:
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
         """Of pods that tolerate something."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
-        self._placed: dict[JobKey, dict[Uid, RequestSight]] | None = None
+        self._placed: dict[JobKey, dict[Uid, ObservedRequest]] | None = None
         """Requests by place; None when a job or a request changed since."""
 
-    def levels(self) -> Iterator[Level[Any]]:
+    def listings(self) -> Iterator[Listing[Any]]:
         yield from self.jobs.values()
         yield from self.requests.values()
         yield self.pods
@@ -92,41 +92,39 @@ class World:
         """
         requests = self.requests.values() if kind == TRAININGJOBS else ()
         watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *self.children.values())
-        return not any(level.blind or level.outdated for level in watched)
+        return not any(listing.blind or listing.outdated for listing in watched)
 
-    def level_of(self, job: Job) -> Level[JobSight] | None:
+    def listing_of(self, job: Job) -> Listing[ObservedJob] | None:
         """What was seen of the jobs of this one's kind; None for a kind that this process does not know."""
-        sight = self._sights.get(job.key)
-        shown = sight.observed if sight is not None else job
+        resource = self._resources.get(job.key)
+        shown = resource.observed if resource is not None else job
         framework = self._kinds.find(shown.api_version, shown.kind)
         return self.jobs[framework.resource] if framework is not None else None
 
     @property
-    def scalable(self) -> Level[JobSight]:
-        """The jobs that requests are about; an empty level where this process does not know their kind."""
-        return self.jobs.get(TRAININGJOBS, Level())
+    def scalable(self) -> Listing[ObservedJob]:
+        """The jobs that requests are about; an empty listing where this process does not know their kind."""
+        return self.jobs.get(TRAININGJOBS, Listing())
 
     def enter(self, epoch: int) -> None:
         """The store is another one from now on: what the watches showed so far says nothing of it."""
         if epoch > self.epoch:
             self.epoch = epoch
-            for level in self.levels():
-                level.outdated, level.answered = level.version > 0, False
-            self.confirmed_gone.clear()
-            self.vouched.clear()
+            for listing in self.listings():
+                listing.outdated, listing.answered = listing.version > 0, False
 
     def keys(self) -> set[JobKey]:
         """Every job there is a trace of."""
         return {
-            *self._sights,
+            *self._resources,
             *self._pods_of,
             *self._children_of,
             *(self.place(request) for request in self.all_requests()),
         }
 
-    def job(self, key: JobKey) -> JobSight | None:
+    def job(self, key: JobKey) -> ObservedJob | None:
         """The resource of this very uid."""
-        return self._sights.get(key)
+        return self._resources.get(key)
 
     def pods_of(self, key: JobKey) -> Mapping[Uid, PodView]:
         ours, theirs = self._pods_of.get(key, {}), self._inherited_of.get(key)
@@ -135,26 +133,30 @@ class World:
         older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
 
+    def inherits(self, job: Job) -> str | None:
+        """The selector of pods that another operator made for jobs of this kind; None for an unknown kind."""
+        framework = self._kinds.find(job.api_version, job.kind)
+        return framework.inherits if framework is not None else None
+
     def has_inherited(self, job: Job) -> bool:
         """All pods were listed that the operator before us may have made for it."""
-        framework = self._kinds.find(job.api_version, job.kind)
-        level = self.inherited.get(framework.inherits) if framework is not None else None
-        return level is not None and level.listed
+        listing = self.inherited.get(self.inherits(job) or "")
+        return listing is not None and listing.listed
 
     def went(self, job: Job, pod: PodView) -> bool:
         """A pod that is not shown any more was there once, as far as the lists go that would show it."""
         if not pod.claimed and not self.has_inherited(job):
             return False
-        levels = [self.pods, *(() if pod.claimed else self.inherited.values())]
-        return all(pod.version <= level.version for level in levels) or self.epoch > job.epoch
+        listings = [self.pods, *(() if pod.claimed else self.inherited.values())]
+        return all(pod.version <= listing.version for listing in listings) or self.epoch > job.epoch
 
     def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
         return self._children_of.get(key, {})
 
-    def all_requests(self) -> Iterator[RequestSight]:
-        return (request for level in self.requests.values() for request in level.values())
+    def all_requests(self) -> Iterator[ObservedRequest]:
+        return (request for listing in self.requests.values() for request in listing.values())
 
-    def requests_of(self, key: JobKey) -> dict[Uid, RequestSight]:
+    def requests_of(self, key: JobKey) -> dict[Uid, ObservedRequest]:
         """The requests whose place is this history."""
         if self._placed is None:
             self._placed = {}
@@ -162,32 +164,35 @@ class World:
                 self._placed.setdefault(self.place(request), {})[request.uid] = request
         return self._placed.get(key, {})
 
-    def request(self, uid: Uid) -> RequestSight | None:
+    def request(self, uid: Uid) -> ObservedRequest | None:
         return next((request for request in self.all_requests() if request.uid == uid), None)
 
-    def place(self, request: RequestSight) -> JobKey:
+    def place(self, request: ObservedRequest) -> JobKey:
         """The history a request belongs to: its owner's, else that of the job it names, else the waiting room."""
         if request.owner:
             return JobKey(request.namespace, request.job, request.owner)
-        sight = self.scalable.get((request.namespace, request.job))
-        return sight.key if sight is not None else JobKey(request.namespace, request.job, NO_UID)
+        resource = self.scalable.get((request.namespace, request.job))
+        return resource.key if resource is not None else JobKey(request.namespace, request.job, NO_UID)
 
-    def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: JobSight | None) -> set[JobKey]:
+    def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: ObservedJob | None) -> set[JobKey]:
         """The job of this kind at (namespace, name) is now so, or is no more; return whom that concerns."""
         before = self.jobs[kind].pop(at, None)
         if before is not None:
-            del self._sights[before.key]
+            del self._resources[before.key]
+            if seen is None:
+                self.found.discard(before.key)
         if seen is not None:
-            self.jobs[kind][at] = self._sights[seen.key] = seen
-            self.confirmed_gone.discard(seen.key)
-        concerned = {sight.key for sight in (before, seen) if sight is not None}
+            self.jobs[kind][at] = self._resources[seen.key] = seen
+            if not self.jobs[kind].version:
+                self.found.add(seen.key)
+        concerned = {resource.key for resource in (before, seen) if resource is not None}
         if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
             # The same life: no request changes its place, however often this job changes.  Of others there is none.
             return concerned
         self._placed = None
         return {JobKey(at[0], at[1], NO_UID), *concerned}
 
-    def set_request(self, kind: str, at: tuple[str, str], seen: RequestSight | None) -> set[JobKey]:
+    def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> set[JobKey]:
         """The request at (namespace, name) is now so, or is no more; return whom that concerns."""
         before = self.requests[kind].pop(at, None)
         self._placed = None
@@ -219,16 +224,16 @@ class World:
 
     def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> set[JobKey]:
         """The pod at (namespace, name), by labels of another operator, is now so, or is no more."""
-        level = self.inherited[selector]
-        before = level.pop(at, None)
+        listing = self.inherited[selector]
+        before = listing.pop(at, None)
         if before is not None:
             _drop(self._inherited_of, before[0], before[1].uid)
         if seen is not None:
-            level[at] = seen
+            listing[at] = seen
             self._inherited_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
         return {key for key, _ in filter(None, (before, seen))}
 
-    def set_node(self, name: str, seen: NodeSight | None) -> set[JobKey]:
+    def set_node(self, name: str, seen: ObservedNode | None) -> set[JobKey]:
         """The node is now so, or is no more; return whom it concerns that it is about to go."""
         before = self.going.pop(name, None)
         if seen is None:

@@ -6,8 +6,8 @@ only noted, until the setting `MUSTER_TAKE_OVER` says that it is gone.
 
 from collections.abc import Iterator
 
-from services.watcher.sights import JobSight
-from services.watcher.world import World
+from services.watcher.core.cache import Cache
+from services.watcher.core.observed import ObservedJob
 from shared.frameworks.inheriting import Inherited
 from shared.job.events.watcher import JobAdopted, JobOfAnother
 from shared.job.evolve_adoption import ANOTHER_OPERATOR
@@ -16,26 +16,37 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.views import alive, ended, ranges, spans
 
+LEFT_ALONE = "a job of another operator is left alone"
 
-def begun_by_another(job: Job, sight: JobSight | None) -> JobOfAnother | None:
+
+def begun_by_another(job: Job, resource: ObservedJob | None) -> JobOfAnother | None:
     """The fact that somebody else's status stands in a resource of which this log has never heard.
 
     A status that we wrote has a head, or the log knows the job: definitions that are not ours drop the head.  That the
     checkpoint does not know the job either was asked before.
     """
-    if sight is None or sight.inherited is None or sight.head is not None:
+    if resource is None or resource.inherited is None or resource.head is not None:
         return None
     if job.generation or job.another or job.integrity.accepted or job.gone:
         return None
-    return JobOfAnother(phase=sight.inherited.phase)
+    return JobOfAnother(phase=resource.inherited.phase)
 
 
-def adopted(job: Job, world: World) -> Iterator[JobAdopted]:
+def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
+    """What people should read about a job of another operator that is left alone."""
+    if not job.another or job.gone or (inherits := cache.inherits(job)) is None:
+        return None
+    if not inherits:
+        return LEFT_ALONE, "its kind cannot be taken over"
+    return None if cache.takes_over else (LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run")
+
+
+def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
     """The job as it is there, once the log knows all its pods; nothing while something of it is not known."""
-    sight = world.job(job.key)
-    if sight is None or sight.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
+    resource = cache.job(job.key)
+    if resource is None or resource.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
         return
-    yield _of(job, job.spec, sight.inherited)
+    yield _of(job, job.spec, resource.inherited)
 
 
 def _of(job: Job, spec: JobSpec, theirs: Inherited) -> JobAdopted:

@@ -3,6 +3,11 @@
 A series of views costs the log an append, and every service a look at all of the job's pods.
 """
 
+from collections.abc import Iterable
+
+from shared.job.events.catalog import Fact
+from shared.job.events.watcher import PodsGone, PodsObserved
+
 SECONDS_PER_POD = 0.0001
 """Folding a series and deciding on it takes the four services about a tenth of that for each pod of the job."""
 
@@ -20,6 +25,11 @@ LONGEST_IN_A_CROWD_SECONDS = 0.25
 
 SHORTEST_SECONDS = 0.005
 """Of any job: so that those that are told of at the same time are counted."""
+
+
+def coalesces(facts: Iterable[Fact]) -> bool:
+    """True if changes of pods were recorded whole; what does not fit into one event goes on at once."""
+    return sum(isinstance(fact, PodsObserved | PodsGone) for fact in facts) == 1
 
 
 def pause(pods: int, append_seconds: float, others: int) -> float:

@@ -1,13 +1,14 @@
-"""A world that a test shows to the watcher, and the histories that come of it.
+"""A cache that a test shows to the watcher, and the histories that come of it.
 
 Only the pure part: `seen` is what `observe` says now, `settle` folds it as the log would until nothing is left to say.
 """
 
 import msgspec
 
-from services.watcher.observe import observe
-from services.watcher.sights import JobSight, RequestSight
-from services.watcher.world import World
+from services.watcher.core.cache import Cache
+from services.watcher.core.observe import Observed, observe
+from services.watcher.core.observed import ObservedJob, ObservedRequest
+from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
 from shared.job.fold import Histories, History
@@ -20,12 +21,12 @@ from tests.kit.histories import KEY, stored
 
 WAITING = JobKey(KEY.namespace, KEY.name, NO_UID)
 MOST_FACTS = 200
-"""A watcher that says more of one sight repeats itself for ever."""
+"""A watcher that records more of one resource repeats itself for ever."""
 
 replace = msgspec.structs.replace
 
 
-def a_sight(
+def a_resource(
     spec: JobSpec | None = None,
     *,
     version: int = 5,
@@ -34,9 +35,9 @@ def a_sight(
     deleting: bool = False,
     orphan: bool = False,
     key: JobKey = KEY,
-) -> JobSight:
+) -> ObservedJob:
     resource = observed(spec or a_spec(), generation=generation)
-    return JobSight(
+    return ObservedJob(
         key=key,
         observed=replace(resource, version=version, problems=problems, spec=None if problems else resource.spec),
         deleting=deleting,
@@ -47,8 +48,10 @@ def a_sight(
     )
 
 
-def a_request(name: str, *, created: str = "2030-01-01T00:00:00Z", version: int = 9, owner: str = "") -> RequestSight:
-    return RequestSight(
+def a_request(
+    name: str, *, created: str = "2030-01-01T00:00:00Z", version: int = 9, owner: str = ""
+) -> ObservedRequest:
+    return ObservedRequest(
         kind="ScaleOut",
         namespace=KEY.namespace,
         name=name,
@@ -67,19 +70,21 @@ class Watching:
 
     def __init__(self, *events: AnyEvent, version: int = 1_000) -> None:
         """A job with a history of `events`; every resource was listed, up to `version`, and nothing found."""
-        self.world = World()
+        self.cache = Cache()
+        self.answers = UNANSWERED
         self.histories = Histories()
         self.listed(version)
         for event in events:
             self.fold(KEY, event)
 
     def listed(self, version: int) -> None:
-        for level in self.world.levels():
-            level.version, level.blind = version, False
+        self.cache.held_back = False
+        for listing in self.cache.listings():
+            listing.version, listing.blind = version, False
 
     def restarted(self, version: int = 1_000) -> None:
         """Another process, which saw nothing yet and lists everything anew."""
-        self.world = World()
+        self.cache = Cache()
         self.listed(version)
 
     def job(self, key: JobKey = KEY) -> Job:
@@ -93,29 +98,38 @@ class Watching:
         self.histories.fold(stored(history, event, sequence=self.histories.position + 1))
         assert not history.held, history.held
 
-    def show(self, sight: JobSight | None) -> None:
-        self.world.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), sight)
+    def show(self, resource: ObservedJob | None) -> None:
+        self.cache.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), resource)
 
     def show_pods(self, *views: PodView, key: JobKey = KEY) -> None:
         for view in views:
-            self.world.set_pod((key.namespace, view.name), (key, view))
+            self.cache.set_pod((key.namespace, view.name), (key, view))
 
     def take_pods(self, *names: str) -> None:
         for name in names:
-            self.world.set_pod((KEY.namespace, name), None)
+            self.cache.set_pod((KEY.namespace, name), None)
 
     def show_child(self, child: ChildView, key: JobKey = KEY) -> None:
-        self.world.set_child(child.kind, (KEY.namespace, child.name), (key, child))
+        self.cache.set_child(child.kind, (KEY.namespace, child.name), (key, child))
 
-    def show_requests(self, *requests: RequestSight) -> None:
+    def show_requests(self, *requests: ObservedRequest) -> None:
         for request in requests:
-            self.world.set_request(request.kind, (KEY.namespace, request.name), request)
+            self.cache.set_request(request.kind, (KEY.namespace, request.name), request)
 
     def take_request(self, name: str) -> None:
-        self.world.set_request("ScaleOut", (KEY.namespace, name), None)
+        self.cache.set_request("ScaleOut", (KEY.namespace, name), None)
+
+    def look(self, key: JobKey = KEY) -> Observed:
+        return observe(self.job(key), self.cache, self.answers, self.histories)
 
     def seen(self, key: JobKey = KEY) -> list[Fact]:
-        return observe(self.job(key), self.world, self._folded)
+        return [*self.look(key).facts]
+
+    def answer(self, *, there: bool) -> None:
+        """The GET of the job answers, if it is asked now."""
+        for question in self.look().questions:
+            if isinstance(question, Confirm):
+                self.answers = Answers(presence=(question, Presence(there=there)))
 
     def settle(self, *keys: JobKey) -> list[Fact]:
         """All that is said, by turns, until nothing is left."""
@@ -129,7 +143,3 @@ class Watching:
             if len(told) == before:
                 return told
             assert len(told) < MOST_FACTS, f"the watcher repeats itself: {told[-3:]}"
-
-    def _folded(self, key: JobKey) -> Job | None:
-        history = self.histories.get(key)
-        return history.job if history is not None else None

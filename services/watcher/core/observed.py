@@ -10,7 +10,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem, ScaleKind, ScaleSpec
 
 
-class JobSight(msgspec.Struct, frozen=True):
+class ObservedJob(msgspec.Struct, frozen=True):
     """A job's resource as it is now."""
 
     key: JobKey
@@ -22,11 +22,16 @@ class JobSight(msgspec.Struct, frozen=True):
     head: Head | None
     accept: str
     """The head whose loss a person accepted, `<sequence>:<hash>`."""
-    inherited: Inherited | None = None
-    """What its status says when there is no head of ours in it; None when it says nothing."""
+    reached: Inherited | None = None
+    """What its status says, where that matters; None when it says nothing."""
+
+    @property
+    def inherited(self) -> Inherited | None:
+        """The same where no head of ours is in it: another operator may have written it."""
+        return self.reached if self.head is None else None
 
 
-class RequestSight(msgspec.Struct, frozen=True):
+class ObservedRequest(msgspec.Struct, frozen=True):
     """A scale request as it is now."""
 
     kind: ScaleKind
@@ -44,7 +49,7 @@ class RequestSight(msgspec.Struct, frozen=True):
     """What its status says; believed only where the log that knew better was lost."""
 
 
-class NodeSight(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node as it is now; one that stays is like any other."""
 
     reason: str = ""

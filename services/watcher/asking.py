@@ -1,0 +1,161 @@
+"""Asks the API server, the log and the checkpoints what `observe` has to know, and keeps the answers.
+
+One question of a kind is under way for a job at a time; its answer wakes the job.  What it means is decided in `core`.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from functools import partial
+
+import msgspec
+import structlog
+
+from services.watcher.core.heads import judge
+from services.watcher.core.questions import (
+    UNANSWERED,
+    Answers,
+    Compare,
+    Confirm,
+    Evidence,
+    Named,
+    Presence,
+    Question,
+    settles,
+)
+from shared.cluster import Cluster
+from shared.errors import Refused, Transient
+from shared.eventlog import Bucket, EventLog
+from shared.frameworks.kinds import Kinds
+from shared.job.chain import checkpointed
+from shared.job.fold import History
+from shared.job.naming import JobKey, history_subjects
+
+ASK_AGAIN_SECONDS = 1.0
+"""Between two GETs of a job whose watch says something else, or nothing; and after an answer that did not come."""
+
+replace = msgspec.structs.replace
+
+log = structlog.get_logger()
+
+
+class Asking:
+    """The questions of one watcher that are under way, and the answers."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        eventlog: EventLog,
+        heads: Bucket,
+        kinds: Kinds,
+        tasks: asyncio.TaskGroup,
+        wake_later: Callable[[JobKey, float], None],
+    ) -> None:
+        self._cluster = cluster
+        self._log = eventlog
+        self._heads = heads
+        self._kinds = kinds
+        self._tasks = tasks
+        self._wake_later = wake_later
+        self.began = 0
+        """The log's last sequence before this watcher looked at the cluster."""
+        self._answers: dict[JobKey, Answers] = {}
+        self._under_way: set[tuple[JobKey, type[Question]]] = set()
+
+    def answers(self, key: JobKey) -> Answers:
+        return self._answers.get(key, UNANSWERED)
+
+    def ask(self, history: History, questions: Collection[Question]) -> None:
+        """Ask what was not asked yet; forget the answers to what is asked no longer."""
+        key = history.job.key
+        answers = self.answers(key).kept(questions)
+        self._keep(key, answers)
+        for question in questions:
+            way = key, type(question)
+            if way not in self._under_way and not answers.has(question):
+                self._under_way.add(way)
+                self._tasks.create_task(self._find(history, question)).add_done_callback(partial(self._found, way))
+
+    def _found(self, way: tuple[JobKey, type[Question]], _: asyncio.Task[None]) -> None:
+        self._under_way.discard(way)
+
+    def _keep(self, key: JobKey, answers: Answers) -> None:
+        if answers == UNANSWERED:
+            self._answers.pop(key, None)
+        else:
+            self._answers[key] = answers
+
+    async def _find(self, history: History, question: Question) -> None:
+        key = history.job.key
+        settled = True
+        try:
+            match question:
+                case Confirm():
+                    presence = await self._presence(history)
+                    settled = settles(question, presence)
+                    answers = replace(self.answers(key), presence=(question, presence) if settled else None)
+                case Compare():
+                    evidence = await self._evidence(history, question)
+                    answers = replace(self.answers(key), evidence=(question, evidence))
+        except (Transient, Refused) as trouble:
+            log.info("cannot ask about a job", question=type(question).__name__, job=str(key), why=str(trouble))
+            self._wake_later(key, ASK_AGAIN_SECONDS)
+            return
+        self._keep(key, answers)
+        self._wake_later(key, 0.0 if settled else ASK_AGAIN_SECONDS)
+
+    async def _presence(self, history: History) -> Presence:
+        key = history.job.key
+        found = await self._cluster.get(self._kinds.of(history.job).resource, key.namespace, key.name)
+        if found is None or found.metadata.uid != key.uid:
+            return Presence(there=False)
+        return Presence(there=True, deleting=found.metadata.deletion_timestamp is not None)
+
+    async def _evidence(self, history: History, question: Compare) -> Evidence:
+        before = self.answers(history.job.key).evidence
+        first = before is None or judge(before[1]) is not None
+        evidence = await self._gather(history, question.shown, first=first, recall=first and question.recall)
+        if judge(evidence) is not None and evidence.kept is None:
+            # The checkpoint is a witness, whether the log leads to it or not.
+            return await self._gather(history, question.shown, first=first, recall=True)
+        return evidence
+
+    async def _gather(self, history: History, shown: Named | None, *, first: bool, recall: bool) -> Evidence:
+        # The checkpoint before the log's end: status appends first, and an older end would seem cut off.
+        kept = await self._kept(history.job.key) if recall else None
+        identity, end = await self._log.identity(), await self._log.end()
+        hashes = {}
+        for named in {named for named in (shown, kept) if named is not None and named.log == identity}:
+            sequence = named.head.sequence
+            known = history.hash_at(sequence)
+            if known is None and first and sequence <= end:
+                known = await self._read_again(history, sequence)
+            if known is not None:
+                hashes[sequence] = known
+        return Evidence(
+            identity=identity,
+            began=self.began if first else end,
+            end=end,
+            shown=shown,
+            kept=kept,
+            hashes=hashes,
+            empty=not history.sequence,
+        )
+
+    async def _kept(self, key: JobKey) -> Named | None:
+        kept = await self._heads.get(key.uid)
+        named, head = checkpointed(kept.value.decode() if kept is not None else "")
+        return Named(named, head) if head is not None else None
+
+    async def _read_again(self, history: History, sequence: int) -> str:
+        """The hash of a job's history up to a sequence, from the log itself; empty when it has no such event."""
+        key = history.job.key
+        again = History(key)
+        async with aclosing(self._log.read(subjects=history_subjects(key))) as batches:
+            async for batch in batches:
+                for stored in batch.events:
+                    if stored.sequence <= sequence:
+                        again.fold(stored)
+                if not batch.pending or (batch.events and batch.events[-1].sequence >= sequence):
+                    break
+        return again.head.hash if again.sequence == sequence else ""

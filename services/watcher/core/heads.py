@@ -1,0 +1,155 @@
+"""Heads: does this log lead to what the resource and the checkpoint show?  Pure.
+
+A head beyond the log's end, of another log, or of a job that the log has never seen means that history was lost.  A
+wrong hash within the log is a dispute if the checkpoint, which status writes first, is on the log's side; without
+that witness it is a loss too.  Either holds the job: which side is right a person decides.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from services.watcher.core.cache import Cache
+from services.watcher.core.observed import ObservedJob
+from services.watcher.core.questions import Answers, Compare, Evidence, Named
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, HistoryDisputed, JobAdopted
+from shared.job.integrity import Broken, Disputed
+from shared.job.naming import Slot, Uid
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Job
+from shared.job.views import PodView, alive, ended, spans
+
+replace = msgspec.structs.replace
+
+MISMATCH = "HashMismatch"
+
+ACCEPTED_LOSS = "AcceptedLoss"
+"""The source of a job that goes on after a loss."""
+
+
+def questions(job: Job, cache: Cache) -> Iterator[Compare]:
+    """Whether the log leads to the head in the resource, and, once, to the one in the checkpoint.
+
+    The checkpoint is read of jobs that were there before this process, and of those that have a status and no event
+    in the log.  Of a new job there is none.
+    """
+    resource = cache.job(job.key)
+    if resource is None:
+        return
+    shown = Named(resource.log, resource.head) if resource.head is not None else None
+    recall = job.key in cache.found or (resource.inherited is not None and job == Job(key=job.key))
+    if shown is not None or recall:
+        yield Compare(shown, recall)
+
+
+def doubt(job: Job, resource: ObservedJob | None, answers: Answers) -> HistoryBroken | HistoryDisputed | None:
+    """The doubt about this history, until the log has it or a person accepted its head."""
+    if resource is None or answers.evidence is None:
+        return None
+    # After an accepted loss the checkpoint may be ahead of the log for long.
+    found = judge(answers.evidence[1], alone=not job.integrity.accepted)
+    if found is None or found.head in job.integrity.accepted:
+        return None
+    if job.integrity.doubt is not None and job.integrity.doubt.head == found.head:
+        return None
+    if isinstance(found, Disputed):
+        return HistoryDisputed(theirs=found.head, ours=found.ours)
+    return HistoryBroken(
+        log=found.log,
+        sequence=found.head.sequence,
+        hash=found.head.hash,
+        reason=found.reason,
+        kind=resource.observed.kind,
+        api_version=resource.observed.api_version,
+    )
+
+
+def warning(job: Job) -> tuple[str, str] | None:
+    """What people should read about a history in doubt."""
+    return ("head is wrong", job.integrity.sentence) if job.integrity.doubt is not None and not job.gone else None
+
+
+def judge(evidence: Evidence, *, alone: bool = True) -> Broken | Disputed | None:
+    """What is wrong with a history, or None.  With `alone` the checkpoint raises a doubt by itself."""
+    shown, kept = evidence.shown, evidence.kept
+    if shown is not None and (reason := _wrong(evidence, shown)):
+        if reason == MISMATCH and kept is not None and _confirmed(evidence, kept):
+            return Disputed(shown.head, kept.head)
+        return Broken(shown.log, shown.head, reason)
+    # A checkpoint of another log gives way once this log has begun the job.
+    if alone and kept is not None and (kept.log == evidence.identity or evidence.empty):
+        reason = _wrong(evidence, kept)
+        return Broken(kept.log, kept.head, reason) if reason else None
+    return None
+
+
+def _wrong(evidence: Evidence, named: Named) -> str:
+    """Why the log does not lead to this head; empty when it does, or when that cannot be told any more."""
+    if named.log != evidence.identity:
+        return "OtherLog"
+    if named.head.sequence > evidence.end:
+        return "BeyondTheEnd"
+    known = evidence.hashes.get(named.head.sequence)
+    if known is None or known == named.head.hash:
+        return ""
+    if named.head.sequence > evidence.began:
+        # A restored log had lost these events, and grew past their sequence since.
+        return "BeyondTheEnd"
+    return "HistoryLost" if evidence.empty else MISMATCH
+
+
+def _confirmed(evidence: Evidence, named: Named) -> bool:
+    return named.log == evidence.identity and evidence.hashes.get(named.head.sequence) == named.head.hash
+
+
+def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> list[JobAdopted | HistoryAccepted]:
+    """A person named exactly the head that raised the doubt: take on what is there, then go on."""
+    doubt = job.integrity.doubt
+    if doubt is None or resource.accept != str(doubt.head):
+        return []
+    go_on = HistoryAccepted(sequence=doubt.head.sequence, hash=doubt.head.hash)
+    if job.attempt.slots or job.phase:
+        return [go_on]
+    slots, attempt = _there(job, pods)
+    ended_before = resource.reached is not None and bool(resource.reached.end)
+    if not slots and not ended_before:
+        return [go_on]
+    indices = [slot.index for slot in slots if slot.role == WORKER]
+    adopted = JobAdopted(
+        source=ACCEPTED_LOSS,
+        attempt=attempt,
+        slots=spans(slots),
+        lost=spans(_missing(job, attempt) - slots) if not ended_before else (),
+        next_index=max(indices, default=-1) + 1,
+    )
+    if ended_before and resource.reached is not None:
+        adopted = replace(
+            adopted,
+            restarts=resource.reached.restarts,
+            phase=resource.reached.end,
+            start_time=resource.reached.start_time,
+            completion_time=resource.reached.completion_time,
+            conditions=resource.reached.conditions,
+            counts=resource.reached.counts,
+        )
+    return [adopted, go_on]
+
+
+def _there(job: Job, pods: Mapping[Uid, PodView]) -> tuple[frozenset[Slot], int]:
+    """The slots of the newest attempt that has pods, and its number."""
+    attempt = max((pod.attempt for pod in pods.values()), default=0)
+    strict = job.spec is not None and job.spec.handling.strict
+    slots = frozenset(
+        pod.slot
+        for pod in pods.values()
+        # An end that decides something counts; another worker that ended is simply no more.
+        if pod.attempt == attempt and (alive(pod) or (ended(pod) and (strict or pod.role == LAUNCHER)))
+    )
+    return slots, attempt
+
+
+def _missing(job: Job, attempt: int) -> frozenset[Slot]:
+    """Of a job that needs every pod, all that its spec asks for; another goes on with what there is."""
+    if job.spec is None or not job.spec.handling.strict:
+        return frozenset()
+    return frozenset(Slot(attempt, role.name, index) for role in job.spec.roles for index in range(role.replicas))

@@ -1,0 +1,217 @@
+"""What the log does not know yet: the difference between a folded job and the cache, and what has to be asked.  Pure.
+
+Older versions of an object are ignored; changes that no decision needs are not recorded.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from services.watcher.core import heads, requests, takeover, vanished
+from services.watcher.core.cache import Cache
+from services.watcher.core.questions import UNANSWERED, Answers, Question
+from services.watcher.core.vanished import confirmed_gone, confirmed_there, lost_launchers, missing, pod_vanished
+from shared.job.events.catalog import Fact
+from shared.job.events.watcher import (
+    ChildGone,
+    ChildrenObserved,
+    DisruptionNoticed,
+    JobDeleting,
+    JobGone,
+    JobObserved,
+    LauncherLost,
+    PodsGone,
+    PodsObserved,
+)
+from shared.job.fold import Histories
+from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.state import Job
+from shared.job.views import PodView
+
+BYTES_PER_EVENT = 200_000
+"""Of pod views in one event, which stays under the log's limit with all that is around them."""
+
+UIDS_PER_EVENT = 4_000
+"""So that their 40 bytes each stay under the same limit."""
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What one look at a job gives."""
+
+    facts: tuple[Fact, ...] = ()
+    """What the cache shows and the log lacks, most important first."""
+    questions: tuple[Question, ...] = ()
+    """What has to be asked about the job, whether it was answered or not."""
+    trusted: bool = True
+    """False until the history was compared with what is kept outside of it: before that nothing is recorded."""
+    wakes: tuple[JobKey, ...] = ()
+    """Other histories that may have something new to record now."""
+    warning: tuple[str, str] | None = None
+    """What people should read once in the log of this process, and why it is so."""
+
+
+def observe(
+    job: Job, cache: Cache, answers: Answers = UNANSWERED, histories: Histories | None = None, *, pods: bool = True
+) -> Observed:
+    """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
+
+    `histories` are those of the whole log: a request that waited under the job's name keeps its turn there.
+    """
+    histories = histories if histories is not None else Histories()
+    if job.key.uid == NO_UID:
+        return Observed((*requests.changed(job, cache, histories),))
+    compare = [*heads.questions(job, cache)]
+    confirm = vanished.question(job, cache)
+    asked: tuple[Question, ...] = (*compare, confirm) if confirm is not None else (*compare,)
+    if compare and answers.evidence is None:
+        return Observed(questions=asked, trusted=False)
+    return Observed(
+        facts=(*_facts(job, cache, answers, histories, pods=pods),),
+        questions=asked,
+        wakes=requests.leaving(job, histories),
+        warning=heads.warning(job) or takeover.warning(job, cache),
+    )
+
+
+def _facts(job: Job, cache: Cache, answers: Answers, histories: Histories, *, pods: bool) -> Iterable[Fact]:
+    resource = cache.job(job.key)
+    if (found := heads.doubt(job, resource, answers)) is not None:
+        return [found]
+    if job.integrity.doubt is not None:
+        # Before a list of pods the watcher does not know what an acceptance takes on.
+        if resource is not None:
+            return heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
+        return _end(job, cache, answers)
+    if (theirs := takeover.begun_by_another(job, resource)) is not None:
+        return [theirs]
+    if cache.epoch < job.epoch:
+        # Another replica saw a newer store: until this one lists again, nothing that it shows is news.
+        return []
+    events = [*_resource(job, cache, answers)]
+    if events or not job.generation:
+        # Pods and requests mean something once the log knows the job.
+        return events
+    if cache.epoch > job.epoch and not job.gone:
+        # In another store the job itself comes first: what it says of its end decides what its pods' end means.
+        return []
+    if job.another:
+        if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
+            return []
+        # First its pods, whatever became of them; every service leaves the job alone before it is adopted.
+        return [*_pods(job, cache, answers)] or [*takeover.adopted(job, cache)]
+    views = _pods(job, cache, answers) if pods else ()
+    # Requests are about TrainingJobs, whatever owner they name.
+    scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
+    return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
+
+
+def _end(job: Job, cache: Cache, answers: Answers) -> Iterator[JobGone]:
+    listing = cache.listing_of(job)
+    if listing is not None and missing(job, cache) and not cache.held_back and confirmed_gone(job, cache, answers):
+        yield JobGone(version=listing.version)
+
+
+def _resource(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
+    listing, resource = cache.listing_of(job), cache.job(job.key)
+    if listing is None or listing.outdated:
+        return
+    if resource is None:
+        yield from _end(job, cache, answers)
+        return
+    seen = resource.observed
+    if cache.epoch == job.epoch and seen.version < job.version:
+        return
+    known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
+    now = (seen.generation, seen.problems) if seen.problems else (seen.generation, seen.spec)
+    if known != now or job.gone or cache.epoch > job.epoch:
+        yield JobObserved(
+            kind=seen.kind,
+            api_version=seen.api_version,
+            generation=seen.generation,
+            version=seen.version,
+            epoch=cache.epoch,
+            spec=seen.spec,
+            problems=seen.problems,
+        )
+    if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
+        yield JobDeleting(version=seen.version, orphan=resource.orphan)
+
+
+def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
+    """Of each pod once that its node is about to go; that a notice was taken back is no news."""
+    if not cache.going or job.over or not (cache.pods.listed and cache.nodes.listed):
+        return
+    found: dict[tuple[str, str], list[Uid]] = {}
+    for uid, pod in cache.pods_of(job.key).items():
+        # Of a pod that the log has never seen it would not be remembered.
+        news = uid in job.pods and uid not in job.disrupted and pod.slot in job.attempt.slots
+        if news and (reason := cache.notice(pod)):
+            found.setdefault((pod.node, reason), []).append(uid)
+    for (node, reason), uids in sorted(found.items()):
+        uids.sort()
+        for start in range(0, len(uids), UIDS_PER_EVENT):
+            yield DisruptionNoticed(node=node, uids=tuple(uids[start : start + UIDS_PER_EVENT]), reason=reason)
+
+
+def _pods(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
+    if not cache.pods.listed:
+        return
+    now = cache.pods_of(job.key)
+    changed = [pod for pod in now.values() if _news(job, cache, pod)]
+    for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
+        yield PodsObserved(pods=some, epoch=cache.epoch)
+    # The launcher of a job that is gone itself went with it.
+    launchers = lost_launchers(job, cache) if not confirmed_gone(job, cache, answers) else set()
+    if confirmed_there(job, cache, answers):
+        for uid in sorted(launchers):
+            yield LauncherLost(uid=uid)
+    others = tuple(uid for uid, pod in job.pods.items() if uid not in launchers and pod_vanished(job, cache, pod))
+    for start in range(0, len(others), UIDS_PER_EVENT):
+        yield PodsGone(uids=others[start : start + UIDS_PER_EVENT])
+
+
+def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:
+    some: list[PodView] = []
+    size = 0
+    for pod in pods:
+        weight = len(msgspec.json.encode(pod)) + 1
+        if some and size + weight > BYTES_PER_EVENT:
+            yield tuple(some)
+            some, size = [], 0
+        some.append(pod)
+        size += weight
+    if some:
+        yield tuple(some)
+
+
+def _news(job: Job, cache: Cache, pod: PodView) -> bool:
+    known = job.pods.get(pod.uid)
+    if known is None or cache.epoch > job.epoch:
+        return True
+    return pod.version > known.version and _told(pod) != _told(known)
+
+
+def _told(pod: PodView) -> tuple[object, ...]:
+    # Its node is told of together with what happens to it there.
+    node = pod.node if pod.phase != "Pending" else ""
+    return (pod.phase, pod.ready, pod.exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
+
+
+def _children(job: Job, cache: Cache) -> Iterator[Fact]:
+    now = cache.children_of(job.key)
+    changed = tuple(
+        child
+        for at, child in sorted(now.items())
+        if not cache.children[child.kind].outdated
+        and (
+            (known := job.children.get(at)) is None
+            or known.uid != child.uid
+            or (child.version > known.version and child.hosts != known.hosts)
+        )
+    )
+    if changed:
+        yield ChildrenObserved(children=changed, epoch=cache.epoch)
+    for (kind, name), child in job.children.items():
+        listing = cache.children.get(kind)
+        if listing is not None and listing.listed and (kind, name) not in now and child.version <= listing.version:
+            yield ChildGone(kind=kind, name=name, uid=child.uid)

@@ -1,0 +1,101 @@
+"""Scale requests that the log does not know yet, or not as they are now.  Pure."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from services.watcher.core.cache import Cache
+from services.watcher.core.observed import ObservedRequest
+from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
+from shared.job.fold import Histories
+from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.request import Request
+from shared.job.spec import Problem
+from shared.job.state import Job
+
+OVER = ("ScaleSucceeded", "ScaleFailed")
+"""Phases in the status of a request that was carried out, or was not to be."""
+
+_UNKNOWN = (Problem(reason="HistoryLost", message="create the request again: how far it got is not known"),)
+
+
+def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleRequested | ScaleRequestGone]:
+    """What the log lacks of the requests whose place is this history, in their turn."""
+    if not (cache.scalable.listed and all(listing.listed for listing in cache.requests.values())):
+        return
+    now = cache.requests_of(job.key)
+    waiting = _requests_of(histories, waiting_room(job.key))
+    order = {uid: place for place, uid in enumerate(waiting)}
+    last = len(order)
+    # An orphaning delete takes the owner from a request; what is left to tell that it ran is the log.
+    elsewhere = _begun_elsewhere(job, histories) if now.keys() - job.scaling.requests.keys() else ()
+
+    def turn(request: ObservedRequest) -> tuple[int, str, int]:
+        return (order.get(request.uid, last), request.created, request.version)
+
+    believed = (_as_far_as_known(job, request, waited=request.uid in order) for request in now.values())
+    for request in sorted(believed, key=turn):
+        known = job.scaling.requests.get(request.uid)
+        if known is None and (request.uid in elsewhere or (request.uid not in order and request.phase in OVER)):
+            # The request ran under another incarnation of its job, or in events that the log has lost.
+            continue
+        if known is not None and request.version < known.version and cache.epoch <= job.epoch:
+            continue
+        if (
+            known is None
+            or known.gone
+            or (request.owner and known.owner != request.owner)
+            or (known.phase == "Pending" and (known.spec, known.problems) != (request.spec, request.problems))
+        ):
+            yield ScaleRequested(
+                kind=request.kind,
+                name=request.name,
+                uid=request.uid,
+                version=request.version,
+                owner=request.owner,
+                spec=request.spec,
+                problems=request.problems,
+            )
+    for known in job.scaling.requests.values():
+        if known.gone or known.uid in now or known.resize is not None:
+            continue
+        moved = cache.request(known.uid)
+        if moved is None:
+            # A watch that is behind does not show yet what another replica has recorded.
+            if known.version <= cache.requests[known.kind].version or cache.epoch > job.epoch:
+                yield ScaleRequestGone(uid=known.uid)
+        elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.place(moved)):
+            yield ScaleRequestGone(uid=known.uid, reason="Bound")
+
+
+def leaving(job: Job, histories: Histories) -> tuple[JobKey, ...]:
+    """The history that requests of this job may leave now: they waited there, and this one has them."""
+    room = waiting_room(job.key)
+    if job.key == room or not _requests_of(histories, room).keys() & job.scaling.requests.keys():
+        return ()
+    return (room,)
+
+
+def waiting_room(key: JobKey) -> JobKey:
+    """Where requests wait for a job of this name."""
+    return JobKey(key.namespace, key.name, NO_UID)
+
+
+def _requests_of(histories: Histories, key: JobKey) -> Mapping[Uid, Request]:
+    history = histories.get(key)
+    return history.job.scaling.requests if history is not None else {}
+
+
+def _begun_elsewhere(job: Job, histories: Histories) -> set[Uid]:
+    """Requests that were acted upon under other incarnations of this job's name: none of them runs again."""
+    lives = [life.job for life in histories.lives(job.key) if life.job.key != job.key]
+    return {uid for life in lives for uid, request in life.scaling.requests.items() if request.phase != "Pending"}
+
+
+def _as_far_as_known(job: Job, request: ObservedRequest, *, waited: bool) -> ObservedRequest:
+    """The request; one that was under way in events that the log has lost is not carried on, and not begun anew."""
+    known = job.scaling.requests.get(request.uid)
+    begun_unseen = known is None and not waited
+    if request.phase != "Scaling" or not (begun_unseen or (known is not None and known.problems == _UNKNOWN)):
+        return request
+    return msgspec.structs.replace(request, spec=None, problems=_UNKNOWN)

@@ -1,0 +1,35 @@
+"""What a change concerns: only the histories that it can say something new about."""
+
+from services.watcher.core.cache import Cache
+from shared.frameworks.training import TRAININGJOBS
+from shared.job.naming import JobKey, Uid
+from tests.kit.histories import KEY
+from tests.watcher.watching import WAITING, a_request, a_resource
+
+AT = (KEY.namespace, KEY.name)
+SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
+
+
+def test_a_job_that_comes_goes_or_is_made_again_concerns_the_requests_that_wait_for_it():
+    cache = Cache()
+    assert cache.set_job(TRAININGJOBS, AT, a_resource()) == {KEY, WAITING}
+    assert cache.set_job(TRAININGJOBS, AT, a_resource(key=SECOND_LIFE)) == {KEY, SECOND_LIFE, WAITING}
+    assert cache.set_job(TRAININGJOBS, AT, None) == {SECOND_LIFE, WAITING}
+
+
+def test_a_job_that_changes_concerns_itself_alone():
+    # Each status that is written is such a change, of every job there is.
+    cache = Cache()
+    cache.set_job(TRAININGJOBS, AT, a_resource(version=5))
+    assert cache.set_job(TRAININGJOBS, AT, a_resource(version=6)) == {KEY}
+
+
+def test_requests_are_placed_anew_when_their_job_is_another():
+    cache = Cache()
+    request = a_request("out")
+    cache.set_request("ScaleOut", (KEY.namespace, "out"), request)
+    places = []
+    for resource in (None, a_resource(version=5), a_resource(version=6), a_resource(key=SECOND_LIFE), None):
+        cache.set_job(TRAININGJOBS, AT, resource)
+        places += [key for key in (WAITING, KEY, SECOND_LIFE) if cache.requests_of(key)]
+    assert places == [WAITING, KEY, KEY, SECOND_LIFE, WAITING]
