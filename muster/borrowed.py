@@ -7,15 +7,15 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
-import yaml
 
 from devcluster.kubeconfig import write_access
 from muster.permissions import HOME
 from muster.supervision import Program
 from shared.cluster.access import HOME_KUBECONFIG, find_cluster
+from shared.cluster.kubeconfig import current_context
 from shared.errors import Refused, Transient
 
 TOKEN_SECONDS = 24 * 3600
@@ -51,7 +51,7 @@ class BorrowedCluster:
     async def admit(self, users: Sequence[str]) -> None:
         """Write a kubeconfig with a token for each service account.  Raises `Trouble`."""
         access = await find_cluster(self._kubeconfig)
-        cluster = _cluster_entry(self._kubeconfig)
+        cluster = current_context([str(self._kubeconfig)]).cluster
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -98,17 +98,3 @@ def _usual_kubeconfig() -> Path:
     if not path.is_file():
         raise Refused(f"there is no kubeconfig at {path}: name one in KUBECONFIG", reason="NoCluster")
     return path
-
-
-def _cluster_entry(kubeconfig: Path) -> dict[str, Any]:
-    """Where the current context's server is and whom to trust, with paths that hold from everywhere."""
-    config = yaml.safe_load(kubeconfig.read_text())
-    context = _named(config["contexts"], config["current-context"])["context"]
-    entry: dict[str, Any] = dict(_named(config["clusters"], context["cluster"])["cluster"])
-    if authority := entry.get("certificate-authority"):
-        entry["certificate-authority"] = str(kubeconfig.parent / authority)
-    return entry
-
-
-def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    return next(entry for entry in entries if entry["name"] == name)

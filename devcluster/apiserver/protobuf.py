@@ -1,4 +1,4 @@
-"""The protobuf bodies that kubectl's typed commands send (`create namespace`, `create configmap`, `auth can-i`).
+"""The protobuf bodies that kubectl's typed commands send: `create namespace`, `create configmap`, `create secret`.
 
 Only requests are decoded, and only the kinds below; every answer is JSON, which these clients accept too.
 A kind that is missing here is refused with 415.
@@ -49,46 +49,6 @@ METADATA: Fields = {
     13: ("ownerReferences", Many(OWNER)),
     14: ("finalizers", Many(TEXT)),
 }
-ACCESS: Fields = {
-    1: ("metadata", METADATA),
-    2: (
-        "spec",
-        {
-            1: (
-                "resourceAttributes",
-                {
-                    1: ("namespace", TEXT),
-                    2: ("verb", TEXT),
-                    3: ("group", TEXT),
-                    4: ("version", TEXT),
-                    5: ("resource", TEXT),
-                    6: ("subresource", TEXT),
-                    7: ("name", TEXT),
-                },
-            ),
-            2: ("nonResourceAttributes", {1: ("path", TEXT), 2: ("verb", TEXT)}),
-        },
-    ),
-}
-POLICY_RULE: Fields = {
-    1: ("verbs", Many(TEXT)),
-    2: ("apiGroups", Many(TEXT)),
-    3: ("resources", Many(TEXT)),
-    4: ("resourceNames", Many(TEXT)),
-    5: ("nonResourceURLs", Many(TEXT)),
-}
-SUBJECT: Fields = {1: ("kind", TEXT), 2: ("apiGroup", TEXT), 3: ("name", TEXT), 4: ("namespace", TEXT)}
-ROLE_REFERENCE: Fields = {1: ("apiGroup", TEXT), 2: ("kind", TEXT), 3: ("name", TEXT)}
-ROLE: Fields = {1: ("metadata", METADATA), 2: ("rules", Many(POLICY_RULE))}
-BINDING: Fields = {1: ("metadata", METADATA), 2: ("subjects", Many(SUBJECT)), 3: ("roleRef", ROLE_REFERENCE)}
-INT_OR_STRING: Fields = {1: ("type", NUMBER), 2: ("intVal", NUMBER), 3: ("strVal", TEXT)}
-SERVICE_PORT: Fields = {
-    1: ("name", TEXT),
-    2: ("protocol", TEXT),
-    3: ("port", NUMBER),
-    4: ("targetPort", INT_OR_STRING),
-    5: ("nodePort", NUMBER),
-}
 
 KINDS: dict[str, Fields] = {
     "Namespace": {1: ("metadata", METADATA)},
@@ -105,34 +65,6 @@ KINDS: dict[str, Fields] = {
         4: ("stringData", Map(TEXT)),
         5: ("immutable", FLAG),
     },
-    "ServiceAccount": {1: ("metadata", METADATA)},
-    "Service": {
-        1: ("metadata", METADATA),
-        2: (
-            "spec",
-            {
-                1: ("ports", Many(SERVICE_PORT)),
-                2: ("selector", Map(TEXT)),
-                3: ("clusterIP", TEXT),
-                4: ("type", TEXT),
-                10: ("externalName", TEXT),
-            },
-        ),
-    },
-    "Role": ROLE,
-    "ClusterRole": ROLE,
-    "RoleBinding": BINDING,
-    "ClusterRoleBinding": BINDING,
-    "PriorityClass": {
-        1: ("metadata", METADATA),
-        2: ("value", NUMBER),
-        3: ("globalDefault", FLAG),
-        4: ("description", TEXT),
-        5: ("preemptionPolicy", TEXT),
-    },
-    "SelfSubjectAccessReview": ACCESS,
-    "SelfSubjectRulesReview": {1: ("metadata", METADATA), 2: ("spec", {1: ("namespace", TEXT)})},
-    "SelfSubjectReview": {1: ("metadata", METADATA)},
     "DeleteOptions": {
         1: ("gracePeriodSeconds", NUMBER),
         2: ("preconditions", {1: ("uid", TEXT), 2: ("resourceVersion", TEXT)}),
@@ -220,9 +152,6 @@ def _message(fields: Fields, raw: bytes) -> Json:
 
 
 def _value(kind: Any, value: Any) -> Any:
-    if kind is INT_OR_STRING:
-        union = _message(INT_OR_STRING, value)
-        return union.get("strVal", "") if union.get("type") == 1 else union.get("intVal", 0)
     if isinstance(kind, dict):
         return _message(kind, value)
     match kind:

@@ -1,4 +1,7 @@
-"""Tables: the rows that `kubectl get` prints, made here because only the server knows the columns."""
+"""Tables: the rows that `kubectl get` prints, made here because only the server knows the columns.
+
+Pods, Kubernetes Events and custom resources have their own columns; every other kind has its name and its age.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,18 +14,7 @@ from devcluster.apiserver.entry import Key, dig
 from devcluster.apiserver.errors import Json
 from devcluster.apiserver.jsonpath import find
 from devcluster.apiserver.podcolumns import POD_COLUMNS
-from devcluster.apiserver.resources import (
-    CONFIG_MAPS,
-    DEFINITIONS,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    SECRETS,
-    SERVICES,
-    Resource,
-)
+from devcluster.apiserver.resources import EVENTS, PODS, Resource
 
 NONE = "<none>"
 
@@ -64,37 +56,6 @@ NAME = Column("Name", path("metadata.name"), format="name")
 AGE = Column("Age", _age)
 
 
-def _count(*fields: str) -> Callable[[Json], int]:
-    return lambda obj: sum(len(obj.get(field) or ()) for field in fields)
-
-
-def _node_status(node: Json) -> str:
-    conditions = {one.get("type"): one.get("status") for one in dig(node, "status.conditions") or ()}
-    ready = {"True": "Ready", "False": "NotReady"}.get(conditions.get("Ready") or "", "Unknown")
-    return ready + (",SchedulingDisabled" if dig(node, "spec.unschedulable") else "")
-
-
-def _node_roles(node: Json) -> str:
-    prefix = "node-role.kubernetes.io/"
-    labels = dig(node, "metadata.labels") or {}
-    return ",".join(sorted(name.removeprefix(prefix) for name in labels if name.startswith(prefix))) or NONE
-
-
-def _node_address(kind: str) -> Callable[[Json], str]:
-    return lambda node: next(
-        (one["address"] for one in dig(node, "status.addresses") or () if one["type"] == kind), NONE
-    )
-
-
-def _ports(service: Json) -> str:
-    ports = dig(service, "spec.ports") or ()
-    return ",".join(f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports) or NONE
-
-
-def _selector(service: Json) -> str:
-    return ",".join(f"{name}={value}" for name, value in (dig(service, "spec.selector") or {}).items()) or NONE
-
-
 def _last_seen(event: Json) -> str:
     series = dig(event, "series.lastObservedTime")
     return age(
@@ -114,41 +75,12 @@ COLUMNS: dict[Key, tuple[Column, ...]] = {
         AGE,
         *(Column(name, cell, wide=wide) for name, cell, wide in POD_COLUMNS[3:]),
     ),
-    NAMESPACES.key: (NAME, Column("Status", path("status.phase")), AGE),
-    NODES.key: (
-        NAME,
-        Column("Status", _node_status),
-        Column("Roles", _node_roles),
-        AGE,
-        Column("Version", path("status.nodeInfo.kubeletVersion", "")),
-        Column("Internal-IP", _node_address("InternalIP"), wide=True),
-        Column("External-IP", _node_address("ExternalIP"), wide=True),
-        Column("OS-Image", path("status.nodeInfo.osImage", "<unknown>"), wide=True),
-        Column("Kernel-Version", path("status.nodeInfo.kernelVersion", "<unknown>"), wide=True),
-        Column("Container-Runtime", path("status.nodeInfo.containerRuntimeVersion", "<unknown>"), wide=True),
-    ),
-    SERVICES.key: (
-        NAME,
-        Column("Type", path("spec.type")),
-        Column("Cluster-IP", path("spec.clusterIP")),
-        Column("External-IP", path("spec.externalName")),
-        Column("Port(s)", _ports),
-        AGE,
-        Column("Selector", _selector, wide=True),
-    ),
-    CONFIG_MAPS.key: (NAME, Column("Data", _count("data", "binaryData")), AGE),
-    SECRETS.key: (NAME, Column("Type", path("type")), Column("Data", _count("data")), AGE),
-    LEASES.key: (NAME, Column("Holder", path("spec.holderIdentity", "")), AGE),
-    DEFINITIONS.key: (NAME, Column("Created At", path("metadata.creationTimestamp"), type="date")),
     EVENTS.key: (
         Column("Last Seen", _last_seen),
         Column("Type", path("type", "")),
         Column("Reason", path("reason", "")),
         Column("Object", _event_object),
-        Column("Subobject", path("involvedObject.fieldPath", ""), wide=True),
-        Column("Source", path("source.component", ""), wide=True),
         Column("Message", path("message", "")),
-        Column("Name", path("metadata.name"), format="name", wide=True),
     ),
 }
 

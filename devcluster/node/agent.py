@@ -17,13 +17,13 @@ from devcluster.node.dns import DnsServer
 from devcluster.node.environment import Fetch
 from devcluster.node.images import Images
 from devcluster.node.kubelet_api import KubeletApi
-from devcluster.node.kubernetes import Json, Kubernetes, path_of, read_kubeconfig
+from devcluster.node.kubernetes import PODS as POD_OBJECTS
+from devcluster.node.kubernetes import SERVICES, Json, Kubernetes
 from devcluster.node.machine import Machine
 from devcluster.node.names import DOMAIN, Names
 from devcluster.node.network import HOST, NETWORKS, NONE, PODS
 from devcluster.node.pods import Pod
 from devcluster.node.recorder import Recorder
-from devcluster.node.reflector import Reflector
 from devcluster.node.registration import Registration
 from devcluster.node.relay import APISERVER, PORT, leading, out_to
 from devcluster.node.runtime import Runtime, RuntimeProblem
@@ -81,7 +81,7 @@ class Agent:
         options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         tls = await asyncio.to_thread(serving_context, options.name, options.address, options.client_authority)
         async with contextlib.AsyncExitStack() as stack:
-            api = Kubernetes(read_kubeconfig(options.kubeconfig), f"devcluster-node/{options.name}")
+            api = Kubernetes(options.kubeconfig, f"devcluster-node/{options.name}")
             stack.push_async_callback(api.close)
             machine = await self._machine(api, stack)
             stack.push_async_callback(self._end_background)
@@ -138,19 +138,20 @@ class Agent:
         registration = Registration(
             api=api, name=options.name, address=options.address, port=port, max_pods=options.max_pods
         )
-        services = Reflector(api, path_of("services"), names.service_changed, names.service_gone)
-        pods = Reflector(
-            api,
-            path_of("pods"),
-            lambda pod: self._pod_changed(pod, machine),
-            self._pod_gone,
-            fieldSelector=f"spec.nodeName={options.name}",
+        services, pods = asyncio.Event(), asyncio.Event()
+        self._background(api.follow(SERVICES, names.service_changed, names.service_gone, services))
+        self._background(
+            api.follow(
+                POD_OBJECTS,
+                lambda pod: self._pod_changed(pod, machine),
+                self._pod_gone,
+                pods,
+                fields=f"spec.nodeName={options.name}",
+            )
         )
-        self._background(services.run())
-        self._background(pods.run())
         self._background(machine.recorder.run())
-        await pods.synchronized.wait()
-        await services.synchronized.wait()
+        await pods.wait()
+        await services.wait()
         self._clean(options.data / "pods")
         self._background(self._refresh_forever())
         await registration.register()

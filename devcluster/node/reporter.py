@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from devcluster.node.clock import now
-from devcluster.node.kubernetes import STRATEGIC_MERGE, Backoff, Json, Kubernetes, path_of
+from devcluster.node.kubernetes import STRATEGIC_MERGE, Json, Kubernetes, backoff, path_of
 from devcluster.node.status import merge_conditions
 from shared.errors import Conflict, Refused, Transient
 
@@ -39,18 +39,17 @@ class Reporter:
 
     async def run(self) -> None:
         """For as long as the pod is somebody's; ends when the API server no longer knows it."""
-        backoff = Backoff()
+        delays = backoff()
         try:
             while True:
                 await self._dirty.wait()
                 self._dirty.clear()
                 try:
                     await self._report()
-                    backoff.reset()
                 except Transient as problem:
                     log.debug("status not written", path=self._path, problem=str(problem))
                     self._dirty.set()
-                    await backoff.wait()
+                    await asyncio.sleep(delays.next())
                 except Conflict:
                     # Another pod has its name.
                     return

@@ -57,11 +57,22 @@ class Pace(msgspec.Struct, frozen=True):
 class Reflector(Generic[T]):
     """Use it once: `async for seen in Reflector(...).run()`."""
 
-    def __init__(self, caller: Caller, resource: Resource[T], namespace: str, selector: str, pace: Pace) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        resource: Resource[T],
+        namespace: str,
+        selector: str,
+        pace: Pace,
+        *,
+        fields: str = "",
+    ) -> None:
+        """`selector` is a label selector, `fields` a field selector, both on what never changes."""
         self._caller = caller
         self._resource = resource
         self._path = path_of(resource, namespace)
-        self._selector = {"labelSelector": selector} if selector else {}
+        both = {"labelSelector": selector, "fieldSelector": fields}
+        self._selector = {name: value for name, value in both.items() if value}
         self._what = f"watch {resource.plural}" + (f" in {namespace}" if namespace else "")
         # `Object` is what has nothing but metadata.
         self._list_headers, self._watch_headers = (METADATA_LIST, METADATA) if resource.type is Object else ({}, {})
@@ -131,8 +142,8 @@ class Reflector(Generic[T]):
             "limit": "1",
             "resourceVersion": str(self._version),
             "resourceVersionMatch": "NotOlderThan",
-            # The answer is in the metadata; no object has to be read, or sent.
-            "fieldSelector": "metadata.name=none",
+            # The answer is in the metadata; no object has to be read, or sent.  A kubelet may list its own pods alone.
+            "fieldSelector": ",".join(filter(None, ("metadata.name=none", self._selector.get("fieldSelector")))),
         }
         await self._ask(query)
 

@@ -3,14 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from shared.cluster import Alive, Applied, Blind, Deleted, Snapshot
+from shared.cluster.access import find_cluster
+from shared.cluster.calls import Caller, Timeouts
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS
 from shared.cluster.kube import KubeCluster
+from shared.cluster.limiter import Limiter
+from shared.cluster.reflector import Reflector
 from tests.kit.apiserver import (
     ScriptedApiServer,
     a_pod,
@@ -426,3 +431,17 @@ async def test_a_watch_that_ended_as_planned_goes_on_without_that_question(
     async with watching(cluster) as watch:
         await take(watch, 3)
     assert server.of_kind("question") == []
+
+
+async def test_every_question_of_a_watch_of_some_objects_is_about_those_alone(
+    server: ScriptedApiServer, hurry: Hurry, tmp_path: Path
+) -> None:
+    # A kubelet may list the pods of its own node and no others.
+    server.watches += [stream(cut=True), silence()]
+    caller = Caller(await find_cluster(server.kubeconfig(tmp_path)), timeouts=Timeouts(), limiter=Limiter())
+    reflector = Reflector(caller, PODS, "", "", hurry.pace, fields="spec.nodeName=mine")
+    async with aclosing(reflector.run()) as watch:
+        assert await told(watch, 3) == [("snapshot", [], 1), "blind", "alive"]
+    await caller.close()
+    asked = [one.query["fieldSelector"] for kind in ("list", "watch", "question") for one in server.of_kind(kind)]
+    assert asked == ["spec.nodeName=mine"] * 3 + ["metadata.name=none,spec.nodeName=mine"]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,8 @@ LAST = "tail -f"
 
 OURS = {"nats-server": "the NATS server", "services.scheduler": "the scheduler", "devcluster.node": "node-0"}
 EMBEDDED = {**OURS, "devcluster.apiserver": "the API server"}
-REAL = {
-    **OURS,
-    **{name: name for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")},
-}
+REAL = {**OURS, **{name: name for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")}}
+STORE = {"etcd": "etcd"}
 """A word of each program's command line, and its name in the demo's lines."""
 
 
@@ -35,6 +34,7 @@ REAL = {
     [
         pytest.param("embedded", EMBEDDED, id="embedded"),
         pytest.param("real", REAL, id="real", marks=pytest.mark.real),
+        pytest.param("real", STORE, id="the store of the real one", marks=pytest.mark.real),
     ],
 )
 async def test_every_killed_program_is_named_and_started_again(tmp_path: Path, cluster: str, programs: dict[str, str]):
@@ -56,8 +56,17 @@ async def test_every_killed_program_is_named_and_started_again(tmp_path: Path, c
             asked = f"{prepared}\nkubectl get {request} -o jsonpath='{{.status.phase}}'"
             return (await run("bash", "-c", asked)).out
 
-        done = await run("bash", "-c", f"set -e\n{prepared}\n{again}", patience=PATIENCE_SECONDS)
-        assert done.code == 0, done
+        async def does(command: str) -> str:
+            done = await run("bash", "-c", f"{prepared}\n{command}", patience=PATIENCE_SECONDS)
+            assert done.code == 0, done
+            return done.out
+
+        delete, apply = again.split(";")
+        await does(delete)
+        # Until the watcher's watches are back, it takes a request for the next job as one for the job that it knows.
+        jobs = f"{sys.executable} -m muster get"
+        await eventually(lambda: does(jobs), lambda shown: "digits" not in shown, patience=PATIENCE_SECONDS)
+        await does(apply)
         for request in ("scaleout/digits-out", "scalein/digits-in"):
             await eventually(
                 lambda request=request: phase(request), lambda now: now == "ScaleSucceeded", patience=PATIENCE_SECONDS

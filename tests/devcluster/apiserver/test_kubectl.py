@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from devcluster import binaries
+from devcluster.binaries import MissingProgram
 from devcluster.start import Devcluster
 from tests.kit import gizmos
-
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 BOUND = 60
 """Seconds a single command may take on a busy machine."""
@@ -72,8 +71,8 @@ spec:
 
 
 class Kubectl:
-    def __init__(self, kubeconfig: Path, cache: Path) -> None:
-        self._command = ["kubectl", "--kubeconfig", str(kubeconfig), "--cache-dir", str(cache)]
+    def __init__(self, program: Path, kubeconfig: Path, cache: Path) -> None:
+        self._command = [str(program), "--kubeconfig", str(kubeconfig), "--cache-dir", str(cache)]
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -91,12 +90,16 @@ class Kubectl:
 
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    try:
+        program = binaries.kubectl()
+    except MissingProgram as missing:
+        pytest.skip(f"these tests speak as users of kubectl do: {missing}")
     folder = tmp_path_factory.mktemp("cluster")
     cluster = Devcluster(folder, users=["trainer"], nodes=0)
     with asyncio.Runner() as runner:
         runner.run(cluster.__aenter__())
         try:
-            yield Kubectl(cluster.kubeconfig("trainer"), folder / "cache")
+            yield Kubectl(program, cluster.kubeconfig("trainer"), folder / "cache")
         finally:
             runner.run(cluster.__aexit__(None, None, None))
 
@@ -267,14 +270,7 @@ def test_typed_commands_speak_protobuf(kubectl):
     kubectl("create", "namespace", "team")
     kubectl("create", "configmap", "-n", "team", "settings", "--from-literal=a=1")
     kubectl("create", "secret", "generic", "-n", "team", "key", "--from-literal=b=2")
-    kubectl("create", "serviceaccount", "-n", "team", "trainer")
-    kubectl("create", "role", "-n", "team", "reader", "--verb=get", "--resource=pods")
-    kubectl("create", "rolebinding", "-n", "team", "reads", "--role=reader", "--serviceaccount=team:trainer")
-    kubectl("create", "service", "clusterip", "-n", "team", "peers", "--clusterip=None")
     assert kubectl("get", "secret", "-n", "team", "key", "-o", "jsonpath={.data.b}") == "Mg=="
-    assert kubectl("get", "rolebinding", "-n", "team", "reads", "-o", "jsonpath={.roleRef.name}") == "reader"
-    assert kubectl("auth", "can-i", "delete", "pods") == "yes\n"
-    assert "trainer" in kubectl("auth", "whoami")
     kubectl("delete", "namespace", "team", "--timeout=15s")
     assert kubectl.run("get", "ns", "team").returncode == 1
 
