@@ -6,7 +6,7 @@ from types import MappingProxyType
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema, named
+from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
@@ -51,7 +51,7 @@ class FioravanzoMXJob(ParameterServer):
                     "terminationPolicy": {"type": "object", "properties": {"chief": chief}},
                 },
             },
-            columns=COLUMNS,
+            columns=columns(_SELECTED),
             rules=(named(self, LONGEST_JOB_NAME), FIXED_RUNTIME_ID),
             status=schema(_SELECTED),
         )

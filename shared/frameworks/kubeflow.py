@@ -25,13 +25,14 @@ from shared.frameworks.schemas import (
     TEMPLATE,
     TEXT,
     choice,
+    column,
     each_fixed,
     name_rule,
     number,
 )
 from shared.frameworks.training import JOB_NAME_PATTERN, RESTART_POLICIES
 from shared.job.naming import JobKey, Slot
-from shared.job.spec import UNLIMITED, CleanPodPolicy, Handling, JobSpec, RoleSpec
+from shared.job.spec import UNLIMITED, WORKER, CleanPodPolicy, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
 
 GROUP = "kubeflow.org"
@@ -53,7 +54,12 @@ RUN_POLICY: Document = {
 }
 """What stands in `runPolicy`; before training-operator 1.3 it stood in `spec` itself."""
 
-STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}
+STATE = column("State", ".status.conditions[-1:].type")
+"""The newest true condition is the last one."""
+WHY = (
+    column("Reason", ".status.conditions[-1:].reason", wide=True),
+    column("Message", ".status.conditions[-1:].message", wide=True),
+)
 
 
 class KubeflowJob(Replicated):
@@ -106,7 +112,18 @@ class KubeflowJob(Replicated):
                 | self.fields,
             },
             short_names=self.short_names,
-            columns=(STATE, AGE),
+            columns=(
+                STATE,
+                AGE,
+                column("Workers", ".status.replicaStatuses.Worker.active", kind="integer"),
+                column("Failed", ".status.replicaStatuses.Worker.failed", kind="integer"),
+                *(
+                    column(kind.name, f".status.replicaStatuses.{kind.name}.active", kind="integer", wide=True)
+                    for kind in self.replica_types
+                    if kind.role != WORKER
+                ),
+                *WHY,
+            ),
             rules=(
                 name_rule(
                     JOB_NAME_PATTERN,

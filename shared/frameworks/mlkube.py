@@ -7,11 +7,11 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema, named
+from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema, successes
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import LONGEST_POD_NAME, ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import BOOLEAN, OPEN, TEXT, choice, number
+from shared.frameworks.schemas import BOOLEAN, OPEN, TEXT, choice, column, number
 from shared.frameworks.training_status import condition
 from shared.job.spec import JobSpec, RoleSpec
 from shared.job.state import Job
@@ -54,10 +54,12 @@ class MxJob(ParameterServer):
                 },
             },
             columns=(
-                {"name": "Kind", "type": "string", "jsonPath": ".kind"},
-                *COLUMNS,
-                {"name": "Desired", "type": "integer", "jsonPath": ".status.desired", "priority": 1},
-                {"name": "Successful", "type": "integer", "jsonPath": ".status.successful", "priority": 1},
+                column("Kind", ".kind"),
+                *columns(
+                    _SELECTED,
+                    column("Desired", ".status.desired", kind="integer", wide=True),
+                    column("Successful", ".status.successful", kind="integer", wide=True),
+                ),
             ),
             rules=(named(self, LONGEST_POD_NAME - len("-worker-x-0")), FIXED_RUNTIME_ID),
             status=schema(

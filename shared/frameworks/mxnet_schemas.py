@@ -19,7 +19,20 @@ from shared.frameworks.schemas import (
 from shared.frameworks.templates import DNS_LABEL
 from shared.frameworks.training import JOB_NAME_PATTERN
 
-COLUMNS = (PHASE, column("State", ".status.state"), AGE)
+
+def columns(type_field: str, *more: Document) -> tuple[Document, ...]:
+    """`type_field` is how the status of the kind spells the type of a replica; `more` stand where its operator had
+    them."""
+    workers = f'.status.replicaStatuses[?(@.{type_field}=="WORKER")].ReplicasStates'
+    return (
+        PHASE,
+        column("State", ".status.state"),
+        AGE,
+        *more,
+        column("Workers", f"{workers}.Running", kind="integer"),
+        column("Failed", f"{workers}.Failed", kind="integer", wide=True),
+        column("Reason", ".status.reason", wide=True),
+    )
 
 
 def named(framework: ParameterServer, longest: int) -> Document:

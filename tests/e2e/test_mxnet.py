@@ -84,7 +84,7 @@ async def test_a_local_job_and_its_columns(operator: Operator):
     header, row = (await operator.kubectl("get", "mxjobs.mxnet.mlkube.io", "mx-alone", "-o", "wide")).splitlines()
     assert header.split() == ["NAME", "KIND", "PHASE", "STATE", "AGE", "DESIRED", "SUCCESSFUL"]
     columns = row.split()
-    assert (columns[:4], columns[5:]) == (["mx-alone", "MxJob", "Done", "Succeeded"], ["1", "1"])
+    assert (columns[:4], columns[5:7]) == (["mx-alone", "MxJob", "Done", "Succeeded"], ["1", "1"])
 
 
 async def test_a_spec_that_is_a_list(operator: Operator):
