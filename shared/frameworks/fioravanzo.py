@@ -6,7 +6,7 @@ from types import MappingProxyType
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema, named
+from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
@@ -44,14 +44,14 @@ class FioravanzoMXJob(ParameterServer):
                 "type": "object",
                 "required": [self.replica_specs],
                 "properties": {
-                    "RuntimeId": TEXT,
+                    "RuntimeId": RUNTIME_ID,
                     self.replica_specs: entries_schema(self),
                     "mxImage": TEXT,
                     "schedulerName": TEXT,
                     "terminationPolicy": {"type": "object", "properties": {"chief": chief}},
                 },
             },
-            columns=COLUMNS,
+            columns=columns(_SELECTED),
             rules=(named(self, LONGEST_JOB_NAME), FIXED_RUNTIME_ID),
             status=schema(_SELECTED),
         )

@@ -25,13 +25,17 @@ from shared.frameworks.schemas import (
     TEMPLATE,
     TEXT,
     choice,
+    column,
     each_fixed,
+    members,
     name_rule,
     number,
+    rule,
+    training_rule,
 )
-from shared.frameworks.training import JOB_NAME_PATTERN, RESTART_POLICIES
+from shared.frameworks.training import JOB_NAME_PATTERN, MOST_WORKERS, RESTART_POLICIES
 from shared.job.naming import JobKey, Slot
-from shared.job.spec import UNLIMITED, CleanPodPolicy, Handling, JobSpec, RoleSpec
+from shared.job.spec import UNLIMITED, WORKER, CleanPodPolicy, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
 
 GROUP = "kubeflow.org"
@@ -53,7 +57,19 @@ RUN_POLICY: Document = {
 }
 """What stands in `runPolicy`; before training-operator 1.3 it stood in `spec` itself."""
 
-STATE: Document = {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}
+IGNORED = ANYTHING | {"description": "Kept and not acted upon: the template says what a gang scheduler reads."}
+
+STATE = column("State", ".status.conditions[-1:].type")
+"""The newest true condition is the last one."""
+WHY = (
+    column("Reason", ".status.conditions[-1:].reason", wide=True),
+    column("Message", ".status.conditions[-1:].message", wide=True),
+)
+
+
+def is_type(roles: str) -> str:
+    """For rules: whether `name` is one of these roles, separated by `|`, in upper or lower case."""
+    return f"name.matches('(?i)^({roles})$')"
 
 
 class KubeflowJob(Replicated):
@@ -76,37 +92,47 @@ class KubeflowJob(Replicated):
 
     @property
     def definition(self) -> Definition:
-        replica: Document = {
-            "type": "object",
-            "properties": {
-                "replicas": REPLICAS,
-                "restartPolicy": choice("", *RESTART_POLICIES),
-                "template": TEMPLATE,
-            }
-            | self.replica_fields,
-        }
-        policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": ANYTHING, "managedBy": TEXT}
+        properties = {"replicas": REPLICAS, "restartPolicy": choice("", *RESTART_POLICIES), "template": TEMPLATE}
+        replica = members(
+            properties | self.replica_fields,
+            required=("template",),
+            rules=training_rule(self.container_properties.name),
+        )
+        policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": IGNORED, "managedBy": TEXT}
         # Whether the longer names fit, too, depends on the job's own types.
         longest = LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
             description=self.description,
-            spec={
-                "type": "object",
-                "required": [self.replica_specs],
-                "properties": {
+            spec=members(
+                {
                     "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
                     # By any name: upstream takes the types in upper and lower case.
                     self.replica_specs: {
                         "type": "object",
+                        "minProperties": 1,
                         "maxProperties": MOST_MEMBERS,
                         "additionalProperties": replica,
+                        "x-kubernetes-validations": [*self.rules_of_replicas()],
                     },
                 }
                 | RUN_POLICY
                 | self.fields,
-            },
+                required=(self.replica_specs,),
+                rules=self.rules_of_spec(),
+            ),
             short_names=self.short_names,
-            columns=(STATE, AGE),
+            columns=(
+                STATE,
+                AGE,
+                column("Workers", ".status.replicaStatuses.Worker.active", kind="integer"),
+                column("Failed", ".status.replicaStatuses.Worker.failed", kind="integer"),
+                *(
+                    column(kind.name, f".status.replicaStatuses.{kind.name}.active", kind="integer", wide=True)
+                    for kind in self.replica_types
+                    if kind.role != WORKER
+                ),
+                *WHY,
+            ),
             rules=(
                 name_rule(
                     JOB_NAME_PATTERN,
@@ -126,6 +152,29 @@ class KubeflowJob(Replicated):
             status=STATUS_WITH_CONDITIONS,
             scale=self.scale,
         )
+
+    def rules_of_replicas(self) -> Iterator[Document]:
+        """Of the map of replicas by type: which types there are, and how many pods of each."""
+        known = "|".join(kind.role for kind in self.replica_types)
+        yield rule(f"self.all(name, {is_type(known)})", f"the types of this kind are {self._choices()}")
+        yield rule(
+            "self.exists(name, !has(self[name].replicas) || self[name].replicas > 0)", "ask for at least one pod"
+        )
+        for kind in self.replica_types:
+            least, most = kind.least, kind.most
+            if least:
+                yield rule(f"self.exists(name, {is_type(kind.role)})", f"add {least} {kind.name}")
+            if least or most < MOST_WORKERS:
+                size = "self[name].replicas"
+                within = f"{least} <= {size} && {size} <= {most}" if least else f"{size} <= {most}"
+                yield rule(
+                    f"self.all(name, !{is_type(kind.role)} || !has({size}) || ({within}))",
+                    f"ask for {least} to {most} of {kind.name}" if least < most else f"ask for {most} {kind.name}",
+                )
+
+    def rules_of_spec(self) -> tuple[Document, ...]:
+        """Of the spec: what its fields say of each other."""
+        return ()
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """training-operator's own labels, since 1.3."""

@@ -7,17 +7,19 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import COLUMNS, FIXED_RUNTIME_ID, entries_schema, named
+from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named, type_of
 from shared.frameworks.mxnet_status import job_status, schema, successes
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import LONGEST_POD_NAME, ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import BOOLEAN, OPEN, TEXT, choice, number
+from shared.frameworks.schemas import BOOLEAN, OPEN, choice, column, members, number, rule
 from shared.frameworks.training_status import condition
 from shared.job.spec import JobSpec, RoleSpec
 from shared.job.state import Job
 
 LOCAL = "local"
 DISTRIBUTED = "dist"
+
+NOT_LOCAL = "a local job has one WORKER and nothing else"
 
 KEPT_CONDITIONS = 10
 """Of the newest, as theirs."""
@@ -44,20 +46,22 @@ class MxJob(ParameterServer):
     def definition(self) -> Definition:
         return Definition(
             description="An MXNet job: one worker, or a scheduler with servers and workers.",
-            spec={
-                "type": "object",
-                "required": ["jobMode", self.replica_specs],
-                "properties": {
-                    "RuntimeId": TEXT,
+            spec=members(
+                {
+                    "RuntimeId": RUNTIME_ID,
                     "jobMode": choice(LOCAL, DISTRIBUTED),
                     self.replica_specs: entries_schema(self),
                 },
-            },
+                required=("jobMode", self.replica_specs),
+                rules=self._rules_of_modes(),
+            ),
             columns=(
-                {"name": "Kind", "type": "string", "jsonPath": ".kind"},
-                *COLUMNS,
-                {"name": "Desired", "type": "integer", "jsonPath": ".status.desired", "priority": 1},
-                {"name": "Successful", "type": "integer", "jsonPath": ".status.successful", "priority": 1},
+                column("Kind", ".kind"),
+                *columns(
+                    _SELECTED,
+                    column("Desired", ".status.desired", kind="integer", wide=True),
+                    column("Successful", ".status.successful", kind="integer", wide=True),
+                ),
             ),
             rules=(named(self, LONGEST_POD_NAME - len("-worker-x-0")), FIXED_RUNTIME_ID),
             status=schema(
@@ -66,6 +70,23 @@ class MxJob(ParameterServer):
                 conditions={"type": "array", "items": {"type": "object", **OPEN}},
                 desired=number(),
                 successful=number(),
+            ),
+        )
+
+    def _rules_of_modes(self) -> tuple[Document, ...]:
+        """Which types a mode has; a type of no replicas is not there."""
+        entries, field = f"self.{self.replica_specs}", f".{self.replica_specs}"
+        there = "(!has(e.replicas) || e.replicas > 0)"
+        worker = f"{type_of(self, 'e')} == '{WORKER.upper()}'"
+        alone = f"size({entries}) == 1 && {entries}.all(e, {worker} && (!has(e.replicas) || e.replicas == 1))"
+        all_types = f"size({entries}) == {len(self.replica_types)} && {entries}.all(e, {there})"
+        needed = ", ".join(kind.name for kind in self.replica_types)
+        return (
+            rule(f"!has(self.jobMode) || self.jobMode != '{LOCAL}' || ({alone})", NOT_LOCAL, field=field),
+            rule(
+                f"!has(self.jobMode) || self.jobMode != '{DISTRIBUTED}' || ({all_types})",
+                f"a job of mode dist needs {needed}",
+                field=field,
             ),
         )
 
@@ -108,7 +129,7 @@ class MxJob(ParameterServer):
     def _local(self, spec: Fields, parsed: JobSpec) -> JobSpec:
         """The worker's end is the job's, by the rules of a scheduler's."""
         if {role.name: role.replicas for role in parsed.roles} != {WORKER: 1}:
-            spec.refuse("NotLocal", "a local job has one WORKER and nothing else", self.replica_specs)
+            spec.refuse("NotLocal", NOT_LOCAL, self.replica_specs)
         return msgspec.structs.replace(
             parsed,
             handling=msgspec.structs.replace(self.handling, judge=WORKER),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer
-from shared.frameworks.mxnet_schemas import COLUMNS, entries_schema, named
+from shared.frameworks.mxnet_schemas import columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import LONGEST_POD_NAME, ContainerProperties, ReplicaType
@@ -32,7 +32,7 @@ class MpbaJob(ParameterServer):
         return Definition(
             description="A training job; its spec is a list with an entry for each type of replicas.",
             spec=entries_schema(self, any_case=True),
-            columns=COLUMNS,
+            columns=columns("replicaType"),
             rules=(named(self, max(LONGEST_POD_NAME - len(f"{kind.role}--0") for kind in self.replica_types)),),
             status=schema("replicaType", startTime=TIME, completionTime=TIME),
         )

@@ -13,12 +13,12 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import FOR_OWNER_ONLY, mount_hosts, mount_keys
 from shared.frameworks.framework import Definition, Document, Framework, Place, Scale, Version
-from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob
+from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import Replica, ReplicaType
-from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number
+from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number, rule
 from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS
 from shared.job.naming import DISCOVER_HOSTS, GROUP_NAME, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.spec import LAUNCHER, WORKER, Handling, JobSpec, RoleSpec
@@ -37,6 +37,8 @@ OLD_JOB_ROLE = "mpi-job-role"
 
 MOST_WORKERS = 5_000
 """So that the hosts file of the longest names still fits into one ConfigMap (1 MiB)."""
+
+NO_WORKER = "ask for at least one Worker, or leave Worker out to have the launcher alone"
 
 WORKER_COMMAND = ("/usr/sbin/sshd", "-De")
 """When the template has neither command nor args."""
@@ -71,6 +73,10 @@ done < {_HOSTS}
 """
 
 
+PATH: Document = {"type": "string", "pattern": "^(/[^:]*)?$"}
+"""An absolute path of a folder, or nothing."""
+
+
 class MPIJob(KubeflowJob):
     """Open MPI, Intel MPI, MPICH, and what starts by them, such as Horovod."""
 
@@ -84,7 +90,7 @@ class MPIJob(KubeflowJob):
     fields: ClassVar[Document] = {
         "slotsPerWorker": number(0, MOST_SLOTS, "How many processes a worker takes; 1 when absent."),
         "mainContainer": TEXT,
-        "sshAuthMountPath": TEXT,
+        "sshAuthMountPath": PATH,
         "launcherCreationPolicy": choice("", *CREATION_POLICIES, description="The launcher waits for them anyway."),
         "runLauncherAsWorker": BOOLEAN,
         "mpiImplementation": choice("", *IMPLEMENTATIONS, description="OpenMPI when absent."),
@@ -103,15 +109,19 @@ class MPIJob(KubeflowJob):
     def definition(self) -> Definition:
         described = super().definition
         fields = described.spec["properties"]
-        marked = {"sshAuthMountPath": TEXT | {"default": SSH_FOLDER}}
+        marked = {"sshAuthMountPath": PATH | {"default": SSH_FOLDER}}
         newer = Version("v2beta1", spec=described.spec | {"properties": fields | marked})
         return described._replace(versions=(newer,))
+
+    def rules_of_replicas(self) -> Iterator[Document]:
+        yield from super().rules_of_replicas()
+        some = "(has(self[name].replicas) && self[name].replicas > 0)"
+        yield rule(f"self.all(name, !{is_type(WORKER)} || {some})", NO_WORKER)
 
     def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
         for kind, fields in super().replicas(spec):
             if kind.role == WORKER and fields.raw("replicas") in (None, 0):
-                message = "ask for at least one Worker, or leave Worker out to have the launcher alone"
-                fields.refuse("NoReplicas", message, "replicas")
+                fields.refuse("NoReplicas", NO_WORKER, "replicas")
             if kind.role == LAUNCHER:
                 _check_agent(fields)
             again = kind.role == LAUNCHER and _is_v2beta1(spec)

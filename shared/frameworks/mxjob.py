@@ -8,18 +8,21 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document
-from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow import KubeflowJob, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, WORKER, dmlc_environment
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import TEXT, choice
+from shared.frameworks.schemas import TEXT, choice, rule
 from shared.job.naming import Slot
 from shared.job.spec import Handling, JobSpec, RoleSpec
 
 TRAIN = "MXTrain"
 TUNE = "MXTune"
 TUNER = "tuner"
+
+NO_TUNER = "a job of mode MXTune ends with its Tuner: add one"
+NO_SCHEDULER = "add a Scheduler with one replica: the job ends with it"
 
 CONFIG = "MX_CONFIG"
 WORKER_ID = "DMLC_WORKER_ID"
@@ -49,18 +52,32 @@ class MXJob(KubeflowJob):
     fields: ClassVar[Document] = {"jobMode": choice("", TRAIN, TUNE)}
     replica_fields: ClassVar[Document] = {"label": TEXT}
 
+    def rules_of_spec(self) -> tuple[Document, ...]:
+        specs = f"self.{self.replica_specs}"
+        tunes = f"(has(self.jobMode) && self.jobMode == '{TUNE}')"
+        unused = f"(has({specs}[name].replicas) && {specs}[name].replicas == 0)"
+        workers = f"{specs}.all(name, {is_type(WORKER)} || {unused})"
+        return (
+            rule(f"!{tunes} || {specs}.exists(name, {is_type(TUNER)})", NO_TUNER, field=f".{self.replica_specs}"),
+            rule(
+                f"{tunes} || {workers} || {specs}.exists(name, {is_type(SCHEDULER)})",
+                NO_SCHEDULER,
+                field=f".{self.replica_specs}",
+            ),
+        )
+
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         mode = spec.choice("jobMode", (TRAIN, TUNE), TRAIN, reason="UnknownJobMode")
         present = {role.name for role in roles if role.replicas}
         if mode == TUNE:
             judge = TUNER
             if TUNER not in present:
-                spec.refuse("NoReplicas", "a job of mode MXTune ends with its Tuner: add one", self.replica_specs)
+                spec.refuse("NoReplicas", NO_TUNER, self.replica_specs)
         else:
             # Workers alone train without servers, and then there is nobody to schedule.
             judge = WORKER if present == {WORKER} else SCHEDULER
             if judge == SCHEDULER and SCHEDULER not in present:
-                spec.refuse("NoScheduler", "add a Scheduler with one replica: the job ends with it", self.replica_specs)
+                spec.refuse("NoScheduler", NO_SCHEDULER, self.replica_specs)
         specs = spec.part(self.replica_specs)
         for entry in specs.names():
             if entry.lower() in {role.name for role in roles}:

@@ -1,7 +1,9 @@
 """Pieces of the definitions of MXNet kinds.  Pure."""
 
+from collections.abc import Iterator
+
 from shared.frameworks.framework import Document
-from shared.frameworks.mxnet import MOST_PORT, ParameterServer
+from shared.frameworks.mxnet import LONGEST_RUNTIME_ID, MOST_PORT, ParameterServer
 from shared.frameworks.mxnet_status import NOT_BEGUN
 from shared.frameworks.schemas import (
     AGE,
@@ -13,13 +15,29 @@ from shared.frameworks.schemas import (
     choice,
     column,
     fixed,
+    members,
     name_rule,
     number,
+    rule,
+    training_rule,
 )
 from shared.frameworks.templates import DNS_LABEL
 from shared.frameworks.training import JOB_NAME_PATTERN
 
-COLUMNS = (PHASE, column("State", ".status.state"), AGE)
+
+def columns(type_field: str, *more: Document) -> tuple[Document, ...]:
+    """`type_field` is how the status of the kind spells the type of a replica; `more` stand where its operator had
+    them."""
+    workers = f'.status.replicaStatuses[?(@.{type_field}=="WORKER")].ReplicasStates'
+    return (
+        PHASE,
+        column("State", ".status.state"),
+        AGE,
+        *more,
+        column("Workers", f"{workers}.Running", kind="integer"),
+        column("Failed", f"{workers}.Failed", kind="integer", wide=True),
+        column("Reason", ".status.reason", wide=True),
+    )
 
 
 def named(framework: ParameterServer, longest: int) -> Document:
@@ -31,6 +49,8 @@ def named(framework: ParameterServer, longest: int) -> Document:
         f"{' or digit' if framework.leading_digit else ''} and not ending with a hyphen: its pods are named after it",
     )
 
+
+RUNTIME_ID: Document = {"type": "string", "maxLength": LONGEST_RUNTIME_ID, "pattern": "^[0-9a-z]*$"}
 
 FIXED_RUNTIME_ID = fixed(
     "spec.RuntimeId",
@@ -47,9 +67,34 @@ def entries_schema(framework: ParameterServer, *, any_case: bool = False) -> Doc
     properties: Document = {"replicas": REPLICAS, "template": TEMPLATE, framework.type_field: types}
     if framework.port_field:
         properties[framework.port_field] = number(1, MOST_PORT)
+    training = training_rule(framework.container_properties.name)
     return {
         "type": "array",
-        "items": {"type": "object", "required": ["template"], "properties": properties},
+        "items": members(properties, required=("template",), rules=training),
         "minItems": 1,
         "maxItems": len(framework.replica_types),
+        "x-kubernetes-validations": [*_rules_of_entries(framework)],
     }
+
+
+def type_of(framework: ParameterServer, entry: str) -> str:
+    """For rules: the type of the replicas of an entry, as the kind writes it or in any case where that is taken."""
+    field = f"{entry}.{framework.type_field}"
+    return f"(has({field}) && {field} != '' ? {field} : '{framework.default_type}')"
+
+
+def _rules_of_entries(framework: ParameterServer) -> Iterator[Document]:
+    yield rule(
+        f"self.all(e, self.exists_one(o, {type_of(framework, 'o')} == {type_of(framework, 'e')}))",
+        "write one entry for each type; replicas says how many there are of it",
+    )
+    for kind in framework.replica_types:
+        of_kind = f"{type_of(framework, 'e')}.matches('(?i)^{kind.name}$')"
+        if kind.least:
+            yield rule(f"self.exists(e, {of_kind})", f"add {kind.least} {kind.name}")
+        if kind.least or kind.most == 1:
+            within = f"{kind.least} <= e.replicas && e.replicas <= {kind.most}"
+            yield rule(
+                f"self.all(e, !{of_kind} || !has(e.replicas) || ({within}))",
+                f"ask for {'' if kind.least else 'at most '}{kind.most} {kind.name}",
+            )

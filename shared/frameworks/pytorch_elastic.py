@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from shared.frameworks.framework import Document
 from shared.frameworks.reading import Fields
-from shared.frameworks.schemas import ANYTHING, BOOLEAN, TEXT, choice, number
+from shared.frameworks.schemas import ANYTHING, BOOLEAN, TEXT, choice, number, rule
 from shared.frameworks.training import MOST_WORKERS
 
 FIELD = "elasticPolicy"
@@ -34,6 +34,13 @@ SCHEMA: Document = {
             "items": ANYTHING,
         },
     },
+    "x-kubernetes-validations": [
+        rule(
+            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            "set minReplicas to at most maxReplicas",
+            field=".minReplicas",
+        )
+    ],
 }
 
 _HOST = re.compile(r"[^\s/:\[\]]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")

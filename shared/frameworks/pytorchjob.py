@@ -10,27 +10,27 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Definition, Document, Scale
-from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow import KubeflowJob, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.pytorch_elastic import FIELD, SCHEMA, Elastic, elastic_policy
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import BY_CONDITIONS, TEXT, fixed, rule
+from shared.frameworks.schemas import BY_CONDITIONS, fixed, rule
 from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 
 MASTER = "master"
 
 PROCESSES = "nprocPerNode"
 AUTOMATIC = "auto"
-_PROCESSES = re.compile(r"auto|cpu|gpu|xpu|0*[1-9][0-9]{0,5}")
-"""What torchrun takes."""
+_OF_TORCHRUN = "auto|cpu|gpu|xpu|0*[1-9][0-9]{0,5}"
+_PROCESSES = re.compile(_OF_TORCHRUN)
 _UNSAID = (None, "")
 """Go programs write an absent text as an empty one."""
 
 _OF_A_MASTER = frozenset({"MASTER_ADDR", "WORLD_SIZE", "RANK", "PET_NODE_RANK"})
 """Each of them is told for every pod, where there is a master."""
 
-_SPECS = "self.spec.pytorchReplicaSpecs"
+NO_WORKER = "add a Worker: it is the workers that an elasticPolicy is about"
 
 
 class PyTorchJob(KubeflowJob):
@@ -48,7 +48,11 @@ class PyTorchJob(KubeflowJob):
     in_every_container = True
     fields: ClassVar[Document] = {
         FIELD: SCHEMA,
-        PROCESSES: TEXT | {"description": "Processes per pod: auto, cpu, gpu, xpu or a number; auto when absent."},
+        PROCESSES: {
+            "type": "string",
+            "pattern": f"^({_OF_TORCHRUN})?$",
+            "description": "Processes per pod: auto, cpu, gpu, xpu or a number; auto when absent.",
+        },
     }
     scale = Scale(
         ".spec.pytorchReplicaSpecs.Worker.replicas",
@@ -63,10 +67,19 @@ class PyTorchJob(KubeflowJob):
         return known._replace(
             rules=(
                 *known.rules,
-                _bound("maxReplicas", "<=", "replicas would be more than maxReplicas"),
-                _bound("minReplicas", ">=", "replicas would be fewer than minReplicas"),
                 fixed(f"spec.{FIELD}", held, within="spec", free=BY_CONDITIONS),
             )
+        )
+
+    def rules_of_spec(self) -> tuple[Document, ...]:
+        workers = f"self.{self.replica_specs}.exists(name, {is_type(WORKER)})"
+        said = f"has(self.{PROCESSES}) && self.{PROCESSES} != ''"
+        both = f"{said} && has(self.{FIELD}) && has(self.{FIELD}.nProcPerNode)"
+        return (
+            rule(f"!has(self.{FIELD}) || {workers}", NO_WORKER, field=f".{self.replica_specs}"),
+            _bound("maxReplicas", "<=", "set replicas to at most maxReplicas, or raise maxReplicas"),
+            _bound("minReplicas", ">=", "set replicas to at least minReplicas, or lower minReplicas"),
+            rule(f"!({both})", f"write {PROCESSES} alone", field=f".{FIELD}"),
         )
 
     def reserved_for(self, spec: Fields) -> frozenset[str]:
@@ -118,7 +131,7 @@ class PyTorchJob(KubeflowJob):
     def _check_size(self, spec: Fields, elastic: Elastic, worker: RoleSpec | None) -> None:
         specs = spec.part(self.replica_specs)
         if worker is None:
-            specs.refuse("NoWorker", "add a Worker: it is the workers that an elasticPolicy is about", "Worker")
+            specs.refuse("NoWorker", NO_WORKER, "Worker")
         elif worker.replicas > elastic.most:
             specs.refuse("AboveMaximum", "set at most maxReplicas, or raise maxReplicas", "Worker.replicas")
         elif worker.replicas < elastic.least:
@@ -149,15 +162,11 @@ def _bounded(role: RoleSpec, elastic: Elastic) -> RoleSpec:
 
 
 def _bound(field: str, comparison: str, message: str) -> dict[str, str]:
-    """A rule about edits of the size, whoever makes them: a new job that is out of bounds says so in its status."""
-    size, bound = f"{_SPECS}['Worker'].replicas", f"self.spec.{FIELD}.{field}"
-    specs, before = (text.replace("self", "oldSelf") for text in (_SPECS, size))
-    unasked = (
-        f"!has(self.spec.{FIELD}) || !has({bound})",
-        f"!('Worker' in {_SPECS}) || !has({size})",
-        f"('Worker' in {specs} && has({before}) && {before} == {size})",
-    )
-    return rule(f"{' || '.join(unasked)} || {size} {comparison} {bound}", message)
+    """A rule of the spec; without the other bound, one bound stands for both."""
+    worker, bound = "self.pytorchReplicaSpecs['Worker']", f"self.{FIELD}.{field}"
+    size = f"(has({worker}.replicas) ? {worker}.replicas : 1)"
+    unasked = f"!has(self.{FIELD}) || !has({bound}) || !('Worker' in self.pytorchReplicaSpecs)"
+    return rule(f"{unasked} || {size} {comparison} {bound}", message, field=".pytorchReplicaSpecs")
 
 
 PYTORCHJOB = PyTorchJob()

@@ -2,6 +2,11 @@
 data.  Pure.
 
 `muster.crds` puts a definition together; a framework writes the schema of its `spec` out of these.
+
+The API server evaluates every rule at every write of a status too, and only afterwards drops what a rule says of an
+unchanged part.  So what a bound, a pattern or a list of words can say is no rule.  A rule stands at the lowest level
+that has all fields that it reads: there `self` is smallest.  A rule asks with `has` for what a schema requires, because
+an error of a rule, unlike its refusal, is never dropped: a job from before the schema would get no status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +28,11 @@ TIME: Document = {"type": "string", "format": "date-time"}
 
 _TEXTS: Document = {"type": "object", "additionalProperties": TEXT}
 
+_STRINGS: Document = {"type": "array", "items": TEXT}
+
+MOST_CONTAINERS = 64
+"""Of a pod; without a bound the API server finds a rule about them too costly."""
+
 _CONTAINER: Document = {
     "type": "object",
     "description": "As in a Pod: every field is kept.",
@@ -34,6 +44,17 @@ _CONTAINER: Document = {
             "pattern": f"^{DNS_LABEL}$",
         },
         "image": {"type": "string", "minLength": 1},
+        "command": _STRINGS,
+        "args": _STRINGS,
+        "env": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": TEXT | {"minLength": 1}, "value": TEXT},
+                "required": ["name"],
+                **OPEN,
+            },
+        },
     },
     "required": ["name", "image"],
     **OPEN,
@@ -60,6 +81,7 @@ TEMPLATE: Document = {
                     "description": "The first container trains: its exit is the pod's.",
                     "items": _CONTAINER,
                     "minItems": 1,
+                    "maxItems": MOST_CONTAINERS,
                 }
             },
             "required": ["containers"],
@@ -149,6 +171,16 @@ def rule(expression: str, message: str, *, field: str = "") -> dict[str, str]:
     `field` is the path, from where the rule stands, that the message is about; no list can be on the way.
     """
     return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
+
+
+def training_rule(container: str) -> tuple[Document, ...]:
+    """The rule of an object with a `template`: one of its containers has this name, where a kind asks for one."""
+    if not container:
+        return ()
+    unknown = "!has(self.template) || !has(self.template.spec) || !has(self.template.spec.containers)"
+    there = f"self.template.spec.containers.exists(c, has(c.name) && c.name == '{container}')"
+    message = f"call the container that trains {container}"
+    return (rule(f"{unknown} || {there}", message, field=".template.spec.containers"),)
 
 
 def fixed(field: str, message: str, *, within: str, free: str) -> dict[str, str]:

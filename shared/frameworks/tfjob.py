@@ -1,17 +1,18 @@
 """TFJob (`kubeflow.org/v1`): TensorFlow's tasks, which find each other by `TF_CONFIG`.  Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Document, Scale
-from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.kubeflow import KubeflowJob, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.frameworks.schemas import rule
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 
@@ -19,6 +20,7 @@ PS = "ps"
 EVALUATOR = "evaluator"
 CHIEFS = ("chief", "master")
 """Two names for the same: the task that leads, and whose end is the job's."""
+TWO_CHIEFS = "write one of Chief and Master: they are two names for the task that leads"
 
 CONFIG = "TF_CONFIG"
 
@@ -49,12 +51,16 @@ class TFJob(KubeflowJob):
         ".status.replicaStatuses.Worker.selector",
     )
 
+    def rules_of_replicas(self) -> Iterator[Document]:
+        yield from super().rules_of_replicas()
+        chief, master = (f"self.exists(name, {is_type(name)})" for name in CHIEFS)
+        yield rule(f"!({chief} && {master})", TWO_CHIEFS)
+
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         all_workers = spec.choice("successPolicy", ("", "AllWorkers"), "", reason="UnknownSuccessPolicy")
         names = [role.name for role in roles]
         if all(chief in names for chief in CHIEFS):
-            message = "write one of Chief and Master: they are two names for the task that leads"
-            spec.refuse("TwoChiefs", message, self.replica_specs)
+            spec.refuse("TwoChiefs", TWO_CHIEFS, self.replica_specs)
         judge = next((name for name in (*CHIEFS, WORKER, *names) if name in names), WORKER)
         if any(role.name == judge and not role.replicas for role in roles):
             spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)

@@ -281,6 +281,13 @@ _REQUEST_RULES = (
     ),
 )
 
+_JOB = column("Job", ".spec.selector.name")
+# The conditions of a request are in the order in which they became true, so the last one says how it stands.
+_WHY = (
+    column("Reason", ".status.conditions[-1:].reason", wide=True),
+    column("Message", ".status.conditions[-1:].message", wide=True),
+)
+
 TRAINING_JOB = Definition(
     "An elastic training job: a launcher, and workers that come and go while it trains.",
     _JOB_SPEC,
@@ -288,10 +295,11 @@ TRAINING_JOB = Definition(
     columns=(
         PHASE,
         AGE,
-        column("Workers", ".status.workers", wide=True),
+        column("Workers", ".status.workers"),
         column("Min", ".spec.etReplicaSpecs.worker.minReplicas", kind="integer", wide=True),
         column("Max", ".spec.etReplicaSpecs.worker.maxReplicas", kind="integer", wide=True),
-        column("Restarts", ".status.restartCount", kind="integer", wide=True),
+        column("Restarts", ".status.restartCount", kind="integer"),
+        column("Scaler", ".status.currentScaler", wide=True),
     ),
     rules=_JOB_RULES,
     status=_JOB_STATUS,
@@ -303,7 +311,7 @@ REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {
         "A request for fewer workers of a TrainingJob; it is carried out once.",
         _request("toDelete", _TO_DELETE),
         short_names=("sin",),
-        columns=(PHASE, AGE),
+        columns=(PHASE, AGE, _JOB, column("Count", ".spec.toDelete.count", kind="integer", wide=True), *_WHY),
         rules=_REQUEST_RULES,
         status=_request_status("toDeletePods", "The workers that leave."),
     ),
@@ -311,7 +319,7 @@ REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {
         "A request for more workers of a TrainingJob; it is carried out once.",
         _request("toAdd", _TO_ADD),
         short_names=("sout",),
-        columns=(PHASE, AGE),
+        columns=(PHASE, AGE, _JOB, column("Count", ".spec.toAdd.count", kind="integer", wide=True), *_WHY),
         rules=_REQUEST_RULES,
         status=_request_status("addPods", "The workers that come."),
     ),

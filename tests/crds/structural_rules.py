@@ -8,7 +8,7 @@ OPEN = "x-kubernetes-preserve-unknown-fields"
 KEYWORDS = frozenset(
     {
         "type", "description", "format", "enum", "pattern", "properties", "required", "items", "additionalProperties",
-        "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties",
+        "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
         "x-kubernetes-validations", "x-kubernetes-list-type", "default", OPEN,
     }
 )  # fmt: skip
@@ -53,8 +53,8 @@ def _faults_of_rules(schema: dict[str, Any], here: str) -> Iterator[str]:
             yield f"{here}: a rule with more than older API servers know"
         # A loop is paid for by the longest list there may be.
         for looped in re.findall(r"(\S*)\.(?:all|exists|exists_one|map|filter)\(", rule["rule"]):
-            field = re.sub(r"^\W*(self|oldSelf)\.", "", looped)
-            if not (_declared(schema, field) or {}).keys() & {"maxItems", "maxProperties"}:
+            field = re.sub(r"^\W*(self|oldSelf)\.?", "", looped)
+            if not ((_declared(schema, field) if field else schema) or {}).keys() & {"maxItems", "maxProperties"}:
                 yield f"{here}: a rule with a loop over {field}, which has no bound"
         if (field := rule.get("fieldPath")) and not _declares(schema, field):
             yield f"{here}: fieldPath {field} is not declared"

@@ -60,14 +60,6 @@ def test_short_names_differ() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_columns_are_phase_and_age_and_more_when_wide() -> None:
-    (job, *requests) = [crd["spec"]["versions"][0] for crd in OURS]
-    columns = [(column["name"].upper(), column.get("priority", 0)) for column in job["additionalPrinterColumns"]]
-    assert columns == [("PHASE", 0), ("AGE", 0), ("WORKERS", 1), ("MIN", 1), ("MAX", 1), ("RESTARTS", 1)]
-    for request in requests:
-        assert [column["name"].upper() for column in request["additionalPrinterColumns"]] == ["PHASE", "AGE"]
-
-
 def test_status_is_a_subresource_of_all() -> None:
     assert all("status" in version["subresources"] for crd in manifests() for version in crd["spec"]["versions"])
 

@@ -140,8 +140,7 @@ async def test_what_pods_depend_on_stays(
     ("path", "value", "free"),
     [
         pytest.param("worker.template.spec.hostNetwork", True, False, id="a template under a name of any case"),
-        pytest.param("PS.template", ABSENT, False, id="a template that goes"),
-        pytest.param("Chief", {"replicas": 1, "template": TEMPLATE}, False, id="a role that comes"),
+        pytest.param("Chief", tf_job()["spec"]["tfReplicaSpecs"]["Worker"], False, id="a role that comes"),
         pytest.param("PS", ABSENT, False, id="a role that goes"),
         pytest.param("worker.replicas", 3, True, id="the size of a kind that is scaled"),
         pytest.param("worker.restartPolicy", "OnFailure", True, id="when a pod is replaced"),

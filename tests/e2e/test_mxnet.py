@@ -82,9 +82,20 @@ async def test_a_local_job_and_its_columns(operator: Operator):
     (pod,) = await pods(operator, "mxnet.mlkube.io=,job_type=WORKER")
     assert await operator.kubectl("logs", pod) == "role: none\n"
     header, row = (await operator.kubectl("get", "mxjobs.mxnet.mlkube.io", "mx-alone", "-o", "wide")).splitlines()
-    assert header.split() == ["NAME", "KIND", "PHASE", "STATE", "AGE", "DESIRED", "SUCCESSFUL"]
+    assert header.split() == [
+        "NAME",
+        "KIND",
+        "PHASE",
+        "STATE",
+        "AGE",
+        "DESIRED",
+        "SUCCESSFUL",
+        "WORKERS",
+        "FAILED",
+        "REASON",
+    ]
     columns = row.split()
-    assert (columns[:4], columns[5:]) == (["mx-alone", "MxJob", "Done", "Succeeded"], ["1", "1"])
+    assert (columns[:4], columns[5:7]) == (["mx-alone", "MxJob", "Done", "Succeeded"], ["1", "1"])
 
 
 async def test_a_spec_that_is_a_list(operator: Operator):
