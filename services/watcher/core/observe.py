@@ -9,8 +9,8 @@ import msgspec
 
 from services.watcher.core import heads, requests, takeover, vanished
 from services.watcher.core.cache import Cache
-from services.watcher.core.questions import UNANSWERED, Answers, Question
-from services.watcher.core.vanished import confirmed_gone, confirmed_there, lost_launchers, missing, pod_vanished
+from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
+from services.watcher.core.vanished import missing
 from shared.job.events.catalog import Fact
 from shared.job.events.watcher import (
     ChildGone,
@@ -66,28 +66,31 @@ def observe(
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
     return Observed(
-        facts=(*_facts(job, cache, answers, histories, pods=pods),),
+        facts=(*_facts(job, cache, answers, confirm, histories, pods=pods),),
         questions=asked,
         wakes=requests.leaving(job, histories),
         warning=heads.warning(job) or takeover.warning(job, cache),
     )
 
 
-def _facts(job: Job, cache: Cache, answers: Answers, histories: Histories, *, pods: bool) -> Iterable[Fact]:
-    resource = cache.job(job.key)
+def _facts(
+    job: Job, cache: Cache, answers: Answers, confirm: Confirm | None, histories: Histories, *, pods: bool
+) -> Iterable[Fact]:
+    resource, presence = cache.job(job.key), answers.of(confirm)
+    launchers = confirm.launchers if confirm is not None else ()
     if (found := heads.doubt(job, resource, answers)) is not None:
         return [found]
     if job.integrity.doubt is not None:
         # Before a list of pods the watcher does not know what an acceptance takes on.
         if resource is not None:
             return heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
-        return _end(job, cache, answers)
+        return _end(job, cache, presence)
     if (theirs := takeover.begun_by_another(job, resource)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
         # Another replica saw a newer store: until this one lists again, nothing that it shows is news.
         return []
-    events = [*_resource(job, cache, answers)]
+    events = [*_resource(job, cache, presence)]
     if events or not job.generation:
         # Pods and requests mean something once the log knows the job.
         return events
@@ -98,25 +101,25 @@ def _facts(job: Job, cache: Cache, answers: Answers, histories: Histories, *, po
         if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
             return []
         # First its pods, whatever became of them; every service leaves the job alone before it is adopted.
-        return [*_pods(job, cache, answers)] or [*takeover.adopted(job, cache)]
-    views = _pods(job, cache, answers) if pods else ()
+        return [*_pods(job, cache, launchers, presence)] or [*takeover.adopted(job, cache)]
+    views = _pods(job, cache, launchers, presence) if pods else ()
     # Requests are about TrainingJobs, whatever owner they name.
     scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
     return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 
 
-def _end(job: Job, cache: Cache, answers: Answers) -> Iterator[JobGone]:
+def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[JobGone]:
     listing = cache.listing_of(job)
-    if listing is not None and missing(job, cache) and not cache.held_back and confirmed_gone(job, cache, answers):
+    if listing is not None and missing(job, cache) and not cache.held_back and _says(presence, there=False):
         yield JobGone(version=listing.version)
 
 
-def _resource(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
+def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fact]:
     listing, resource = cache.listing_of(job), cache.job(job.key)
     if listing is None or listing.outdated:
         return
     if resource is None:
-        yield from _end(job, cache, answers)
+        yield from _end(job, cache, presence)
         return
     seen = resource.observed
     if cache.epoch == job.epoch and seen.version < job.version:
@@ -153,7 +156,8 @@ def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
             yield DisruptionNoticed(node=node, uids=tuple(uids[start : start + UIDS_PER_EVENT]), reason=reason)
 
 
-def _pods(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
+def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:
+    """What changed about pods; launchers that are `lost` without their job were looked for by its own GET."""
     if not cache.pods.listed:
         return
     now = cache.pods_of(job.key)
@@ -161,13 +165,19 @@ def _pods(job: Job, cache: Cache, answers: Answers) -> Iterator[Fact]:
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield PodsObserved(pods=some, epoch=cache.epoch)
     # The launcher of a job that is gone itself went with it.
-    launchers = lost_launchers(job, cache) if not confirmed_gone(job, cache, answers) else set()
-    if confirmed_there(job, cache, answers):
-        for uid in sorted(launchers):
+    launchers = () if _says(presence, there=False) else lost
+    if _says(presence, there=True):
+        for uid in launchers:
             yield LauncherLost(uid=uid)
-    others = tuple(uid for uid, pod in job.pods.items() if uid not in launchers and pod_vanished(job, cache, pod))
+    others = tuple(
+        uid for uid, pod in job.pods.items() if uid not in now and uid not in launchers and cache.went(job, pod)
+    )
     for start in range(0, len(others), UIDS_PER_EVENT):
         yield PodsGone(uids=others[start : start + UIDS_PER_EVENT])
+
+
+def _says(presence: Presence | None, *, there: bool) -> bool:
+    return presence is not None and presence.there is there
 
 
 def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:

@@ -78,6 +78,11 @@ class Answers(msgspec.Struct, frozen=True):
         """True if this very question was answered."""
         return question in [answered[0] for answered in (self.presence, self.evidence) if answered is not None]
 
+    def of(self, question: Confirm | None) -> Presence | None:
+        """The answer to this very question."""
+        asked, answered = self.presence or (None, None)
+        return answered if question is not None and asked == question else None
+
     def kept(self, questions: Collection[Question]) -> "Answers":
         """Those of a kind of question that is still asked; the newest head may wait for its answer."""
         kinds = {type(question) for question in questions}

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 
 from services.watcher.core.cache import Cache
-from services.watcher.core.questions import Answers, Confirm
+from services.watcher.core.questions import Confirm
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
-from shared.job.views import PodView
 
 VANISHED_AT_ONCE = 10
 """More jobs (or more than a fifth of all) missing from one LIST are not believed gone: a person decides."""
@@ -15,28 +14,13 @@ VANISHED_AT_ONCE = 10
 
 def question(job: Job, cache: Cache) -> Confirm | None:
     """Ask for the job itself if its list lacks it, or if its launcher vanished before its end was seen."""
-    launchers = lost_launchers(job, cache)
+    launchers = _lost_launchers(job, cache)
     if (missing(job, cache) and not cache.held_back) or launchers:
         return Confirm(cache.epoch, tuple(sorted(launchers)))
     return None
 
 
-def confirmed_gone(job: Job, cache: Cache, answers: Answers) -> bool:
-    """The job's own GET did not find it."""
-    return _answer(job, cache, answers, there=False)
-
-
-def confirmed_there(job: Job, cache: Cache, answers: Answers) -> bool:
-    """The job's own GET, asked after its launcher vanished, found it, and it is not about to go."""
-    return _answer(job, cache, answers, there=True)
-
-
-def _answer(job: Job, cache: Cache, answers: Answers, *, there: bool) -> bool:
-    asked, answered = answers.presence or (None, None)
-    return answered is not None and answered.there is there and asked == question(job, cache)
-
-
-def lost_launchers(job: Job, cache: Cache) -> set[Uid]:
+def _lost_launchers(job: Job, cache: Cache) -> set[Uid]:
     """Launchers that vanished before their end was seen, from a job that is not known to go itself.
 
     Each is lost once the job's own GET, asked after that, finds the job: the watch of pods may be ahead of the watch
@@ -45,12 +29,8 @@ def lost_launchers(job: Job, cache: Cache) -> set[Uid]:
     if cache.listing_of(job) is None or job.gone or job.deleting or not cache.pods.listed:
         return set()
     launchers = [pod for pod in job.pods.values() if pod.role == LAUNCHER and pod.slot in job.attempt.slots]
-    return {pod.uid for pod in launchers if pod_vanished(job, cache, pod)}
-
-
-def pod_vanished(job: Job, cache: Cache, pod: PodView) -> bool:
-    """The log has a pod that the complete list lacks."""
-    return pod.uid not in cache.pods_of(job.key) and cache.went(job, pod)
+    now = cache.pods_of(job.key)
+    return {pod.uid for pod in launchers if pod.uid not in now and cache.went(job, pod)}
 
 
 def doubted(jobs: Iterable[Job], cache: Cache) -> tuple[int, int] | None:
