@@ -119,11 +119,10 @@ async def test_a_tuners_end_is_that_of_a_tuning_job(operator: Operator):
     ]
 
 
-async def test_what_cannot_run_is_told_and_makes_no_pod(operator: Operator):
+async def test_what_cannot_run_is_refused_at_apply_time(operator: Operator):
     job = example("any_order")
     job["metadata"]["name"] = "mx-nobody"
     del job["spec"]["replicaSpecs"][2]
-    await operator.apply(job)
-    status = await comes_to(operator, FIORAVANZO_MXJOB.resource, "mx-nobody", "Failed", "Failed")
-    assert status["reason"] == "NoReplicas: spec.replicaSpecs: add 1 SCHEDULER"
+    refused = await operator.kubectl("apply", "-f", "-", given=job, fails=True)
+    assert "add 1 SCHEDULER" in refused
     await has_pods(operator, "mx_job_name=mx-nobody")

@@ -84,7 +84,7 @@ async def test_a_master_leads_and_its_end_is_the_jobs(operator: Operator):
 
 async def test_columns_and_events_are_those_of_the_kind(operator: Operator):
     header, row = (await operator.kubectl("get", "pytorchjob", "led")).splitlines()
-    assert header.split() == ["NAME", "STATE", "AGE"]
+    assert header.split() == ["NAME", "STATE", "AGE", "WORKERS", "FAILED"]
     assert row.split()[:2] == ["led", "Succeeded"]
     described = await operator.kubectl("describe", "pytorchjob", "led")
     for reason in ("PyTorchJobRunning", "PyTorchJobSucceeded"):
@@ -112,7 +112,7 @@ async def test_a_group_is_scaled_by_kubectl_and_by_muster(operator: Operator):
 
 async def test_beyond_its_bounds_nobody_scales_it(operator: Operator):
     refused = await operator.kubectl("scale", "pytorchjob", "group", "--replicas", "4", fails=True)
-    assert "replicas would be more than maxReplicas" in refused
+    assert "set replicas to at most maxReplicas" in refused
     assert "1 to 3 workers, and not 4" in await operator.muster("scale", "pytorchjob/group", "--to", "4", code=1)
     await has_pods(operator, "group", *group(0, 1))
 
