@@ -119,10 +119,21 @@ async def test_a_tuners_end_is_that_of_a_tuning_job(operator: Operator):
     ]
 
 
-async def test_what_cannot_run_is_refused_at_apply_time(operator: Operator):
+async def test_what_cannot_run_is_told_and_makes_no_pod(operator: Operator):
+    job = example("any_order")
+    job["metadata"]["name"] = "mx-nobody"
+    # What the API server cannot see is the parser's to tell.
+    container = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "DMLC_ROLE", "value": "worker"}]
+    await operator.apply(job)
+    status = await comes_to(operator, FIORAVANZO_MXJOB.resource, "mx-nobody", "Failed", "Failed")
+    assert status["reason"].startswith("ReservedVariable: spec.replicaSpecs[0].template.spec.containers[0].env[0].name")
+    await has_pods(operator, "mx_job_name=mx-nobody")
+
+
+async def test_a_job_without_a_scheduler_is_refused_when_it_is_applied(operator: Operator):
     job = example("any_order")
     job["metadata"]["name"] = "mx-nobody"
     del job["spec"]["replicaSpecs"][2]
     refused = await operator.kubectl("apply", "-f", "-", given=job, fails=True)
     assert "add 1 SCHEDULER" in refused
-    await has_pods(operator, "mx_job_name=mx-nobody")
