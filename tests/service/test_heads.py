@@ -44,8 +44,8 @@ async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays
         assert kept is not None
         assert kept.value.decode() == f"memory/{right}"
         assert stage.status(SCALEOUTS, "out") == {}
-        for machine in stage.machines():
-            (held,) = machine.held().values()
+        for runtime in stage.runtimes():
+            (held,) = runtime.held().values()
             assert right in held, "both sides are named"
             assert theirs in held
         stage.annotate("resnet", {"muster.dev/accept-history": theirs})
