@@ -93,7 +93,7 @@ async def test_the_last_lines_alone_are_printed_when_they_are_asked_for(site: Si
 
 
 async def test_a_pod_that_has_not_started_is_named(site: Site, said: Said):
-    await site.run("resnet-worker-0", container={"image": "no-such-image:1"})
+    await site.run("resnet-worker-0", container={"image": "missing/trainer:1"})
     await site.space.pod("resnet-worker-0", lambda pod: "waiting" in pod["status"]["containerStatuses"][0]["state"])
     await site.logs()
     assert said.err.startswith("muster: resnet-worker-0 has not started yet")
