@@ -21,10 +21,14 @@ def host(request: pytest.FixtureRequest) -> MakeHost:
 UNTIL_TOLD = (
     "trap 'exit 0' USR1; until [ $(/etc/edl/discover_hosts.sh | wc -l) = 4 ]; do sleep 0.05; done; "
     "echo four; until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.05; done; "
+    "until [ $(cat /job/hostfile /etc/mpi/deepspeed-hostfile | wc -l) = 6 ]; do sleep 0.05; done; "
     "/etc/edl/discover_hosts.sh; cat /job/hostfile /etc/mpi/deepspeed-hostfile; getent hosts life-worker-0; "
     "while :; do sleep 0.05; done"
 )
-"""It ends when a signal says so: of a job that is over no request can succeed."""
+"""It ends when a signal says so: of a job that is over no request can succeed.
+
+A kubelet writes each mount of one ConfigMap at a moment of its own, so the script waits for all three.
+"""
 
 
 async def test_a_job_trains_grows_shrinks_and_succeeds(operator: Operator):

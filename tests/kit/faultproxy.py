@@ -68,7 +68,7 @@ class Spell(msgspec.Struct, frozen=True):
 
     what: Trouble
     begin: float
-    """Seconds after the proxy began."""
+    """Seconds after the first request."""
     seconds: float
     plural: str = ""
     """Of one kind; empty is all."""
@@ -101,8 +101,8 @@ class FaultProxy:
         self._spelled: dict[str, Trouble] = {}
         self.met: list[str] = []
         """The faults that really happened, in order."""
-        self.asked: list[tuple[str, str]] = []
-        """Verb and path of every request."""
+        self.asked = asyncio.Event()
+        """The first request has come: the clock of the spells begins."""
         self.url = ""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
@@ -157,6 +157,7 @@ class FaultProxy:
         self._held[plural].set()
 
     async def _cast(self, spell: Spell) -> None:
+        await self.asked.wait()
         await asyncio.sleep(spell.begin)
         self._spelled[spell.plural] = spell.what
         self.cut_watches(spell.plural)
@@ -165,7 +166,7 @@ class FaultProxy:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         verb, plural = _about(request)
-        self.asked.append((verb, request.path))
+        self.asked.set()
         fault = self._next(verb, plural)
         if fault is not None:
             self.met.append(f"{verb} {plural}: {fault.what}")

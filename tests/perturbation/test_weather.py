@@ -22,6 +22,8 @@ from tests.perturbation.witness import Witness
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
+PATIENCE = 120.0
+"""Seconds for a watcher to send its first request."""
 AT_ONCE = 4
 """Watchers around one world; each has a NATS server, and two cores bear no more."""
 SECONDS = 12.0
@@ -46,6 +48,10 @@ async def test_the_end_is_the_truth_and_so_was_all_before(plane: ControlPlane, t
             await stack.enter_async_context(a_watcher(plane, tmp_path / f"seed-{each.seed}", plan=each.plan))
             for each in drawn
         ]
+        # Five processes that start at once on a busy machine may take longer than the weather lasts.
+        for watched in disturbed:
+            async with asyncio.timeout(PATIENCE):
+                await watched.proxy.asked.wait()
         driver = Driver(admin, witness, namespace, seeds[0])
         await asyncio.gather(_drive(driver), *map(_incidents, drawn, disturbed))
         for watched in disturbed:
