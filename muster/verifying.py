@@ -13,8 +13,8 @@ from muster.jobs import OVER
 from muster.kinds import called, known_kinds, word_of
 from muster.listing import every
 from muster.reading import fold_to_end, open_cluster, open_log
-from services.status.documents import canonical, with_head
-from services.status.documents import document_of as status_of
+from services.status.core.documents import canonical, with_head
+from services.status.core.documents import document_of as status_of
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused

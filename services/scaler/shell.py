@@ -7,10 +7,18 @@ from typing import Any
 
 import msgspec
 
-from services.scaler.decide import decide
-from services.scaler.effects import CheckDrain, DeleteHosts, LinkHosts, NudgeLauncher, OwnRequest, RunScript, WriteHosts
-from services.scaler.hosts import hosts_config_map
-from services.scaler.policy import Policy
+from services.scaler.core.decide import decide
+from services.scaler.core.effects import (
+    CheckDrain,
+    DeleteHosts,
+    LinkHosts,
+    NudgeLauncher,
+    OwnRequest,
+    RunScript,
+    WriteHosts,
+)
+from services.scaler.core.hosts import hosts_config_map
+from services.scaler.core.policy import Policy
 from services.scaler.within import Within
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS

@@ -10,8 +10,8 @@ from posixpath import basename
 
 import structlog
 
-from services.scaler import drain, script
-from services.scaler.effects import CheckDrain, LinkHosts, RunScript
+from services.scaler.core import drain, script
+from services.scaler.core.effects import CheckDrain, LinkHosts, RunScript
 from shared.cluster import Cluster, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble

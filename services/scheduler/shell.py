@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from services.scheduler.decide import decide
-from services.scheduler.effects import (
+from services.scheduler.core.decide import decide
+from services.scheduler.core.effects import (
     ClaimPod,
     CreatePod,
     CreateSecret,

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from services.status.checkpoints import Checkpoints
-from services.status.decide import decide
-from services.status.documents import replacing, same, with_head
-from services.status.effects import Announce, PatchStatus
+from services.status.core.decide import decide
+from services.status.core.documents import replacing, same, with_head
+from services.status.core.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import EVENTS
 from shared.cluster.objects import Custom

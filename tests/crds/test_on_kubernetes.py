@@ -10,7 +10,7 @@ import pytest
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from muster.crds import render
-from services.status.effects import PatchStatus
+from services.status.core.effects import PatchStatus
 from services.status.shell import Status
 from shared.cluster.kube import KubeCluster
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal

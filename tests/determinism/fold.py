@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from muster.saved import event_of
-from services.scaler.decide import decide as scaler
-from services.scaler.policy import Policy
-from services.scheduler.decide import decide as scheduler
-from services.status.decide import decide as status
-from services.status.documents import of_job, of_requests
+from services.scaler.core.decide import decide as scaler
+from services.scaler.core.policy import Policy
+from services.scheduler.core.decide import decide as scheduler
+from services.status.core.decide import decide as status
+from services.status.core.documents import of_job, of_requests
 from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History

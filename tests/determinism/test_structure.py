@@ -14,9 +14,9 @@ from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, 
 import msgspec
 import pytest
 
-import services.scaler.effects
-import services.scheduler.effects
-import services.status.effects
+import services.scaler.core.effects
+import services.scheduler.core.effects
+import services.status.core.effects
 from shared.job.events.catalog import AUTHORS
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
@@ -55,7 +55,10 @@ def effects(kind: type[Effect] = Effect) -> list[type[Effect]]:
     return [each for known in kind.__subclasses__() for each in (known, *effects(known)) if each.__module__ in EFFECTS]
 
 
-EFFECTS = [part.__name__ for part in (services.scaler.effects, services.scheduler.effects, services.status.effects)]
+EFFECTS = [
+    part.__name__
+    for part in (services.scaler.core.effects, services.scheduler.core.effects, services.status.core.effects)
+]
 
 
 @pytest.mark.parametrize("kind", [Job, Timer, *AUTHORS, *effects()], ids=lambda kind: kind.__name__)
@@ -119,8 +122,11 @@ TIES = {
     ("muster/causes/chains.py", "max by lambda request: request.order"): "no two requests have one order",
     ("muster/causes/chains.py", "sorted by lambda link: -link.sequence"): "links are walked from the last state back",
     ("muster/causes/link.py", "max by lambda link: link.sequence"): "the last one given",
-    ("services/scaler/scale_in.py", "sorted by lambda slot: slot.index"): "workers of one attempt have an index each",
-    ("services/scheduler/replacing.py", "sorted by lambda pod: pod.deleting"): "pods are in the order first seen",
+    (
+        "services/scaler/core/scale_in.py",
+        "sorted by lambda slot: slot.index",
+    ): "workers of one attempt have an index each",
+    ("services/scheduler/core/replacing.py", "sorted by lambda pod: pod.deleting"): "pods are in the order first seen",
     ("services/watcher/core/requests.py", "sorted by turn"): "a tuple that ends with a version, which one change has",
     ("shared/frameworks/kubeflow_status.py", "max by lambda known: known.since.sequence"): "the last condition",
     ("shared/frameworks/kubeflow_status.py", "max by lambda known: known.updated.sequence"): "the first condition",

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 import yaml
 
-from services.status.announce import owed
-from services.status.decide import decide
-from services.status.effects import Announce
+from services.status.core.announce import owed
+from services.status.core.decide import decide
+from services.status.core.effects import Announce
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.mxnet import runtime_id
 from shared.job.events.catalog import AnyEvent

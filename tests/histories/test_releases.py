@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from services.status.documents import canonical, document_of, of_job, of_requests, with_head
-from services.status.effects import PatchStatus
+from services.status.core.documents import canonical, document_of, of_job, of_requests, with_head
+from services.status.core.effects import PatchStatus
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AUTHORS
 from shared.job.fold import Histories, History

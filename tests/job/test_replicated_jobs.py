@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
+from services.scheduler.core.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleAccepted, ScaleRejected
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from services.scaler import effects as scaler_effects
-from services.scaler.decide import decide as scaler
-from services.scaler.policy import Policy
-from services.scheduler import effects as scheduler_effects
-from services.scheduler.decide import decide as scheduler
-from services.status.decide import decide as status
+from services.scaler.core import effects as scaler_effects
+from services.scaler.core.decide import decide as scaler
+from services.scaler.core.policy import Policy
+from services.scheduler.core import effects as scheduler_effects
+from services.scheduler.core.decide import decide as scheduler
+from services.status.core.decide import decide as status
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest

@@ -16,7 +16,7 @@ from devcluster import binaries
 from devcluster.cluster import ADMIN
 from muster.reading import everything
 from muster.stack import SERVICES, Stack
-from services.status.documents import canonical, document_of, with_head
+from services.status.core.documents import canonical, document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.eventlog import Stored

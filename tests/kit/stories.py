@@ -7,10 +7,10 @@ given(*a_running_job(workers=2), scale_in(names=("no-such-worker",))).then(
 
 from collections.abc import Callable
 
-from services.scaler.decide import decide as decide_scaler
-from services.scaler.policy import Policy
-from services.scheduler.decide import decide as scheduler
-from services.status.decide import decide as status
+from services.scaler.core.decide import decide as decide_scaler
+from services.scaler.core.policy import Policy
+from services.scheduler.core.decide import decide as scheduler
+from services.status.core.decide import decide as status
 from shared.job.events.catalog import AnyEvent
 from shared.job.fold import History
 from shared.job.state import Job

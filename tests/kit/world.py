@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from services.scaler.policy import Policy
+from services.scaler.core.policy import Policy
 from services.scaler.shell import Scaler
 from services.scheduler.shell import Scheduler
 from services.status.shell import Status

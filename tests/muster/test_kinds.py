@@ -14,7 +14,7 @@ from muster.scale import to
 from muster.suspend import resume, suspend
 from muster.targets import Asked, parse_target
 from muster.verifying import verified_jobs
-from services.status.documents import document_of, with_head
+from services.status.core.documents import document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Custom

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from muster.verifying import WRONG, Verified, verified_jobs
-from services.status.documents import document_of, with_head
+from services.status.core.documents import document_of, with_head
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.store import MemoryStore
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal

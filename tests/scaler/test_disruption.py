@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scaler.effects import WriteHosts
+from services.scaler.core.effects import WriteHosts
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scaler import drain
-from services.scaler.effects import CheckDrain
+from services.scaler.core import drain
+from services.scaler.core.effects import CheckDrain
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScaleFailed, WorkersReleased
 from shared.job.events.watcher import TimePassed

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.scaler.effects import OwnRequest
+from services.scaler.core.effects import OwnRequest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted, ScaleFailed, ScaleRejected, ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsReleased

@@ -1,6 +1,6 @@
 """Who is in the hosts files."""
 
-from services.scaler.effects import WriteHosts
+from services.scaler.core.effects import WriteHosts
 from shared.job.events.refused import EffectRefused
 from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scaler.effects import OwnRequest
+from services.scaler.core.effects import OwnRequest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned

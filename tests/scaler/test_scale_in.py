@@ -1,6 +1,6 @@
 """Carrying a scale-in on: hosts files first, then release, then the pods."""
 
-from services.scaler.effects import CheckDrain, WriteHosts
+from services.scaler.core.effects import CheckDrain, WriteHosts
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.scaler import script
-from services.scaler.effects import RunScript
-from services.scaler.script import QUIETLY
+from services.scaler.core import script
+from services.scaler.core.effects import RunScript
+from services.scaler.core.script import QUIETLY
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
     HostsPublished,

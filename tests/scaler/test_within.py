@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.scaler.effects import CheckDrain, RunScript
-from services.scaler.script import QUIETLY
+from services.scaler.core.effects import CheckDrain, RunScript
+from services.scaler.core.script import QUIETLY
 from services.scaler.within import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE, Within
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS

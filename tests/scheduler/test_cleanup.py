@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
+from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import JobDeleting, JobGone, TimePassed

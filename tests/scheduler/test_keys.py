@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scheduler import keys
-from services.scheduler.effects import CreateSecret
+from services.scheduler.core import keys
+from services.scheduler.core.effects import CreateSecret
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import SlotsReleased

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.decide import decide as scheduler
+from services.scheduler.core.decide import decide as scheduler
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import HostsPublished, ScaleSucceeded, WorkersReleased

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.effects import DeletePod
+from services.scheduler.core.effects import DeletePod
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSuspended

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from typing import Any
 
-from services.scheduler.effects import CreatePod
+from services.scheduler.core.effects import CreatePod
 from services.scheduler.shell import Scheduler
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.store import MemoryStore

@@ -1,6 +1,6 @@
 """Slots, and the pods that fill them."""
 
-from services.scheduler.effects import CreatePod, CreateSecret, CreateService, DeletePod
+from services.scheduler.core.effects import CreatePod, CreateSecret, CreateService, DeletePod
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased

@@ -5,7 +5,7 @@ import os
 import msgspec
 import pytest
 
-from services.status.documents import canonical, document_of, with_head
+from services.status.core.documents import canonical, document_of, with_head
 from shared.job.chain import Head
 from shared.job.fold import History
 from shared.job.naming import key_of

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scaler.effects import NudgeLauncher, OwnRequest, WriteHosts
-from services.scaler.policy import Policy
+from services.scaler.core.effects import NudgeLauncher, OwnRequest, WriteHosts
+from services.scaler.core.policy import Policy
 from services.scaler.shell import Scaler
-from services.scheduler.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
+from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
 from services.scheduler.shell import Scheduler
-from services.status.effects import PatchStatus
+from services.status.core.effects import PatchStatus
 from services.status.shell import Status
 from shared.cluster import Manifest, Resource
 from shared.cluster.history import Held

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import uvloop
 
-from services.status.decide import decide
+from services.status.core.decide import decide
 from shared.errors import Refused
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal

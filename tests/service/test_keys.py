@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from services.scheduler.effects import CreateSecret
+from services.scheduler.core.effects import CreateSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.history import Held
 from shared.cluster.kinds import PODS, SECRETS

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scaler.policy import Policy
-from services.scaler.script import QUIETLY
+from services.scaler.core.policy import Policy
+from services.scaler.core.script import QUIETLY
 from services.scaler.shell import Scaler
 from services.scaler.within import HOSTS
 from shared.cluster import Execution

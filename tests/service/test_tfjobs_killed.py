@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.status.documents import canonical, document_of, with_head
+from services.status.core.documents import canonical, document_of, with_head
 from shared.job.chain import Head
 from shared.job.fold import Histories
 from tests.frameworks.documents import Document, changed, tf_job

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from services.status.announce import owed
-from services.status.decide import decide
-from services.status.effects import Announce
+from services.status.core.announce import owed
+from services.status.core.decide import decide
+from services.status.core.effects import Announce
 from services.status.shell import event_name
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.status import phases
+from services.status.core import phases
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded

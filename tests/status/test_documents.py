@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.status.decide import decide
-from services.status.documents import canonical, document_of, of_job, of_requests, replacing, same, with_head
-from services.status.effects import PatchStatus
+from services.status.core.decide import decide
+from services.status.core.documents import canonical, document_of, of_job, of_requests, replacing, same, with_head
+from services.status.core.effects import PatchStatus
 from services.status.shell import micro_time
 from shared.frameworks.training_status import whole_seconds
 from shared.job.chain import Head

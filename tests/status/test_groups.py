@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.status.effects import Announce
+from services.status.core.effects import Announce
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobFailed, JobRunning, JobSucceeded

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.status import phases
+from services.status.core import phases
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from services.scaler.decide import decide as scaler
-from services.scaler.policy import Policy
-from services.scheduler.decide import decide as scheduler
+from services.scaler.core.decide import decide as scaler
+from services.scaler.core.policy import Policy
+from services.scheduler.core.decide import decide as scheduler
 from services.watcher.core.heads import accepted, judge
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import Answers, Compare, Evidence, Named

@@ -1,6 +1,6 @@
 """Cleaning up: after the end by the job's cleanPodPolicy, after its deletion everything that is left.  Pure."""
 
-from services.scheduler.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
+from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.state import Job
 from shared.job.steps import Record, Step

@@ -4,9 +4,9 @@ An edit of the job's own number of workers waits in the same queue.
 How an accepted request is carried on is decided in `scale_out.py` and `scale_in.py`.
 """
 
-from services.scaler import scale_in, scale_out
-from services.scaler.effects import OwnRequest
-from services.scaler.policy import Policy
+from services.scaler.core import scale_in, scale_out
+from services.scaler.core.effects import OwnRequest
+from services.scaler.core.policy import Policy
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.request import Request

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from services.status.effects import PatchStatus
+from services.status.core.effects import PatchStatus
 from shared.errors import Refused
 from shared.frameworks.framework import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds

@@ -5,8 +5,8 @@ is deleted, vanishes, or is about to go with its node; not being Ready for a whi
 wait for the scale queue.
 """
 
-from services.scaler.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
-from services.scaler.policy import Policy
+from services.scaler.core.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
+from services.scaler.core.policy import Policy
 from shared.job.events.scaler import HostsPublished
 from shared.job.membership import Members, Unknown
 from shared.job.naming import Slot, Uid

@@ -1,6 +1,6 @@
 """What the status service owes a job.  Pure."""
 
-from services.status import announce, documents, phases
+from services.status.core import announce, documents, phases
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.naming import NO_UID
 from shared.job.state import Job

@@ -6,7 +6,7 @@ Its text and its environment stay in the resource; what it writes is nobody's bu
 
 from collections.abc import Sequence
 
-from services.scaler.effects import RunScript
+from services.scaler.core.effects import RunScript
 from shared.job.events.scaler import ScaleFailed, ScriptStarted
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.request import Request

@@ -1,7 +1,7 @@
 """What the scaler owes a job.  Pure."""
 
-from services.scaler import disruption, membership, queue
-from services.scaler.policy import Policy
+from services.scaler.core import disruption, membership, queue
+from services.scaler.core.policy import Policy
 from shared.job.naming import NO_UID
 from shared.job.state import Job
 from shared.job.steps import Step

@@ -4,7 +4,7 @@ That they leave the hosts files at once is `membership.py`'s; their places are v
 scheduler fills them again.
 """
 
-from services.scaler import membership
+from services.scaler.core import membership
 from shared.job.events.scaler import WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.state import Job

@@ -3,7 +3,7 @@
 Which places, how often and how soon is `shared.job.replacement`'s to say.
 """
 
-from services.scheduler.effects import DeletePod
+from services.scheduler.core.effects import DeletePod
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot
 from shared.job.policies import replacement

@@ -1,6 +1,6 @@
 """What the scheduler owes a job.  Pure."""
 
-from services.scheduler import cleanup, keys, replacing, restart, slots
+from services.scheduler.core import cleanup, keys, replacing, restart, slots
 from shared.job.state import Job
 from shared.job.steps import Step
 

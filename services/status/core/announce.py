@@ -5,7 +5,7 @@ Each tells of one log event and is named after it, so none speaks of what did no
 
 from collections.abc import Mapping
 
-from services.status.effects import Announce
+from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
 from shared.job.conditions import Condition

@@ -6,7 +6,7 @@
 from itertools import count as numbers
 from itertools import filterfalse, islice
 
-from services.scaler import membership, script
+from services.scaler.core import membership, script
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.membership import Unknown
 from shared.job.naming import Slot

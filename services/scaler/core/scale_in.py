@@ -6,7 +6,7 @@ nothing; after it the leaving workers are released all the same.
 
 from collections.abc import Mapping
 
-from services.scaler import drain, membership, scale_out, script
+from services.scaler.core import drain, membership, scale_out, script
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.membership import Unknown
 from shared.job.naming import Slot, Uid

@@ -5,8 +5,8 @@ When a scale-out or a scale-in changes them is the scaler's decision.
 
 from collections.abc import Iterator
 
-from services.scheduler import keys
-from services.scheduler.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
+from services.scheduler.core import keys
+from services.scheduler.core.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.membership import Members
 from shared.job.naming import Slot, service_name

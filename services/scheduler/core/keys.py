@@ -3,7 +3,7 @@
 The pair itself is made when the effect is carried out, in `keypair.py`: a decision knows no secrets.
 """
 
-from services.scheduler.effects import CreateSecret
+from services.scheduler.core.effects import CreateSecret
 from shared.job.naming import secret_name
 from shared.job.state import Job
 from shared.job.steps import Step

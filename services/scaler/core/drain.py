@@ -6,7 +6,7 @@ The workers have left the hosts files, and the launcher has seen that; what foll
 import re
 from collections.abc import Iterable, Sequence
 
-from services.scaler.effects import CheckDrain
+from services.scaler.core.effects import CheckDrain
 from shared.job.evolve_requests import DRAIN_FORCED
 from shared.job.naming import EDL_FOLDER, HOSTFILE, MPI_FOLDER
 from shared.job.request import Request

@@ -1,0 +1,1 @@
+"""The status service's rules: phases, status documents and Kubernetes Events.  Pure."""
