@@ -1,7 +1,10 @@
-"""Checkpoints: the newest head of each job that a status was about to show, kept beside the log.
+"""Checkpoints, kept beside the log: the newest head that each job's status was about to show, and last documents.
 
-The watcher asks them about a head that the log does not lead to: a stranger wrote one that they do not show.
+The watcher compares a head in a resource, to which the log does not lead, with the checkpoint of the job.  A replica
+that starts finds what the status of an ended job shows, and need not ask the API server.
 """
+
+from hashlib import sha256
 
 from shared.errors import Conflict
 from shared.eventlog import Bucket, Revised
@@ -35,6 +38,29 @@ class Checkpoints:
             raise
         self._kept[uid] = Revised(value, revision)
 
+    async def shows(self, uid: Uid, document: bytes, epoch: int) -> bool:
+        """Whether the status of this object shows this document, in this epoch of the cluster's store.
+
+        Raises what the bucket raises.
+        """
+        kept = await self._bucket.get(_shown(uid))
+        return kept is not None and kept.value == _mark(document, epoch)
+
+    async def shown(self, uid: Uid, document: bytes, epoch: int) -> None:
+        """Note the document that the status of an ended object shows.  Raises `Conflict`, and what the bucket does."""
+        kept = await self._bucket.get(_shown(uid))
+        if kept is None or kept.value != _mark(document, epoch):
+            await self._bucket.put(_shown(uid), _mark(document, epoch), expect=kept.revision if kept is not None else 0)
+
     def forget(self, uid: Uid) -> None:
         """What this process knows of it; the checkpoint itself stays."""
         self._kept.pop(uid, None)
+
+
+def _shown(uid: Uid) -> str:
+    """The key beside that of the checkpoint."""
+    return f"{uid}.shown"
+
+
+def _mark(document: bytes, epoch: int) -> bytes:
+    return f"{epoch}:{sha256(document).hexdigest()}".encode()

@@ -19,6 +19,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
@@ -90,11 +91,14 @@ class Status:
         status = with_head(effect.document, self._identity, context.head, context.time)
         this = effect.uid, context.job.generation
         if this not in written and not effect.repair:
+            if effect.over and await self._checkpoints.shows(effect.uid, effect.document, context.job.epoch):
+                written.add(this)
+                return
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
             if same(held.status, effect.document):
-                written.add(this)
+                await self._done(effect, context.job, written)
                 return
             status = replacing(status, held.status)
         if effect.uid == context.job.key.uid:
@@ -104,7 +108,13 @@ class Status:
             await self._write(resource, namespace, effect, {"history": None})
             repaired.add((effect.uid, effect.repair))
         await self._write(resource, namespace, effect, status)
-        written.add(this)
+        await self._done(effect, context.job, written)
+
+    async def _done(self, effect: PatchStatus, job: Job, written: set[tuple[Uid, int]]) -> None:
+        """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
+        written.add((effect.uid, job.generation))
+        if effect.over:
+            await self._checkpoints.shown(effect.uid, effect.document, job.epoch)
 
     async def _write(
         self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any]

@@ -71,6 +71,31 @@ async def a_finished_job(stage: Stage) -> str:
     return uid_of(stage)
 
 
+class Counted(Calm):
+    """The calls of one service."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    async def before(self, call: Call) -> None:
+        self.calls.append(call)
+        await super().before(call)
+
+
+@in_virtual_time
+async def test_a_finished_job_costs_the_next_status_service_no_call():
+    async with Stage() as first:
+        await a_finished_job(first)
+    before = resource(first)
+    counted = Counted()
+    async with Stage(
+        of=first, journal=first.journal, weather=lambda author: counted if author == "status" else None
+    ) as stage:
+        await stage.pass_seconds(100)
+        assert [call for call in counted.calls if call.plural != "events"] == []
+        assert resource(stage) == before
+
+
 def uid_of(stage: Stage) -> str:
     return str(resource(stage)["metadata"]["uid"])
 

@@ -30,7 +30,7 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     except Refused:
         # A framework of somebody else's that fails tells so itself; the job goes on without a word of it.
         return []
-    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.integrity.repair)]
+    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.integrity.repair, job.over)]
 
 
 def of_requests(job: Job) -> list[Step]:
@@ -46,6 +46,7 @@ def of_requests(job: Job) -> list[Step]:
             request.uid,
             _encoder.encode(request_status(job, request)),
             repair,
+            job.over or request.over,
         )
         for request in job.scaling.requests.values()
         if request.shown

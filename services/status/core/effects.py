@@ -24,6 +24,8 @@ class PatchStatus(Effect, frozen=True):
     """Canonical JSON; null marks fields that shall be absent."""
     repair: int = 0
     """Not 0: a forged head, noticed at that sequence, has to be removed first."""
+    over: bool = False
+    """The job or the request has ended: as a rule this document is its last."""
 
     @property
     def target(self) -> str:
