@@ -169,8 +169,11 @@ class TestLosses:
             scheduler, Record(again)
         )
 
-    def test_beyond_the_limit_the_job_fails(self):
-        story = given(*a_running_replicated_job(a_replicated_spec("OnFailure", limit=0)), ended("worker", 1, 3))
+    @pytest.mark.parametrize("restarts", ["Pod", "Job"])
+    def test_beyond_the_limit_the_job_fails_for_good(self, restarts: str):
+        handling = msgspec.structs.replace(TOGETHER, restarts=restarts)
+        spec = a_replicated_spec("OnFailure", limit=0, handling=handling)
+        story = given(*a_running_replicated_job(spec), ended("worker", 1, 3))
         story.then_nothing(scheduler)
         (step, *_) = story.steps(status)
         assert isinstance(step, Record)

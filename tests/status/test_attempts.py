@@ -203,10 +203,17 @@ def test_an_old_word_asks_for_nothing():
     assert owed(first, *a_running_job()[1:]) is None
 
 
-def test_a_job_may_be_active_for_so_long():
-    story = a_running_job(active_deadline_seconds=60)
+@pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+def test_activeDeadlineSeconds_ends_a_job_for_good_and_not_before(restart: RestartPolicy):
+    story = a_running_job(active_deadline_seconds=60, restart=restart)
     end = JobFailed(reason="DeadlineExceeded", message="it was active for 60 s (activeDeadlineSeconds)")
+    assert owed(*story) is None
     assert owed(*story, ran_out("ActiveDeadline", *story)) == end
+
+
+def test_an_edit_that_removes_activeDeadlineSeconds_is_heard_until_the_end():
+    story = a_running_job(active_deadline_seconds=60)
+    assert owed(*story, ran_out("ActiveDeadline", *story), observed(a_spec(), generation=2)) is None
 
 
 def test_a_pause_is_no_activity_and_a_restart_is():
@@ -226,9 +233,10 @@ def test_a_pause_is_no_activity_and_a_restart_is():
     assert again.anchor == len(resumed)
 
 
-def test_27_what_never_starts_ends():
+@pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+def test_schedulingTimeoutSeconds_ends_a_job_for_good_whose_pods_never_ran(restart: RestartPolicy):
     stuck = pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))
-    story = [*a_created_job(scheduling_timeout_seconds=30), stuck]
+    story = [*a_created_job(scheduling_timeout_seconds=30, restart=restart), stuck]
     why = "it did not run after 30 s (schedulingTimeoutSeconds); resnet-worker-1: ImagePullBackOff"
     assert owed(*story) is None
     assert owed(*story, ran_out("Scheduling", *story)) == JobFailed(reason="SchedulingTimeout", message=why)

@@ -34,8 +34,7 @@ def of_scheduling(job: Job) -> Verdict | None:
 
 def of_minimum(job: Job) -> Verdict | None:
     """Fewer than minReplicas workers ran for longer than schedulingTimeoutSeconds (600 when absent)."""
-    minimum = needed_workers(job)
     since = job.attempt.below_minimum
-    if since and passed(job, since, BELOW_MINIMUM) and running_workers(job) < minimum:
-        return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {minimum} are needed")
-    return None
+    if not since or not passed(job, since, BELOW_MINIMUM):
+        return None
+    return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {needed_workers(job)} are needed")
