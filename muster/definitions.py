@@ -117,9 +117,10 @@ class Definitions:
         return await self._cluster.get(DEFINITIONS, "", ours["metadata"]["name"])
 
     def _must_be_free(self, found: Custom, identity: str) -> None:
-        if claims := scope.others(found.metadata.annotations, self._namespace, identity):
+        if claims := scope.conflicting(found.metadata.annotations, self._namespace, identity):
             raise Refused(
-                f"set up {self._place}: {found.metadata.name}: {scope.no_room(claims, identity)}", reason="ScopeTaken"
+                f"set up {self._place}: {found.metadata.name}: {scope.why_excluded(claims, identity)}",
+                reason="ScopeTaken",
             )
 
     async def _apply(self, ours: Manifest, identity: str, url: str, *, take_scope: bool) -> tuple[_Step, bool]:
@@ -131,7 +132,7 @@ class Definitions:
                 self._must_be_free(found, identity)
             todo = step(found, ours, take=self._take)
             held = (found and found.metadata.annotations) or {}
-            notes: dict[str, str | None] = dict.fromkeys(scope.others(held, self._namespace, identity))
+            notes: dict[str, str | None] = dict.fromkeys(scope.conflicting(held, self._namespace, identity))
             if mine := not scope.is_held(held, self._namespace, identity):
                 notes[scope.key(self._namespace)] = scope.holder(identity, url)
             if todo.ours and (is_older(held.get(MARK, ""), this_release()) or todo.word == "replaced"):

@@ -16,8 +16,8 @@ from services.watcher.shell import build as watcher
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
-from shared.installation.plugins import tell
-from shared.installation.risks import tell_unmonitored
+from shared.installation.plugins import log_frameworks
+from shared.installation.risks import warn_unmonitored
 from shared.job.events.event import Author
 from shared.process.health import Health
 from shared.process.health import serve as probes
@@ -36,14 +36,14 @@ async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> N
     Without `wait` a person is watching: what is wrong from the start is told once and ends the command.
     """
     configure("muster", style=settings.log_format, level=settings.log_level)
-    tell()
+    log_frameworks()
     async with contextlib.AsyncExitStack() as stack:
         settings_of = await stack.enter_async_context(_users(settings, embedded))
         for author in () if wait else SERVICES:
             async with opened(author, settings_of[author]):
                 pass
         if embedded is None:
-            tell_unmonitored(settings.nats_monitor)
+            warn_unmonitored(settings.nats_monitor)
         health = {author: Health(author) for author in SERVICES}
         await stack.enter_async_context(probes([*health.values()], settings.health_host, settings.health_port))
         services = [

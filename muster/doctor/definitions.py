@@ -107,9 +107,9 @@ def claims(annotations: Iterable[Mapping[str, str]], namespace: str, identity: s
     held, others = False, dict[str, str]()
     for each in annotations:
         held = held or scope.is_held(each, namespace, identity)
-        others |= scope.others(each, namespace, identity)
+        others |= scope.conflicting(each, namespace, identity)
     if others:
-        words = f"another installation claims what this one works in, {place}: {scope.told(others)}"
+        words = f"another installation claims what this one works in, {place}: {scope.described(others)}"
         return fail(check, words, "run one of them; `muster setup --release` there gives its claim up")
     return ok(check, f"{place} is claimed by this log" if held else f"nobody claims {place}")
 

@@ -165,7 +165,7 @@ class LookAtCluster:
         except Trouble as trouble:
             return msgspec.structs.replace(pod, silence=str(trouble))
         except msgspec.MsgspecError as error:
-            return msgspec.structs.replace(pod, silence=f"what it says makes no sense: {error}")
+            return msgspec.structs.replace(pod, silence=f"its answer is malformed: {error}")
         return msgspec.structs.replace(pod, reports=reports)
 
     async def _listed(self, cluster: KubeCluster, plural: str) -> list[dict[str, Any]]:
@@ -258,4 +258,4 @@ def _read(of: type[T], body: bytes, what: str) -> T:
     try:
         return msgspec.json.decode(body, type=of)
     except msgspec.MsgspecError as error:
-        raise Transient(f"{what}: the answer makes no sense: {error}") from error
+        raise Transient(f"{what}: the answer is malformed: {error}") from error

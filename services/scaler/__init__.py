@@ -1,4 +1,4 @@
-"""The scaler: who is a member, and the queue of scale requests and of edits of the job's size.
+"""The scaler decides which workers are members, and works off the queue of scale requests and edits of the size.
 
 Hears: every event.
 Says: `ScaleAccepted`, `ScaleRejected`, `ScriptStarted`, `HostsPublished`, `WorkersReleased`, `ScaleSucceeded`,

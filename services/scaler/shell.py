@@ -19,7 +19,7 @@ from services.scaler.core.effects import (
 )
 from services.scaler.core.hosts import hosts_config_map
 from services.scaler.core.policy import Policy
-from services.scaler.within import Within
+from services.scaler.launcher_commands import LauncherCommands
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused, Transient
@@ -34,7 +34,7 @@ from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.claims import ours, settle
+from shared.runtime.name_conflicts import is_controlled, must_be_controlled
 from shared.runtime.run import Runtime
 
 
@@ -47,7 +47,7 @@ class Scaler:
         self._cluster = cluster
         self._kinds = kinds
         self._policy = policy
-        self._within = Within(cluster)
+        self._commands = LauncherCommands(cluster)
 
     def known(self) -> Iterable[JobKey]:
         return ()
@@ -62,9 +62,9 @@ class Scaler:
         key = context.job.key
         match effect:
             case RunScript():
-                return await self._within.run(key, effect)
+                return await self._commands.run(key, effect)
             case CheckDrain():
-                return await self._within.look(key, effect)
+                return await self._commands.look(key, effect)
             case WriteHosts():
                 await self._write_hosts(context.job, effect)
             case NudgeLauncher():
@@ -96,11 +96,11 @@ class Scaler:
             else:
                 return
         meta = held.metadata if held is not None else None
-        settle(meta, job, f"config map {name}", labelled=False)
+        must_be_controlled(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
         inside = (meta.annotations or {}).get(HOSTS_VERSION, "0")
         if inside.isdigit() and int(inside) >= effect.version:
-            # Another replica wrote this version or a newer one: an older file never comes back.
+            # Another replica wrote this version or a newer one, which an older one never replaces.
             return
         patch = {
             "metadata": {
@@ -114,7 +114,7 @@ class Scaler:
         await self._cluster.patch(CONFIGMAPS, key.namespace, name, patch)
 
     async def _link(self, job: Job, effect: LinkHosts) -> None:
-        """The old files go on being read until the new ones say the same that is wanted now."""
+        """Link another operator's hosts files to the ConfigMap's, once the kubelet has brought its newest version."""
         assert job.spec is not None
         framework = self._kinds.of(job)
         files = framework.inherited_files()
@@ -123,7 +123,7 @@ class Scaler:
                 raise Transient("there are newer hosts files")
             await self._touch(job.key, effect, HOSTS_LINKING)
             members = [job.worker_name(index) for index in sorted(job.listed_workers)]
-            await self._within.link(job.key, effect, files, framework.hosts_files(job.key, job.spec, members))
+            await self._commands.link(job.key, effect, files, framework.hosts_files(job.key, job.spec, members))
         await self._touch(job.key, effect, HOSTS_VERSION)
 
     async def _touch(self, key: JobKey, effect: NudgeLauncher | LinkHosts, annotation: str) -> None:
@@ -134,7 +134,7 @@ class Scaler:
             held = await self._cluster.get(PODS, key.namespace, effect.name)
             if held is not None and held.metadata.uid == effect.uid:
                 raise
-            # Another pod has the name by now.
+            # Another pod has this name now.
             return
         except Refused as refusal:
             if refusal.reason != "NotFound":
@@ -143,7 +143,7 @@ class Scaler:
     async def _own(self, job: Job, effect: OwnRequest) -> None:
         resource, namespace = REQUESTS[effect.kind], job.key.namespace
         request = await self._cluster.get(resource, namespace, effect.name)
-        if request is None or request.metadata.uid != effect.uid or ours(request.metadata, job.key):
+        if request is None or request.metadata.uid != effect.uid or is_controlled(request.metadata, job.key):
             return
         meta = request.metadata
         if meta.controller is not None:

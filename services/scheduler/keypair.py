@@ -1,10 +1,10 @@
-"""Key pairs for ssh, made where the effect is carried out: what comes of it goes to the API server and nowhere else."""
+"""Makes key pairs for ssh, which go to the API server and are not logged."""
 
 from typing import NamedTuple
 
 
 class KeyPair(NamedTuple):
-    """Both halves in the formats of OpenSSH.  It shows nothing of itself in a log line or a traceback."""
+    """Both halves in the formats of OpenSSH; its `repr` shows neither."""
 
     private: bytes
     public: bytes
@@ -16,11 +16,10 @@ class KeyPair(NamedTuple):
 def make_key_pair(comment: str) -> KeyPair:
     """A new Ed25519 pair; the comment ends the line of the public half.
 
-    Ed25519 although the contract's file is called `id_rsa`: ssh reads the kind of a key in the file, since OpenSSH
-    6.5 this one too, and such a pair costs some microseconds where one of RSA with 3072 bits takes the loop's
-    processor for a tenth of a second and more.  Whoever needs RSA (a FIPS mode, Paramiko) brings a Secret.
+    Ed25519, although the file is called `id_rsa`: ssh reads the type of a key from its content.  An RSA pair of 3072
+    bits would block the loop for a tenth of a second.  A user who needs RSA (a FIPS mode, Paramiko) brings a Secret.
     """
-    # Imported when it is needed: it takes about 10 MiB, and the other services never do.
+    # Imported here: it takes about 10 MiB, and the other services never need it.
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 

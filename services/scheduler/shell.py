@@ -31,11 +31,11 @@ from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.claims import QUICK_SECONDS, ours, settle
+from shared.runtime.name_conflicts import QUICK_SECONDS, is_controlled, must_be_controlled
 from shared.runtime.run import Runtime
 
 KEPT_RESOURCES = 256
-"""Resources kept between the pods of one start; a job of a thousand workers reads its own once."""
+"""Resources kept in memory, so that the pods of one job need one GET of its resource."""
 
 
 class Scheduler:
@@ -91,22 +91,22 @@ class Scheduler:
         pod = await self._cluster.get(PODS, job.key.namespace, name)
         meta = pod.metadata if pod is not None else None
         attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
-        settle(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
+        must_be_controlled(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
 
     async def _claim_pod(self, job: Job, effect: ClaimPod) -> None:
         pod = await self._cluster.get(PODS, job.key.namespace, effect.name)
         if pod is None or pod.metadata.uid != effect.uid:
-            # It went; the watcher will say so.
+            # The pod is gone; the watcher records that.
             return
         await self._claim(PODS, job, pod.metadata, self._kinds.of(job).slot_labels(job.key, effect.slot))
 
     async def _claim(self, resource: Resource[Any], job: Job, meta: Metadata, labels: dict[str, str]) -> None:
-        """Our labels on an object that another operator made for this very job, unless it changes meanwhile.
+        """Put Muster's labels on an object that another operator made for this job.
 
-        Raises `Refused` when it is not the job's by its owner, whatever its name.
+        Raises `Refused` if the job is not its controller, `Transient` if it changed meanwhile.
         """
-        if not ours(meta, job.key):
-            raise Refused(f"{resource.kind} {meta.name} belongs to somebody else", reason="NameConflict")
+        if not is_controlled(meta, job.key):
+            raise Refused(f"{resource.kind} {meta.name} belongs to another owner", reason="NameConflict")
         if labels.items() <= (meta.labels or {}).items():
             return
         guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
@@ -116,14 +116,14 @@ class Scheduler:
             raise Transient(f"{resource.kind} {meta.name} changed meanwhile", retry_after=QUICK_SECONDS) from conflict
 
     async def _settle(self, resource: Resource[Any], job: Job, name: str) -> None:
-        """Make sense of what is there already; of what another operator made for this job take possession."""
+        """Check an existing object; label it if another operator made it for this job."""
         found: Object | None = await self._cluster.get(resource, job.key.namespace, name)
         meta = found.metadata if found is not None else None
         unlabelled = meta is not None and JOB_UID not in (meta.labels or {}) and meta.deletion_timestamp is None
-        if job.adopted and meta is not None and unlabelled and ours(meta, job.key):
+        if job.adopted and meta is not None and unlabelled and is_controlled(meta, job.key):
             await self._claim(resource, job, meta, self._kinds.of(job).labels(job.key))
             return
-        settle(meta, job, f"{resource.kind.lower()} {name}")
+        must_be_controlled(meta, job, f"{resource.kind.lower()} {name}")
 
     def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
         sizes = Counter(known.role for known in job.attempt.places)
@@ -147,14 +147,14 @@ class Scheduler:
         except (Transient, Conflict) as trouble:
             raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
         except Refused as refusal:
-            # Whoever refuses an object may repeat it, and of this one nothing shall stand in a log.
+            # The API server's message may repeat the object, and a private key must not be logged.
             what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
             raise Refused(what, reason=refusal.reason, field=refusal.field) from None
         if not made:
             await self._settle(SECRETS, job, name)
 
     async def _made(self, resource: Resource[Any], job: Job, manifest: dict[str, Any]) -> bool:
-        """Create it; False when something of that name is there already."""
+        """Create the object; return False if its name is taken."""
         try:
             await self._cluster.create(resource, job.key.namespace, manifest)
         except Refused as refusal:
@@ -166,17 +166,16 @@ class Scheduler:
     async def _resource(self, job: Job) -> Custom:
         """The resource with its pod templates, read once per generation.
 
-        Raises `Transient` when it is not of the uid and generation that was decided on: the newer one is on its
-        way through the log.
+        Raises `Transient` if its uid or generation is not that of the decision: the watcher records the newer one.
         """
-        # A store that was restored counts generations again from where its backup was.
+        # A restored store counts generations again from its backup.
         at = (job.key, job.epoch, job.generation)
         reading = self._resources.get(at)
         if reading is None:
             while len(self._resources) >= KEPT_RESOURCES:
                 del self._resources[next(iter(self._resources))]
             reading = self._resources[at] = asyncio.create_task(self._read(job))
-            # An effect that was broken off does not ask how the reading ended.
+            # Reads the exception if the waiting effects were cancelled.
             reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.shield(reading)
@@ -187,7 +186,7 @@ class Scheduler:
     async def _read(self, job: Job) -> Custom:
         found = await self._cluster.get(self._kinds.of(job).resource, job.key.namespace, job.key.name)
         if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
-            raise Transient(f"{job.key} is not what was decided on any more")
+            raise Transient(f"{job.key} has changed since the decision")
         return found
 
 

@@ -1,4 +1,4 @@
-"""The status service: what phase a job is in, and what users see of it.
+"""The status service decides the phase of a job, and writes its status.
 
 Hears: every event.
 Says: one decision per phase (`JobCreated`, `JobRunning`, `JobScaling`, `JobSuspended`, `JobRestarting`,

@@ -1,7 +1,8 @@
-"""Checkpoints, kept beside the log: the newest head that each job's status was about to show, and last documents.
+"""Checkpoints, stored in a bucket: the newest head of each job before a status shows it, and last documents.
 
-The watcher compares a head in a resource, to which the log does not lead, with the checkpoint of the job.  A replica
-that starts finds what the status of an ended job shows, and need not ask the API server.
+The watcher compares a head in a resource, to which the log does not lead, with the checkpoint of the job: if that
+does not show it either, it is forged.  A replica that starts finds the last documents of ended jobs here, and asks
+the API server for none of these jobs.
 """
 
 from hashlib import sha256
@@ -13,18 +14,18 @@ from shared.job.naming import Uid
 
 
 class Checkpoints:
-    """Those of one log."""
+    """The checkpoints of one log."""
 
     def __init__(self, bucket: Bucket, identity: str) -> None:
         self._bucket = bucket
         self._identity = identity
         self._kept: dict[Uid, Revised] = {}
-        """As this process left them."""
+        """The checkpoints as this process wrote them."""
 
     async def reach(self, uid: Uid, head: Head) -> None:
-        """The checkpoint of this job is at `head`, or further on: who stood still and woke up sets none back.
+        """Advance the checkpoint of this job to `head`, unless it is further on, as after a pause of this process.
 
-        Raises `Conflict` when another process wrote it meanwhile, and what the bucket raises.
+        Raises `Conflict` if another process wrote it meanwhile, and what the bucket raises.
         """
         kept = self._kept.get(uid) or await self._bucket.get(uid)
         log, newest = checkpointed(kept.value.decode() if kept is not None else "")
@@ -53,7 +54,7 @@ class Checkpoints:
             await self._bucket.put(_shown(uid), _mark(document, epoch), expect=kept.revision if kept is not None else 0)
 
     def forget(self, uid: Uid) -> None:
-        """What this process knows of it; the checkpoint itself stays."""
+        """Drop this process's copy; the checkpoint itself stays."""
         self._kept.pop(uid, None)
 
 

@@ -26,13 +26,13 @@ from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
 
 EVENTS_LIVE = timedelta(hours=1)
-"""Kubernetes forgets its Events after an hour; an older one is not written again after a restart."""
+"""Kubernetes deletes Events after an hour; an older one is not written again after a restart."""
 
 LONGEST_NOTE = 1024
-"""Bytes an Event's note may have (Kubernetes API, events.k8s.io/v1)."""
+"""The most bytes of an Event's note (Kubernetes API, events.k8s.io/v1)."""
 
 LONGEST_STEM = 120
-"""Characters of an object's name in that of its Event, which may have 253 with all that follows."""
+"""Characters of an object's name in the name of its Event, which may have 253."""
 
 
 class Status:
@@ -56,9 +56,9 @@ class Status:
         self._kinds = kinds
         self._now = now
         self._written: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
-        """Objects whose status this process wrote, by job, each with the job's generation then.
+        """Objects whose status this process wrote, by job, each with the job's generation.
 
-        The next write needs no look before it: the fields of a status are others only after an edit.
+        The next write needs no GET: the set of fields of a status changes only with the generation.
         """
         self._repaired: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
 
@@ -104,7 +104,7 @@ class Status:
         if effect.uid == context.job.key.uid:
             await self._checkpoints.reach(effect.uid, context.head)
         if effect.repair and (effect.uid, effect.repair) not in repaired:
-            # The API server lets a head only grow: a forged one has to go before the right one can come.
+            # The API server lets a head only grow: a forged one has to be removed first.
             await self._write(resource, namespace, effect, {"history": None})
             repaired.add((effect.uid, effect.repair))
         await self._write(resource, namespace, effect, status)
@@ -127,14 +127,14 @@ class Status:
                 raise
         except Refused as refusal:
             if refusal.reason == "Invalid" and "history" in refusal.field:
-                # A replica that read further wrote first: this document is old.
+                # A replica that has read more of the log wrote first: this document is old.
                 return
-            # A kind that is not served, or a proxy, says NotFound as well, but not of the object.
+            # NotFound may also mean the kind, or come from a proxy.
             if refusal.reason != "NotFound" or not await self._gone(resource, namespace, effect):
                 raise
 
     async def _gone(self, resource: Resource[Custom], namespace: str, effect: PatchStatus) -> bool:
-        """It is no more, or another uid holds its name; the watcher will say so."""
+        """True if the object is gone, or its name has another uid; the watcher records that."""
         held = await self._cluster.get(resource, namespace, effect.name)
         return held is None or held.metadata.uid != effect.uid
 
@@ -171,12 +171,12 @@ class Status:
 
 
 def micro_time(time: str) -> str:
-    """A time as Kubernetes' `metav1.MicroTime` takes it, whatever fraction of a second `time` has."""
+    """A time in the format of Kubernetes' `metav1.MicroTime`."""
     return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def event_name(effect: Announce) -> str:
-    """The same for the same log event, and a Kubernetes name however long the object's own is."""
+    """The name of a Kubernetes Event: the same for the same event of the log, and never too long."""
     return f"{effect.name[:LONGEST_STEM].rstrip('-.')}.{effect.uid[:8]}.{effect.sequence}.{effect.reason.lower()}"
 
 

@@ -1,4 +1,4 @@
-"""The watcher: what the API server shows that the log does not know yet, and which timers ran out.
+"""The watcher records what the API server shows and the log lacks, and the timers that have expired.
 
 Hears: every event; the resources, pods and children in the cluster.
 Says: facts only (`JobObserved`, `PodsObserved`, `ScaleRequested`, `TimePassed`, ...), never a decision.

@@ -1,6 +1,6 @@
-"""Asks the API server, the log and the checkpoints what `observe` has to know, and keeps the answers.
+"""Asks the API server, the log and the checkpoints the questions of `observe`, and keeps the answers.
 
-One question of a kind is under way for a job at a time; its answer wakes the job.  What it means is decided in `core`.
+For each job one question of a kind is in flight at a time; its answer wakes the job.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, history_subjects
 
 ASK_AGAIN_SECONDS = 1.0
-"""Between two GETs of a job whose watch says something else, or nothing; and after an answer that did not come."""
+"""Seconds between two GETs of a job whose watch disagrees, and after a failed question."""
 
 replace = msgspec.structs.replace
 
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Asking:
-    """The questions of one watcher that are under way, and the answers."""
+    """The questions of one watcher that are in flight, and the answers."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Asking:
         self._tasks = tasks
         self._wake_later = wake_later
         self.began = 0
-        """The log's last sequence before this watcher looked at the cluster."""
+        """The log's last sequence before this watcher's first list."""
         self._answers: dict[JobKey, Answers] = {}
         self._under_way: set[tuple[JobKey, type[Question]]] = set()
 
@@ -66,7 +66,7 @@ class Asking:
         return self._answers.get(key, UNANSWERED)
 
     def ask(self, history: History, questions: Collection[Question]) -> None:
-        """Ask what was not asked yet; forget the answers to what is asked no longer."""
+        """Ask the new ones of these questions; drop the answers to questions that are no longer listed."""
         key = history.job.key
         answers = self.answers(key).kept(questions)
         self._keep(key, answers)
@@ -116,12 +116,12 @@ class Asking:
         first = before is None or judge(before[1]) is not None
         evidence = await self._gather(history, question.shown, first=first, recall=first and question.recall)
         if judge(evidence) is not None and evidence.kept is None:
-            # The checkpoint is a witness, whether the log leads to it or not.
+            # The checkpoint is evidence even if the log does not lead to it.
             return await self._gather(history, question.shown, first=first, recall=True)
         return evidence
 
     async def _gather(self, history: History, shown: Named | None, *, first: bool, recall: bool) -> Evidence:
-        # The checkpoint before the log's end: status appends first, and an older end would seem cut off.
+        # The checkpoint before the log's end: the status service appends first, so an older end would look truncated.
         kept = await self._kept(history.job.key) if recall else None
         identity, end = await self._log.identity(), await self._log.end()
         hashes = {}
@@ -148,7 +148,7 @@ class Asking:
         return Named(named, head) if head is not None else None
 
     async def _read_again(self, history: History, sequence: int) -> str:
-        """The hash of a job's history up to a sequence, from the log itself; empty when it has no such event."""
+        """The hash of a job's history up to a sequence, from the log itself; empty without such an event."""
         key = history.job.key
         again = History(key)
         async with aclosing(self._log.read(subjects=history_subjects(key))) as batches:

@@ -1,6 +1,6 @@
-"""Deadlines: how long each job waited for what, measured only while its watches see and this process moves.
+"""Measures the timers of jobs, only while their watches work and this process runs.
 
-What is waited for is decided in `shared/job/timing.py`; `clock.py` does the sums.
+`shared/job/timing.py` says which timers a job has; `clock.py` computes when they expire.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from shared.job.naming import JobKey
 from shared.job.timing import next_due
 
 STALL_SECONDS = 5.0
-"""A process that stood still this long (it was paused, or had no processor) saw nothing meanwhile."""
+"""A process that stalled this long (it was paused, or had no processor) counts as blind meanwhile."""
 
 log = structlog.get_logger()
 
@@ -43,14 +43,14 @@ class Deadlines:
         self._wake_later = wake_later
         self._wake_all = wake_all
         self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in cache.jobs}
-        """One for each kind of job: of one kind the watch may be broken while the others go on."""
+        """One for each kind of job: the watch of one kind may be broken while the others work."""
         self._promises = Clock()
-        """For histories of no kind, such as waiting rooms: in them is nothing to judge."""
+        """For histories without a kind, such as those of orphaned requests."""
         self._beat = inf
-        """When this process was last known to move, on the loop's clock."""
+        """The time of the last heartbeat, on the loop's clock."""
 
     def look(self) -> None:
-        """A watch may have begun to see, or ceased to: then so do the clocks of its kind."""
+        """Tell the clocks which watches work now."""
         changed = [clock.life(sees=self._cache.sees(kind)) for kind, clock in self._clocks.items()]
         if any(changed):
             self._wake_all()
@@ -64,14 +64,14 @@ class Deadlines:
         loop = asyncio.get_running_loop()
         stood, self._beat = loop.time() - self._beat, loop.time()
         if stood > STALL_SECONDS:
-            log.warning("stood still", seconds=round(stood))
+            log.warning("stalled", seconds=round(stood))
             for kind, clock in self._clocks.items():
                 clock.life(sees=False)
                 clock.life(sees=self._cache.sees(kind))
             loop.call_soon(self._wake_all)
 
     def passed(self, history: History) -> list[TimePassed]:
-        """The timers of this job that ran out; it is woken for the next one."""
+        """The expired timers of this job, which is woken for the next one."""
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
         key, monotonic = history.job.key, asyncio.get_running_loop().time()

@@ -1,6 +1,6 @@
-"""The watcher's shell: a turn compares the folded job with the cache, records the facts and asks the questions.
+"""The watcher's shell: it compares a folded job with the cache, records the facts and asks the questions.
 
-`watches.py` fills the cache, `deadlines.py` measures time, `asking.py` asks; what all this means stands in `core`.
+`watches.py` fills the cache, `deadlines.py` measures time, `asking.py` asks; the rules are in `core`.
 """
 
 import asyncio
@@ -49,15 +49,15 @@ class Watcher:
         disruption_taints: Collection[str] = (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """An empty `namespace` is the whole cluster; `believes_vanished` is a person's word that many jobs are gone,
-        `takes_over` that the operators before us are.
+        """An empty `namespace` is the whole cluster.
 
-        `disruption_taints` are keys of taints that say, besides the well-known ones, that a node is about to go.
+        `believes_vanished` confirms that many jobs are gone, `takes_over` that the earlier operators are.
+        `disruption_taints` are further keys of taints that announce the removal of a node.
         """
         self._cache = Cache(kinds, takes_over=takes_over)
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
-        """Jobs whose pods were recorded a moment ago."""
+        """Jobs whose changes of pods are being coalesced."""
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
         self._deadlines = Deadlines(self._cache, kinds, now, self._wake_later, self._wake_all)
@@ -80,9 +80,9 @@ class Watcher:
         raise AssertionError(f"the watcher has no effects, and was asked for {effect}")
 
     def decide(self, history: History) -> list[Step]:
-        """The facts that the cache shows and the log lacks, and the timers that ran out."""
+        """The facts that the cache shows and the log lacks, and the expired timers."""
         key = history.job.key
-        # Another replica may have seen the store go back.
+        # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.epoch)
         answers = self._asking.answers(key)
         seen = observe(history.job, self._cache, answers, self._runtime.histories, pods=key not in self._paused)
@@ -95,7 +95,7 @@ class Watcher:
         return [*map(Record, seen.facts), *map(Record, timers)]
 
     def _warn(self, job: Job, warning: tuple[str, str] | None) -> None:
-        """Log a warning once for as long as it holds."""
+        """Log a warning once while it holds."""
         before = self._warned.pop(job.key, None)
         if warning is not None:
             self._warned[job.key] = warning
@@ -103,9 +103,9 @@ class Watcher:
                 log.warning(warning[0], job=str(job.key), why=warning[1])
 
     def _pause_after(self, history: History, facts: Sequence[Fact]) -> None:
-        """Let further changes of the job's pods wait, to be recorded together."""
+        """Coalesce further changes of the job's pods."""
         key = history.job.key
-        # What has to wait for the append before it is not recorded yet.
+        # While an append is in flight, these facts are not recorded yet.
         if coalesces(facts) and not self._runtime.appends.busy(history):
             seconds = pause(len(self._cache.pods_of(key)), self._runtime.appends.seconds, len(self._paused))
             self._paused.add(key)
@@ -124,7 +124,7 @@ class Watcher:
     async def attend(self, runtime: Runtime) -> None:
         """Watch every resource; each change wakes the jobs it concerns."""
         self._runtime = runtime
-        # A LIST is compared with what the log knew before it was asked for.
+        # A LIST is compared with the state of the log before its request.
         await runtime.folded.wait()
         self._asking.began = runtime.histories.position
         async with self._tasks as tasks:

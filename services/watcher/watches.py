@@ -1,6 +1,6 @@
-"""The watches: one for each resource; what they show goes into the cache, and lists that cannot be right are doubted.
+"""The watches: one for each resource, which fill the cache.  Implausible lists are not believed.
 
-What it means for a job is decided in `observe.py`; when a list is doubted, in `epochs.py` and `vanished.py`.
+`epochs.py` and `vanished.py` say which lists are implausible.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ T = TypeVar("T", bound=Object)
 At = tuple[str, str]
 
 LISTS_THAT_WENT_BACK = 3
-"""So many in a row that are older than what was known make another store; one or two are an old answer's echo."""
+"""After so many lists in a row with an older version the store counts as restored; fewer may be late answers."""
 
 LIST_AGAIN_SECONDS = 1.0
-"""Between two of them."""
+"""Seconds between two such lists."""
 
 SCALE_KINDS: tuple[ScaleKind, ...] = get_args(ScaleKind)
 
 NOT_SERVED = "NotFound"
-"""The API server's word for a list of a kind whose definition is not installed."""
+"""The API server's reason for a list of a kind whose definition is not installed."""
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ class Watches:
         believes_vanished: bool,
         disruption_taints: Collection[str],
     ) -> None:
-        """Jobs that are `paused` are not woken by their pods; the rest is as for the watcher."""
+        """The pods of `paused` jobs do not wake them; for the rest see `Watcher`."""
         self._cluster = cluster
         self._kinds = kinds
         self._cache = cache
@@ -73,7 +73,7 @@ class Watches:
         self._following: Sequence[asyncio.Task[None] | None] = []
 
     def begin(self, runtime: Runtime) -> None:
-        """Watch everything; what is seen wakes this runtime's jobs."""
+        """Start every watch; each change wakes the jobs that it concerns."""
         self._runtime = runtime
         self._streams = self._all()
         self._begin()
@@ -98,12 +98,12 @@ class Watches:
             lambda: self._follow_children(SECRETS, selector),
         ]
         if not self._namespace:
-            # They belong to no namespace; whoever works in one alone is told by the pods' own conditions.
+            # Nodes are cluster-scoped; an installation in one namespace sees only the conditions of pods.
             streams.append(self._follow_nodes)
         return streams
 
     def _begin(self, but: asyncio.Task[Any] | None = None) -> None:
-        """Begin every watch anew, `but` one that lists just now."""
+        """Restart every watch except `but`, which is listing now."""
         running = self._following or [None] * len(self._streams)
         self._following = [
             task if task is not None and task is but else self._tasks.create_task(stream())
@@ -114,7 +114,7 @@ class Watches:
                 task.cancel()
 
     def enter(self, epoch: int, but: asyncio.Task[Any] | None = None) -> None:
-        """The store is another one; a watch that did not break would never find out by itself."""
+        """Restart the watches for a restored store; a watch that does not break would not notice it."""
         if epoch > self._cache.epoch:
             self._cache.enter(epoch)
             if self._following:
@@ -185,7 +185,7 @@ class Watches:
                         doubts = 0
                     self._take(resource, listing, put, seen)
                 else:
-                    # Our client was closed.
+                    # The client was closed.
                     return
             log.info("list older than what is known", resource=resource.plural, known=before.reached)
             listing.blind = True
@@ -195,7 +195,7 @@ class Watches:
     def _take(
         self, resource: Resource[T], listing: Listing[Any], put: Callable[[At, T | None], set[JobKey]], seen: Seen[T]
     ) -> None:
-        """Into the cache with it, and wake the jobs that it concerns."""
+        """Put an element of a watch into the cache, and wake the jobs that it concerns."""
         concerned: set[JobKey] = set()
         match seen:
             case Snapshot(objects=objects, version=version):
@@ -219,14 +219,14 @@ class Watches:
             case Alive():
                 listing.blind = False
             case Blind(reason=reason) if reason == NOT_SERVED and not listing.version:
-                # Nobody installed it, or not yet: the watch goes on asking, and nobody misses anything meanwhile.
+                # The definition is not installed: the watch goes on trying.
                 if not listing.absent:
                     log.info("kind is not served", kind=_name(resource))
                 listing.absent = True
             case Blind(reason=reason):
                 log.info("watch broken", resource=resource.plural, why=reason)
                 if resource is NODES and not listing.listed:
-                    log.warning("nodes are not seen: workers leave ahead of one only when their own pods say so")
+                    log.warning("nodes are not watched: only conditions of pods announce that a node is removed")
                 self._runtime.alarm.set()
                 listing.blind = True
         if isinstance(seen, Blind) and resource in self._cache.jobs and not listing.answered:
@@ -234,13 +234,13 @@ class Watches:
             self._runtime.wake_all()
         self._deadlines.look()
         if resource is PODS:
-            # They are woken when they may be told of again.
+            # `Watcher._resume` wakes them.
             concerned -= self._paused
         for key in concerned:
             self._runtime.wake(key)
 
     def _known(self, resource: Resource[Any], listing: Listing[Any]) -> Known:
-        """What any LIST that is asked for from now on must show, at least."""
+        """The state that any LIST from now on must have reached."""
         jobs = [history.job for history in self._runtime.histories]
         self.enter(max((job.epoch for job in jobs), default=0), asyncio.current_task())
         return known(self._cache.epoch, 0 if listing.outdated else listing.version, jobs, resource)
@@ -250,7 +250,7 @@ class Watches:
         log.warning("resource versions went back", to=version, known=before.reached, epoch=self._cache.epoch)
 
     def _hold_if_too_many(self, resource: Resource[Any]) -> None:
-        """Counts the jobs of all kinds together: what lost those of one kind lost the others, which may be late."""
+        """Hold deletions back if too many jobs, of all kinds together, are missing from their lists."""
         if resource not in self._cache.jobs:
             return
         self._cache.jobs[resource].answered, self._cache.held_back = True, True
@@ -261,7 +261,7 @@ class Watches:
         if doubt is not None and self._cache.held_back:
             missing, known = doubt
             log.error(
-                "too many jobs vanished at once; none is believed gone until MUSTER_BELIEVE_VANISHED=true says so",
+                "too many jobs vanished at once; none counts as gone until MUSTER_BELIEVE_VANISHED=true",
                 missing=missing,
                 of=known,
             )

@@ -4,7 +4,7 @@ Adapters: `kube.py` (any API server), `memory.py` (tests and simulation), held t
 `tests/contract/test_cluster_*.py`.
 
 Objects come as small typed Structs (`objects.py`) and go as plain dictionaries.
-Nothing here knows a training job.
+Nothing in this package knows training jobs.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -29,7 +29,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     plural: str
     kind: str
     type: type[T]
-    """Every field has a default: an object that does not fit is read by its metadata alone."""
+    """Every field has a default: of an object that does not fit, only the metadata is read."""
 
     @property
     def api_version(self) -> str:
@@ -37,14 +37,14 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Snapshot(msgspec.Struct, Generic[T], frozen=True):
-    """Everything there was in the watched scope at `version`, from one complete and consistent LIST."""
+    """All objects in the watched scope at `version`, from one complete and consistent LIST."""
 
     objects: tuple[T, ...]
     version: int
 
 
 class Applied(msgspec.Struct, Generic[T], frozen=True):
-    """An object was added or changed; this is how it is now."""
+    """An object was added or changed; this is its new state."""
 
     object: T
 
@@ -56,11 +56,11 @@ class Deleted(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """The watch has nothing new and works: a bookmark, or a stream that was opened again."""
+    """The watch works and has nothing new: a bookmark, or a stream that was opened again."""
 
 
 class Blind(msgspec.Struct, frozen=True):
-    """The watch is broken for now; what it did not see it will list or be told later."""
+    """The watch is broken for now; it lists or receives later what it has missed."""
 
     reason: str
 
@@ -73,7 +73,7 @@ class Execution(msgspec.Struct, frozen=True):
 
     exit_code: int
     output: bytes
-    """What it wrote to its standard output, or the beginning of that."""
+    """The beginning of its standard output."""
 
 
 MOST_OUTPUT = 65536
@@ -81,7 +81,7 @@ MOST_OUTPUT = 65536
 
 
 class Cluster(Protocol):
-    """What Muster asks of an API server.
+    """The calls that Muster makes to an API server.
 
     Every call may raise `Transient` (timeout, lost connection, 429, 5xx, 401 while a token is re-read),
     `Conflict` (409 on a write of something that exists) and `Refused` (403, 404, 409 AlreadyExists, 422, other 4xx)
@@ -111,7 +111,7 @@ class Cluster(Protocol):
         """
 
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
-        """Delete it (background propagation) if it still has this uid; gone, or another's, is success."""
+        """Delete the object (background propagation) if it still has this uid; any other outcome is success too."""
 
     async def execute(
         self,
@@ -123,14 +123,14 @@ class Cluster(Protocol):
         timeout: float,
         most: int = MOST_OUTPUT,
     ) -> Execution:
-        """Run a command in a running container, to its end; `timeout` in seconds is for all of it.
+        """Run a command in a running container to its end, within `timeout` seconds.
 
-        Of the output at most `most` bytes are kept, the rest is read and dropped, and so is the standard error.
+        At most `most` bytes of the output are kept; the rest and the standard error are dropped.
 
         `Refused` means that the command did not start: `NotFound`, `Forbidden`, `CannotExecute` when the container is
-        not running or has no such program.  `Transient` means that it may or may not have run, and may be running now:
-        "timed out", a lost connection.  Nothing is tried twice.
+        not running or has no such program.  `Transient` (a timeout, a lost connection) means that the command may have
+        run, or may be running now.  No command is retried.
         """
 
     async def close(self) -> None:
-        """Let go of all connections.  Repeating it is harmless."""
+        """Close all connections; a second call does nothing."""

@@ -1,6 +1,6 @@
-"""Finding the cluster and proving who we are; the only file that knows the official Kubernetes client.
+"""Finds the cluster and its credentials; the only file that uses the official Kubernetes client.
 
-It is imported when a cluster is looked for: it takes about 20 MiB.
+The client takes about 20 MiB, and is imported only when a cluster is looked for.
 """
 
 import asyncio
@@ -30,22 +30,22 @@ EXPIRY_MARGIN = timedelta(minutes=5)
 """A credential plugin is run again this long before its token expires."""
 
 PLUGIN_PAUSE_SECONDS = 60.0
-"""It is not run again sooner than this for a token that is about to expire."""
+"""A credential plugin is not run again sooner than this."""
 
 RENEWAL_PAUSE_SECONDS = 1.0
-"""Credentials that are not accepted are not read again sooner than this."""
+"""Rejected credentials are not read again sooner than this."""
 
 READ_BUFFER_BYTES = 2 * 1024 * 1024
-"""An event of a watch is one line, as long as its object; aiohttp refuses a line that is longer than its buffer."""
+"""A watch event is one line, as long as its object; aiohttp refuses a line that is longer than its buffer."""
 
 INLINED = ("certificate-authority", "client-certificate", "client-key")
-"""What a kubeconfig may hold itself, base64-encoded in a field that ends with `-data`."""
+"""The fields whose content a kubeconfig may hold itself, base64-encoded, as `<field>-data`."""
 
 MISSING = "no Kubernetes cluster is configured: give a kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
 
 
 async def find_cluster(kubeconfig: Path | None) -> Access:
-    """The cluster that kubectl would use here; `kubeconfig` goes before everything else.
+    """The cluster that kubectl would use here; `kubeconfig` takes precedence.
 
     Raises `Refused` with reason `NoCluster` or `BadKubeconfig`, `Transient` when a credential plugin fails.
     """
@@ -63,9 +63,9 @@ async def find_cluster(kubeconfig: Path | None) -> Access:
 
 
 def current_namespace(kubeconfig: Path | None) -> str:
-    """The namespace that kubectl would work in here: that of the current context or of our pod, else `default`.
+    """The namespace that kubectl would use here: that of the current context or of our pod, else `default`.
 
-    Asks nothing of a cluster.  Raises `Refused` with reason `BadKubeconfig`.
+    Makes no call.  Raises `Refused` with reason `BadKubeconfig`.
     """
     named = _named(kubeconfig)
     if not named and os.environ.get(IN_CLUSTER):
@@ -74,18 +74,18 @@ def current_namespace(kubeconfig: Path | None) -> str:
 
 
 def pod_namespace() -> str:
-    """The namespace of the pod that we run in; empty outside of one."""
+    """The namespace of this process's pod; empty outside of a pod."""
     return POD_NAMESPACE.read_text().strip() if os.environ.get(IN_CLUSTER) and POD_NAMESPACE.is_file() else ""
 
 
 def _named(kubeconfig: Path | None) -> list[str]:
-    """The files that are asked for; one setting may name several, and an empty one names none."""
+    """The paths that are configured; one setting may name several, and an empty one names none."""
     said = os.environ.get("KUBECONFIG", "") if kubeconfig in (None, Path()) else str(kubeconfig)
     return [path for path in said.split(os.pathsep) if path]
 
 
 def _files(paths: list[str]) -> list[str]:
-    """Those that are there."""
+    """The paths that exist."""
     return [path for path in map(os.path.expanduser, paths) if Path(path).is_file()]
 
 
@@ -109,7 +109,7 @@ class _Access:
         return aiohttp.ClientSession(
             # Unbounded: the limiter bounds requests, and watches must not wait for them.
             connector=aiohttp.TCPConnector(limit=0, ssl=self._trust()),
-            # Looking at the environment costs more than the request, and there are no cookies to keep.
+            # Reading the environment costs more than the request.
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,
@@ -119,7 +119,7 @@ class _Access:
         )
 
     def _trust(self) -> ssl.SSLContext:
-        """Whom to trust, and our own certificate if we have one.  Raises `OSError` for files that hold none."""
+        """The trusted authorities, and the client certificate if there is one.  Raises `OSError` for bad files."""
         configuration = self._configuration
         context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
         if configuration.cert_file:
@@ -135,7 +135,7 @@ class _Access:
 
 
 class _PodAccess(_Access):
-    """The service account of the pod we run in; the client reads its token again every minute."""
+    """The service account of this process's pod; the client reads its token again every minute."""
 
     def __init__(self, configuration: Any) -> None:
         _load_service_account(configuration)
@@ -162,7 +162,7 @@ class _KubeconfigAccess(_Access):
         self._paths = paths
         self._plugin = plugin
         try:
-            # Now, as its files go when it is loaded.
+            # Now: the files are deleted after loading.
             self._context = super()._trust()
         except OSError as error:
             raise Refused(
@@ -188,7 +188,7 @@ class _KubeconfigAccess(_Access):
 
     async def renew(self) -> None:
         async with self._renewing:
-            # Many calls are refused together; the first one reads for all, and a plugin is not run for each.
+            # Many calls are rejected together: the first one renews for all.
             if time.monotonic() - self._renewed_at < RENEWAL_PAUSE_SECONDS:
                 return
             self._renewed_at = time.monotonic()
@@ -196,7 +196,7 @@ class _KubeconfigAccess(_Access):
                 with tempfile.TemporaryDirectory() as folder:
                     fresh, self._plugin = await _load(self._paths, Path(folder))
             except Refused as refusal:
-                # A program that renews credentials may be writing the file at this moment.
+                # Another program may be writing the file at this moment.
                 raise Transient(str(refusal)) from refusal
             self._configuration.api_key = fresh.api_key
 
@@ -211,13 +211,13 @@ class _Plugin:
         self._ran_at = -PLUGIN_PAUSE_SECONDS
 
     def is_due(self) -> bool:
-        """True shortly before its credentials expire; those without an expiry are good until they are not accepted."""
+        """True shortly before the credentials expire; credentials without an expiry are renewed when rejected."""
         if self._expires is None or time.monotonic() - self._ran_at < PLUGIN_PAUSE_SECONDS:
             return False
         return datetime.now(UTC) > self._expires - EXPIRY_MARGIN
 
     async def run(self) -> Mapping[str, Any]:
-        """Its credentials, as in the status of an `ExecCredential`.  Raises `Transient`."""
+        """Run the plugin; return the status of its `ExecCredential`.  Raises `Transient`."""
         self._ran_at = time.monotonic()
         try:
             given = await _run_plugin(self._settings)
@@ -265,7 +265,7 @@ def _load_service_account(configuration: Any) -> None:
 async def _load(paths: Sequence[str], folder: Path) -> tuple[Any, _Plugin | None]:
     """The configuration in these files, and the credential plugin if they name one.
 
-    `folder` receives the certificates and keys that stand in the files: OpenSSL reads them from files alone.
+    `folder` receives the certificates and keys that the kubeconfig holds itself: OpenSSL reads only files.
     """
     cluster, user, _ = current_context(paths)
     plugin = None
@@ -293,7 +293,7 @@ async def _load(paths: Sequence[str], folder: Path) -> tuple[Any, _Plugin | None
             client_configuration=configuration,
         )
     except (client.ConfigException, OSError, ValueError, TypeError, LookupError, AttributeError) as why:
-        # The client checks little of what it reads, so a file of another shape shows in many ways.
+        # The client validates little: a malformed file raises many kinds of errors.
         raise unusable(paths, why) from why
     return configuration, plugin
 

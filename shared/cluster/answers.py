@@ -1,6 +1,6 @@
-"""What an API server says when it says no, sorted by what to do next.
+"""Failed answers of an API server, as `Transient`, `Conflict` or `Refused`.
 
-A refusal is usually a `Status`; a proxy on the way may answer with anything, HTML for one.
+A failure is usually a `Status`; a proxy on the way may answer with anything, such as HTML.
 """
 
 import re
@@ -11,12 +11,12 @@ import msgspec
 from shared.errors import Conflict, Refused, Transient, Trouble
 
 EXPIRED = "Expired"
-"""The reason when the history or a paged list that was asked for is gone."""
+"""The reason when the server no longer has the version of a watch or of a paged list."""
 AHEAD = "ResourceVersionTooLarge"
-"""The reason when the history that was asked for is not there yet, or not any more: a restored store."""
+"""The reason when the server has not reached the version of a watch: it lags, or its store was restored."""
 
 LONGEST_MESSAGE = 300
-"""Characters of somebody else's text that we repeat."""
+"""Characters of the server's message that an error repeats."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Status(msgspec.Struct, frozen=True):
         return (self.details.causes if self.details else None) or ()
 
 
-class FailedRequest(Exception):  # noqa: N818  always turned into a Trouble by whoever knows what the status means
+class FailedRequest(Exception):  # noqa: N818  always turned into a Trouble by the caller that knows the meaning
     """The API server answered with something else than success."""
 
     def __init__(self, status: Status) -> None:
@@ -68,22 +68,22 @@ def read_status(body: bytes | msgspec.Raw, code: int = 0, retry_after: str = "")
 
 
 def is_named_absence(status: Status) -> bool:
-    """Whether the very object is missing, rather than its kind, or the way to the API server."""
+    """True if the object itself is missing, and not its kind or the way to the API server."""
     return status.code == 404 and status.reason == "NotFound" and bool(status.details and status.details.name)
 
 
 def may_be_starting(body: bytes) -> bool:
-    """Whether a 403 is that of the authorizer: for want of a right, or of the time to learn who has it."""
+    """True if a 403 came from the authorizer: a right is missing, or the server has not read its roles yet."""
     message = read_status(body).message
     return 'User "' in message and '" cannot ' in message
 
 
 UNKNOWN_OWNER = "cannot find RESTMapping"
-"""In the 403 of an API server that does not know the kind of an owner: one that has just started, as a rule."""
+"""In the 403 of an API server that does not know the kind of an owner, usually because it has just started."""
 
 
 UNDECODABLE = " cannot be handled as a "
-"""In the 400 of an API server for an object that has a value of another type than its field's."""
+"""In the 400 of an API server for a value of the wrong type."""
 _FIELD_OF_GO = re.compile(r"into Go struct field \w+\.(\S+) of type")
 
 
@@ -105,10 +105,10 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     if code == 409:
         return _conflict(message, reason, method)
     if code == 422 and method == "PATCH" and any(cause.field == "metadata.uid" for cause in causes):
-        # A uid in a patch is our precondition; the API server calls it a change of an immutable field.
+        # A uid in a patch is a precondition; the API server reports a change of an immutable field.
         return Conflict(message)
     if code == 400 and UNDECODABLE in status.message:
-        # As final as a broken rule: the same object is refused again, however often it is sent.
+        # Permanent, like a violated validation rule.
         found = _FIELD_OF_GO.search(status.message)
         return Refused(message, reason="Invalid", field=found[1] if found else "")
     if code == 403:
@@ -121,7 +121,7 @@ def _conflict(message: str, reason: str, method: str) -> Trouble:
         return Conflict(message)
     if reason == "AlreadyExists":
         return Refused(message, reason=reason)
-    # Many creations at once under one quota disturb each other's counting; the next try may pass.
+    # Concurrent creations under one quota conflict on its count; the next try may succeed.
     return Transient(message)
 
 

@@ -1,9 +1,9 @@
-"""How long to wait before trying again."""
+"""The back-off of clients of the API server."""
 
 from collections.abc import Callable
 
 RESET_AFTER_SECONDS = 120.0
-"""Without a failure for this long, the next one is a first one."""
+"""After so long without a failure the back-off starts again."""
 
 
 class Backoff:
@@ -12,7 +12,7 @@ class Backoff:
     def __init__(
         self, *, first: float, longest: float, clock: Callable[[], float], random: Callable[[], float]
     ) -> None:
-        """Seconds; `random` gives numbers from 0 to 1."""
+        """`first` and `longest` are in seconds; `random` gives numbers from 0 to 1."""
         self._first = first
         self._longest = longest
         self._clock = clock
@@ -21,7 +21,7 @@ class Backoff:
         self._failed_at = -RESET_AFTER_SECONDS
 
     def next(self, retry_after: float | None = None) -> float:
-        """Seconds to wait after one more failure; `retry_after` is the least that the other side asked for."""
+        """Seconds to wait after one more failure; at least the `retry_after` that the server asked for."""
         now = self._clock()
         if now - self._failed_at > RESET_AFTER_SECONDS:
             self._bound = self._first

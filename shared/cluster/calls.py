@@ -1,6 +1,6 @@
 """One request to an API server: credentials, timeouts, the bound on requests in flight, errors as `Trouble`.
 
-Bytes in, bytes out; what they mean is the business of `kube.py` and `reflector.py`.
+Bytes in, bytes out; `kube.py` and `reflector.py` decode them.
 """
 
 import asyncio
@@ -16,56 +16,56 @@ from yarl import URL
 
 from shared.cluster import Resource
 from shared.cluster.answers import FailedRequest, may_be_starting
-from shared.cluster.connections import as_trouble, read_refusal, taken_numbers
+from shared.cluster.connections import as_trouble, read_refusal, reused_descriptors
 from shared.cluster.limiter import Limiter
 from shared.errors import Refused, Transient
 
 BASE_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
-"""Uncompressed: unpacking costs more processor time than a cluster's network saves."""
+"""Uncompressed: decompression costs more processor time than a cluster's network saves."""
 
 METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-"""For what we read by its metadata alone: hosts files need not travel, and what is in a Secret must not.
+"""For kinds of which Muster reads only the metadata: the content of a Secret must not be sent.
 
-Without a second choice, so that a server that cannot leave the rest out refuses.
+There is no second media type, so that a server that cannot omit the content refuses.
 """
 
 REVIEWING = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
-"""Groups to which questions are posted that leave nothing behind."""
+"""Groups whose `POST` requests change nothing."""
 
 HEARTBEAT_SECONDS = 50.0
-"""A WebSocket on which nothing comes is asked for a sign of life: many a load balancer drops one after a minute.
+"""Seconds between pings on a quiet WebSocket: many load balancers drop a quiet connection after a minute.
 
-Without an answer within half of this it is lost.
+A WebSocket without a pong within half of this is lost.
 """
 
 FAREWELL_SECONDS = 0.2
-"""For a WebSocket that is left before the other side closed it: enough to say so, not to wait for an answer."""
+"""Seconds for closing a WebSocket that the server has not closed: enough to send the close frame."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds."""
+    """Timeouts of requests, in seconds."""
 
     connect: float = 10.0
     total: float = 30.0
-    """For one request and its whole answer; streams have an idle time instead."""
+    """One request and its whole answer; streams have an idle time instead."""
 
 
 class Access(Protocol):
-    """Where the API server is, and who we are."""
+    """The address of the API server, and the credentials for it."""
 
     url: str
     options: Mapping[str, Any]
-    """More for every request: a proxy, a TLS server name."""
+    """Further options of every request: a proxy, a TLS server name."""
 
     def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
-        """A new session that trusts the right certificates, for requests of this class."""
+        """A new session that trusts the cluster's certificates, for requests of this class."""
 
     async def headers(self) -> Mapping[str, str]:
-        """The credentials of this moment."""
+        """The headers with the current credentials."""
 
     async def renew(self) -> None:
-        """They were not accepted: read them again."""
+        """Read the credentials again after the server has rejected them."""
 
 
 class Answered(NamedTuple):
@@ -73,7 +73,7 @@ class Answered(NamedTuple):
 
     body: bytes
     headers: Mapping[str, str]
-    """By names in any case."""
+    """Case-insensitive."""
 
 
 class Caller:
@@ -95,7 +95,7 @@ class Caller:
         self._answered = answered
         self.closed = False
         self.may_change: Callable[[], bool] = lambda: True
-        """Asked about every request that may change something once it has its connection, right before it is sent."""
+        """Called for every request that may change something, after it has its connection and before it is sent."""
 
     async def request(
         self,
@@ -108,9 +108,9 @@ class Caller:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> Answered:
-        """A successful answer.  Raises `FailedRequest` for any other, `Transient` when there is none.
+        """A successful answer.  Raises `FailedRequest` for any other answer, `Transient` without one.
 
-        One that changes something is `Transient` too when it may not, and was not sent.
+        Raises `Transient` too, without sending, if the request would change something and `may_change` is false.
         """
         timeout = aiohttp.ClientTimeout(total=self.timeouts.total, sock_connect=self.timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
@@ -138,23 +138,22 @@ class Caller:
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """The body of a successful answer of this media type as it comes.
 
-        Raises as `request` does, within the context as well; `Transient` also when nothing comes for `idle` seconds.
+        Raises as `request` does, within the context too; `Transient` also after `idle` seconds without data.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect, sock_read=idle)
         async with self._answer("GET", path, query, timeout, what, headers=headers) as response:
             await _must_have_succeeded(response)
             if response.content_type != media:
-                raise Transient(f"{what}: the answer is {response.content_type}, not {media}; something is in between")
+                raise Transient(f"{what}: the answer is {response.content_type}, not {media}; a proxy is in between")
             yield response.content
 
     async def open_socket(
         self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str], *, what: str
     ) -> aiohttp.ClientWebSocketResponse:
-        """An open WebSocket, which is the caller's to close; it does not count as a request in flight.
+        """An open WebSocket, which the caller closes.  Raises as `request` does.
 
-        Not while it is being opened either: the API server may wait for half a minute for a kubelet that is gone.
-
-        Raises `FailedRequest` when the answer is a refusal, `Transient` as `request` does.
+        Neither the WebSocket nor its opening counts as a request in flight: the API server may wait for half a minute
+        for a kubelet that is gone.
         """
         self._must_be_open(what)
         url = URL(f"{self._access.url}{path}?{urlencode(query)}", encoded=True)
@@ -194,7 +193,7 @@ class Caller:
                 await self._access.renew()
                 response = await self._send(method, url, timeout, body, headers or {})
             if response.status == 403 and may_be_starting(await response.read()):
-                # It forbids everything until it has read its own rules.
+                # A starting API server forbids everything until it has read its roles.
                 if await self._is_starting(timeout):
                     raise Transient(f"{what}: forbidden, but the API server is still starting")
                 response = await self._send(method, url, timeout, body, headers or {})
@@ -209,20 +208,20 @@ class Caller:
 
     async def _upgrade(self, url: URL, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse:
         credentials = await self._access.headers()
-        with taken_numbers():
+        with reused_descriptors():
             socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
                 url,
                 protocols=protocols,
                 heartbeat=HEARTBEAT_SECONDS,
                 timeout=aiohttp.ClientWSTimeout(ws_close=FAREWELL_SECONDS),
-                # The kubelet, to which this is handed on, serves whoever takes anything and nobody else.
+                # The API server passes this on to the kubelet, which insists on `*/*`.
                 headers={**BASE_HEADERS, "Accept": "*/*", **credentials},
                 **self._access.options,
             )
         return socket
 
     async def _is_starting(self, timeout: aiohttp.ClientTimeout) -> bool:
-        """Whether the server is not ready, which it tells to everybody but in its first moments."""
+        """True if the server reports that it is not ready, or forbids even that question."""
         response = await self._send("GET", URL(f"{self._access.url}/readyz"), timeout, None, {})
         await response.read()
         return response.status == 403 or response.status >= 500
@@ -247,7 +246,7 @@ class Caller:
     async def _request(
         self, method: str, url: URL, timeout: aiohttp.ClientTimeout, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
-        with taken_numbers():
+        with reused_descriptors():
             return await self._session.request(
                 method,
                 url,
@@ -260,22 +259,22 @@ class Caller:
 
 
 def _guarded(caller: Caller) -> type[aiohttp.ClientRequest]:
-    """Requests that ask at the last moment: for a name, a connection and its TLS they may have waited for long."""
+    """A request class that calls `may_change` right before sending: name resolution and TLS may have taken long."""
 
     class Guarded(aiohttp.ClientRequest):
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
             if _changes(self) and not caller.may_change():
                 if conn.transport is not None:
-                    # Merely closed, it would wait for the other side's goodbye.
+                    # `close` would wait for the server's TLS goodbye.
                     conn.transport.abort()
-                raise Transient("not sent: another replica is the owner by now")
+                raise Transient("not sent: this replica lost the lease")
             return await super().send(conn)
 
     return Guarded
 
 
 def _changes(request: aiohttp.ClientRequest) -> bool:
-    """Whatever does not merely read: a review is posted, and a command begins as a `GET`."""
+    """True unless the request only reads.  A review is a `POST` that reads, a command a `GET` that acts."""
     if request.method == "POST":
         return not any(group in request.url.raw_path for group in REVIEWING)
     return request.method != "GET" or "Upgrade" in request.headers
@@ -287,7 +286,7 @@ async def _must_have_succeeded(response: aiohttp.ClientResponse) -> None:
 
 
 def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource: str = "") -> str:
-    """The URL path of an object, or of all of them without a `name`; without a `namespace` the whole cluster's."""
+    """The URL path of one object, or of the collection without a `name`; without a `namespace` cluster-wide."""
     base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     rest = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)

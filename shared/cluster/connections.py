@@ -1,6 +1,6 @@
-"""Connections as aiohttp has them: what we want otherwise, and in which words its errors and answers are told.
+"""Corrections of aiohttp's connections, and the translation of its errors and answers into `Trouble`.
 
-What is sent over them, and when, is the business of `calls.py`.
+`calls.py` sends requests over them.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from shared.errors import Transient
 
 
 class AbruptResponse(aiohttp.ClientResponse):
-    """An answer whose connection is dropped when it is not read to its end, or given up before it began.
+    """An answer whose connection is aborted if the answer was not read to its end.
 
-    A TLS connection that is merely closed waits for the other side's goodbye, half a minute or longer than the loop.
+    A TLS connection that is closed instead waits up to half a minute for the server's goodbye.
     """
 
     def close(self) -> None:
@@ -29,36 +29,36 @@ class AbruptResponse(aiohttp.ClientResponse):
         return super().release()
 
     def _drop(self) -> None:
-        # One that was read to its end has given its connection back already.
+        # An answer that was read to its end has returned its connection already.
         if self.connection is not None and self.connection.transport is not None:
             self.connection.transport.abort()
 
 
 async def must_have_upgraded(response: aiohttp.ClientResponse) -> None:
-    """Raises `FailedRequest` when a WebSocket was refused, of which the library would lose the answer's body.
+    """Raise `FailedRequest` with the answer's body, which aiohttp would drop, if a WebSocket was refused.
 
-    Every answer of a session goes through here.
+    Every answer of a session passes through this function.
     """
     if response.status < 400 or "Upgrade" not in response.request_info.headers:
         return
     status = await read_refusal(response)
     if not status.message and response.content_type == "text/plain":
-        # The kubelet's words, which the API server hands on as they are.
+        # The kubelet's message, which the API server passes on as it is.
         words = (await response.read()).decode(errors="replace")
         status = msgspec.structs.replace(status, message=words.strip())
     raise FailedRequest(status)
 
 
 async def read_refusal(response: aiohttp.ClientResponse) -> Status:
-    """What an answer says that says no."""
+    """The Status of a failed answer."""
     return read_status(await response.read(), response.status, response.headers.get("Retry-After", ""))
 
 
 @contextmanager
-def taken_numbers() -> Iterator[None]:
-    """A loop may hold the number of a socket that is closed already, and refuse a new one that has it.
+def reused_descriptors() -> Iterator[None]:
+    """Turn uvloop's error about a reused file descriptor into aiohttp's `ClientConnectionError`.
 
-    uvloop does, for a moment, after a connection that ended while it was made (its issue 653).
+    After a connection ended while it was made, uvloop holds its descriptor for a moment (its issue 653).
     """
     try:
         yield
@@ -70,7 +70,7 @@ def taken_numbers() -> Iterator[None]:
 
 @contextmanager
 def as_trouble(what: str) -> Iterator[None]:
-    """What goes wrong on the way is `Transient`; `what` says what was being done, and to what."""
+    """Turn an error of the connection into `Transient`; `what` names the call and its object."""
     try:
         yield
     except TimeoutError as error:
@@ -80,7 +80,7 @@ def as_trouble(what: str) -> Iterator[None]:
 
 
 def _why(error: Exception) -> str:
-    """What went wrong on the way, and what to look at, in fewer words than the library's."""
+    """The error of a connection, and what to check, in one sentence."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         return (
@@ -93,6 +93,6 @@ def _why(error: Exception) -> str:
             "is the API server up, and is its address in the kubeconfig right?"
         )
     if isinstance(error, aiohttp.ClientResponseError):
-        # Its own words have the whole URL, and so the command that was to be executed.
+        # The library's message has the whole URL, and so the command to execute.
         return f"answered {error.status}: {error.message}"
     return str(error) or type(error).__name__

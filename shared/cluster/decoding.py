@@ -1,6 +1,6 @@
-"""Reading what an API server sent: from JSON into a resource's Struct.
+"""Decodes JSON of the API server into a resource's Struct.
 
-An object that does not fit its Struct is read by its metadata alone, so that one odd object stops no watch.
+Of an object that does not fit its Struct only the metadata is read, so that one malformed object stops no watch.
 """
 
 from functools import cache
@@ -22,14 +22,14 @@ log = structlog.get_logger()
 
 @cache
 def decoder(of: type[T]) -> msgspec.json.Decoder[T]:
-    """One decoder per type: making one costs more than using it."""
+    """One decoder per type: creating it costs more than using it."""
     return msgspec.json.Decoder(of)
 
 
 def read_object(resource: Resource[T], raw: bytes | msgspec.Raw) -> T:
-    """`raw` as the resource's Struct; every field of that Struct has a default for the case that it does not fit.
+    """`raw` as the resource's Struct, or only its metadata with defaults for all else.
 
-    Raises `Refused(reason="Undecodable")` when not even the metadata can be read.
+    Raises `Refused(reason="Undecodable")` if the metadata cannot be read either.
     """
     try:
         found: T = decoder(resource.type).decode(raw)
@@ -52,7 +52,7 @@ def read_object(resource: Resource[T], raw: bytes | msgspec.Raw) -> T:
 
 
 def must_be_ordered(resource: Resource[Any], found: T) -> T:
-    """`found`, if its version is a number, as Kubernetes promises; otherwise nobody can tell old from new."""
+    """`found`, if its version is a number, as Kubernetes promises: the order of versions depends on it."""
     version = found.metadata.resource_version
     if version and not version.isdecimal():
         raise Refused(f"read a {resource.kind}: its resourceVersion is {version!r}", reason=UNDECODABLE)

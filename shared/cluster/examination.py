@@ -1,6 +1,6 @@
-"""Whether an API server can be worked with: it answers, it serves a kind of ours, and we may do there what we need.
+"""Checks of an API server: it answers, it serves a kind of job, and this service has the rights that it needs.
 
-Asked before a service begins and whenever something fails, so that one sentence says what a person has to do.
+A service checks before it begins and after failures; one sentence says what a person has to do.
 """
 
 import asyncio
@@ -11,30 +11,30 @@ from shared.cluster import Resource
 from shared.errors import Refused, Transient
 
 PATIENCE_SECONDS = 5.0
-"""An API server that takes longer to say whom it serves is of no use to anybody."""
+"""Seconds for an API server to answer which kinds it serves."""
 
 
 class Right(NamedTuple):
-    """What one would like to do."""
+    """A verb on a resource."""
 
     verb: str
     group: str
     resource: str
-    """The plural, with `/<subresource>` where it is one."""
+    """The plural, with `/<subresource>` for a subresource."""
     name: str = ""
-    """Of the one object; empty is any."""
+    """The name of the one object; empty for any."""
 
 
 class Examined(Protocol):
-    """What is asked of an API server; `kube.py` has it."""
+    """The questions to an API server; `kube.py` implements them."""
 
     url: str
 
     async def serves(self, resource: Resource[Any]) -> bool:
-        """Whether the kind is known there."""
+        """True if the API server serves the kind."""
 
     async def may(self, right: Right, namespace: str) -> bool:
-        """Whether we may do this in a namespace; in the whole cluster when that is empty."""
+        """True if this process has the right in the namespace, or in the whole cluster if that is empty."""
 
 
 async def examine(
@@ -46,11 +46,10 @@ async def examine(
     taking_over: bool = False,
     patience: float = PATIENCE_SECONDS,
 ) -> list[Resource[Any]]:
-    """Return which of the `kinds` are served; each says what else has to be where it is.
+    """Return the served ones of `kinds`, each of which maps to the resources that it requires.
 
-    `rights` are those that are needed with what is served, where `taking_over` says that the roles need more than
-    usual.  Raises `Refused(reason="NotInstalled" | "Forbidden")` or
-    `Transient`, with what is missing and what to do.
+    `rights` gives the rights that the served kinds require; `taking_over` adds its flag to the remedy.  Raises
+    `Refused(reason="NotInstalled" | "Forbidden")` or `Transient`, with what is missing and what to do.
     """
     try:
         async with asyncio.timeout(patience):
@@ -64,7 +63,7 @@ async def examine(
 async def served(
     cluster: Examined, kinds: Sequence[Resource[Any]], *, patience: float = PATIENCE_SECONDS
 ) -> list[Resource[Any]]:
-    """Which of these are served.  Raises `Transient` when that cannot be had in time."""
+    """The served ones of `kinds`.  Raises `Transient` if the API server does not answer in time."""
     try:
         async with asyncio.timeout(patience):
             return await _served(cluster, kinds)
@@ -104,13 +103,13 @@ async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, *,
 
 
 def granting(namespace: str, *, taking_over: bool) -> str:
-    """How services get rights that they lack, in a namespace or the whole cluster, whoever installed them."""
+    """The command that grants the services' rights, in a namespace or the whole cluster."""
     scope, more = f" -n {namespace}" if namespace else "", " --take-over" if taking_over else ""
     return f"upgrade the chart's release, or without the chart `muster rbac{scope}{more} | kubectl apply -f -`"
 
 
 async def must_allow(cluster: Examined, rights: Sequence[Right], remedy: str) -> None:
-    """Raise `Refused(reason="Forbidden")`, ending with the `remedy`, unless we may do all this in the whole cluster."""
+    """Raise `Refused(reason="Forbidden")`, ending with the `remedy`, if a right in the whole cluster is missing."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             missing = await _missing(cluster, rights, "")
@@ -121,7 +120,7 @@ async def must_allow(cluster: Examined, rights: Sequence[Right], remedy: str) ->
 
 
 async def _missing(cluster: Examined, rights: Sequence[Right], namespace: str) -> str:
-    """What we may not do of it, as one says it; empty where we may do it all."""
+    """The missing ones of these rights, in words; empty if there are none."""
     allowed = await asyncio.gather(*(cluster.may(right, namespace) for right in rights))
     verbs: dict[str, dict[str, None]] = {}
     for right, may in zip(rights, allowed, strict=True):

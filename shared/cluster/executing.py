@@ -1,6 +1,6 @@
-"""A command in a container, over a WebSocket: its streams are channels, its end is a Status.
+"""Runs a command in a container, over a WebSocket: its streams are channels, its end is a Status.
 
-Each message begins with the number of its channel.  Opening the socket is the business of `calls.py`.
+Each message begins with the number of its channel.  `calls.py` opens the socket.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""What we speak.  They differ in how standard input is closed, which we never open."""
+"""The subprotocols that are offered.  They differ only in how standard input is closed."""
 STDOUT, ERROR = 1, 3
 
 CANNOT_EXECUTE = "CannotExecute"
-"""The reason when it is the node that says no, for it has no words of that kind."""
+"""The reason of a refusal by the kubelet, which gives none itself."""
 
 LONGEST_END = 65536
-"""Bytes of the Status at the end."""
+"""The most bytes of the final Status."""
 GRACE_SECONDS = 5.0
-"""How long the other side may take to close once the command's end is told; output may still come behind it."""
+"""Seconds for the server to close after the command's end; output may still follow it."""
 
 NEVER_STARTED = (
     "oci runtime exec failed",
@@ -37,10 +37,10 @@ NEVER_STARTED = (
     "container is in",
     "not running",
 )
-"""How container runtimes say that there is no process, in lower case; of other failures nobody knows when they were."""
+"""Messages of container runtimes when the command did not start, in lower case.  Other failures leave that open."""
 
 IN_BETWEEN = (408, 502, 504)
-"""Answers of somebody on the way who lost patience or the connection, but had passed the request on."""
+"""Answers of a proxy that timed out or lost the connection after it had passed the request on."""
 
 
 class _End(Status, frozen=True):
@@ -48,14 +48,14 @@ class _End(Status, frozen=True):
 
 
 class _Heard:
-    """What came so far."""
+    """The messages so far."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._output = bytearray()
         self._error = bytearray()
         self.spoke = False
-        """Whether the command wrote anything, which proves that it started."""
+        """True if the command wrote anything, which proves that it started."""
 
     @property
     def output(self) -> bytes:
@@ -63,7 +63,7 @@ class _Heard:
 
     @property
     def end(self) -> _End | None:
-        """How the command ended, when that was told whole."""
+        """The Status of the command's end, if it arrived whole."""
         try:
             return msgspec.json.decode(self._error, type=_End)
         except msgspec.MsgspecError:
@@ -74,7 +74,7 @@ class _Heard:
         return self._error[:LONGEST_MESSAGE].decode(errors="replace")
 
     def take(self, message: bytes) -> bool:
-        """Keep what is to be kept; whether it told of the end."""
+        """Keep a message up to the bounds; return True at the command's end."""
         channel, data = message[:1], message[1:]
         if channel == bytes([STDOUT]):
             self.spoke = self.spoke or bool(data)
@@ -111,7 +111,7 @@ async def execute(
 
 
 async def _listen(socket: aiohttp.ClientWebSocketResponse, heard: _Heard, deadline: asyncio.Timeout) -> None:
-    """Until the other side closes, or has had the time for it."""
+    """Read messages until the server closes, or `GRACE_SECONDS` after the command's end."""
     async for message in socket:
         if message.type == aiohttp.WSMsgType.BINARY and heard.take(message.data) and heard.end is not None:
             soon = asyncio.get_running_loop().time() + GRACE_SECONDS
@@ -119,7 +119,7 @@ async def _listen(socket: aiohttp.ClientWebSocketResponse, heard: _Heard, deadli
 
 
 async def _leave(socket: aiohttp.ClientWebSocketResponse) -> None:
-    """Close; a command that never stops writing does not keep us."""
+    """Close the socket without waiting for a command that never stops writing."""
     try:
         async with asyncio.timeout(FAREWELL_SECONDS):
             await socket.close()
@@ -131,7 +131,7 @@ def _refusal(status: Status, what: str) -> Trouble:
     found = trouble(status, what)
     if status.code in IN_BETWEEN or isinstance(found, Refused):
         return found
-    # Too many requests, an unreachable node, a container that is not running: whatever it was, there was no stream.
+    # Too many requests, an unreachable node, a container that is not running: no command started.
     return Refused(str(found), reason=status.reason or CANNOT_EXECUTE)
 
 
@@ -145,7 +145,7 @@ def _exit_code(heard: _Heard, what: str) -> int:
     if end is None and not heard.nonsense:
         raise Transient(f"{what}: the connection was lost before the end; it may still be running")
     if end is None or end.status != "Failure" or codes:
-        raise Transient(f"{what}: its end makes no sense: {heard.nonsense}")
+        raise Transient(f"{what}: its final status is malformed: {heard.nonsense}")
     message, told = f"{what}: {end.message[-LONGEST_MESSAGE:]}", end.message.lower()
     if heard.spoke or not any(words in told for words in NEVER_STARTED):
         raise Transient(message)

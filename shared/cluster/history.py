@@ -1,4 +1,4 @@
-"""The objects of one kind in memory, their history, and what one watch shows of it."""
+"""The objects of one kind in memory, their history, and the part that one watch shows."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ Check = Callable[[Manifest | None, Manifest], None]
 
 
 class Held:
-    """One object as it was at one version.  Its manifest is shared and never changed."""
+    """One object at one version.  Its manifest is shared and never changed."""
 
     __slots__ = ("_read", "manifest")
 
@@ -34,7 +34,7 @@ class Held:
         return self.metadata["namespace"], self.metadata["name"]
 
     def read(self, resource: Resource[T]) -> T:
-        """It as a client reads it; the work is shared between clients."""
+        """The object as a client reads it; decoded once for all clients."""
         found = self._read.get(resource.type)
         if found is None:
             found = self._read[resource.type] = read_object(resource, encode(self.manifest))
@@ -51,16 +51,16 @@ class Change:
         self.before = before
         self.after = after
         self.last = last
-        """What a deletion shows: the last state, at the version of the change."""
+        """The last state, at the version of the change, which a deletion shows."""
 
 
 class Kind:
-    """The objects of one kind, their history, and who waits for more of it."""
+    """The objects of one kind, their history, and the watches that wait for more of it."""
 
     def __init__(self) -> None:
         self.objects: dict[At, Held] = {}
         self.dropped = 0
-        """Changes that were compacted away; a watch that is behind them has to list again."""
+        """The number of changes that were compacted away; a watch that is behind them has to list again."""
         self.check: Check = lambda before, after: None
         self._history: list[Change] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -87,14 +87,14 @@ class Kind:
                 each.set_result(None)
 
     async def news(self) -> None:
-        """Wait for the next change, or for trouble."""
+        """Wait for the next change or fault."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         await waiting
 
 
 class View:
-    """What one watch or list looks at."""
+    """The scope of one watch or list."""
 
     def __init__(self, namespace: str, selector: str) -> None:
         self._namespace = namespace

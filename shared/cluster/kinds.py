@@ -7,9 +7,9 @@ PODS = Resource("", "v1", "pods", "Pod", Pod)
 SERVICES = Resource("", "v1", "services", "Service", Object)
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", Object)
 SECRETS = Resource("", "v1", "secrets", "Secret", Object)
-"""Of which only the metadata is ever asked for."""
+"""Only their metadata is requested."""
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", Object)
 NODES = Resource("", "v1", "nodes", "Node", Node)
-"""They belong to no namespace."""
+"""Cluster-scoped."""
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)
-"""They belong to no namespace either."""
+"""Cluster-scoped."""

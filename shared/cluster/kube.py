@@ -1,7 +1,6 @@
-"""Kubernetes itself: a `Cluster` on any API server.
+"""A `Cluster` on any API server of Kubernetes.
 
-Configuration, TLS, credentials and the session are the official client's; requests and answers are ours, as bytes.
-The client is imported when it is needed: it takes about 20 MiB.
+The official client provides configuration, TLS, credentials and the session; requests and answers are bytes.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -28,10 +27,10 @@ T = TypeVar("T", bound=Object)
 D = TypeVar("D")
 
 MERGE_PATCH = "application/merge-patch+json"
-LIFE_TRIES = 4
-"""How often a subresource is read and patched again while others write to the object."""
+UID_TRIES = 4
+"""How often a subresource is patched again after other writers changed the object."""
 KEPT_VERSIONS = 10_000
-"""Objects whose version is remembered from our own last patch; of any other it is asked for first."""
+"""Objects whose version is remembered from the last patch; other objects are read before a patch."""
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -52,7 +51,7 @@ class _Review(msgspec.Struct):
 
 
 class KubeCluster:
-    """One client of an API server.  Its calls share a session and a bound on requests in flight; watches are beside."""
+    """One client of an API server.  Its calls share a session and, except watches, a bound on requests in flight."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class KubeCluster:
         self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter(), answered=answered)
         self._pace = pace or Pace()
         self._patched: dict[tuple[str, str, str], tuple[str, str]] = {}
-        """The uid and version of what we patched last, by resource and place."""
+        """The uid and version of each patched object, by plural, namespace and name."""
 
     @classmethod
     async def connect(
@@ -78,9 +77,9 @@ class KubeCluster:
         pace: Pace | None = None,
         answered: Callable[[str, str], None] = lambda _, __: None,
     ) -> Self:
-        """Find the cluster as kubectl does: this file, `KUBECONFIG`, the pod we run in, or `~/.kube/config`.
+        """Find the cluster as kubectl does: this file, `KUBECONFIG`, the pod's service account, or `~/.kube/config`.
 
-        Asks nothing of the cluster yet.  Raises `Refused(reason="NoCluster")` when nothing is found.
+        Makes no call yet.  Raises `Refused(reason="NoCluster")` if none is configured.
         """
         return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace, answered=answered)
 
@@ -111,7 +110,7 @@ class KubeCluster:
     ) -> T:
         guard = manifest.get("metadata") or {}
         if subresource and guard.get("uid") and not guard.get("resourceVersion"):
-            return await self._patch_life(resource, namespace, name, manifest, subresource)
+            return await self._patch_if_uid(resource, namespace, name, manifest, subresource)
         what = f"patch {resource.kind} {namespace}/{name} {subresource}".rstrip()
         path = path_of(resource, namespace, name, subresource)
         try:
@@ -122,17 +121,17 @@ class KubeCluster:
             raise trouble(failure.status, what, method="PATCH") from failure
         return read_object(resource, answer.body)
 
-    async def _patch_life(
+    async def _patch_if_uid(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, subresource: str
     ) -> T:
         """Patch a subresource if the object still has the patch's uid.
 
-        The API server passes over all metadata beside the status of a custom resource, except the version.
+        In a status patch of a custom resource the API server ignores all metadata except the resourceVersion.
         """
         what, metadata = f"patch {resource.kind} {namespace}/{name} {subresource}", manifest["metadata"]
-        # While nobody else wrote, our own last write says which version to expect.
+        # If there was no other writer, the last patch tells the version to expect.
         uid, version = self._patched.pop((resource.plural, namespace, name), ("", ""))
-        for attempt in range(1, LIFE_TRIES + 1):
+        for attempt in range(1, UID_TRIES + 1):
             if attempt > 1 or uid != metadata["uid"]:
                 held = await self.get(resource, namespace, name)
                 if held is None:
@@ -144,8 +143,8 @@ class KubeCluster:
             try:
                 patched = await self.patch(resource, namespace, name, guarded, subresource=subresource)
             except Conflict:
-                # Somebody else wrote in between, which the caller's precondition says nothing about.
-                if attempt == LIFE_TRIES:
+                # Another writer came in between; the caller's precondition is about the uid alone.
+                if attempt == UID_TRIES:
                     raise
                 continue
             self._keep(resource, patched)
@@ -170,14 +169,14 @@ class KubeCluster:
             path = path_of(resource, namespace, name)
             await self._caller.request("DELETE", path, what=what, body=encode(options))
         except FailedRequest as failure:
-            # 409 is the precondition: the name is another object's by now, and ours is gone.
+            # 409 is the uid precondition: another object has the name, and this one is gone.
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
 
     def change_only_while(self, allowed: Callable[[], bool]) -> None:
-        """From now on nothing is changed or executed unless it is allowed at the very moment of sending.
+        """Check `allowed` before every request that changes or executes something, right before it is sent.
 
-        A process that stood still does not know it until it asks: what it was about to send is another's by then.
+        A process that was paused may have lost its lease after it decided on the request.
         """
         self._caller.may_change = allowed
 
@@ -203,10 +202,10 @@ class KubeCluster:
         since: str = "",
         tail: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The lines that a container has written, each with its time before it; with `follow` until the container ends.
+        """The log lines of a container, each after its time; with `follow` until the container ends.
 
-        `since` is the time of the first line, `tail` how many of the last lines; without them all lines.
-        Raises `Refused` when the container has not started or is gone, `Transient` when the stream breaks off.
+        `since` is the time of the first line, `tail` the number of last lines; without them all lines.
+        Raises `Refused` if the container has not started or is gone, `Transient` if the stream breaks off.
         """
         what = f"read the log of {namespace}/{pod}"
         query = {"container": container, "timestamps": "true", "follow": str(follow).lower()}
@@ -227,17 +226,17 @@ class KubeCluster:
             raise trouble(failure.status, what) from failure
 
     async def serves(self, resource: Resource[Any]) -> bool:
-        """Whether the kind is known to the API server, by what it says of its group."""
+        """True if the API server's discovery of the group has the kind, or is forbidden."""
         what = f"look for {resource.plural}.{resource.group} in {self.url}"
         path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
         answer = await self._asked("GET", path, what)
         if isinstance(answer, Status):
-            # Who may not look finds out by trying.
+            # Discovery may be forbidden; the first call then shows it.
             return answer.code != 404
         return resource.plural in (served.name for served in _decoded(_Discovered, answer, what).resources)
 
     async def may(self, right: Right, namespace: str) -> bool:
-        """Whether we may do this in a namespace, or in the whole cluster when that is empty."""
+        """True if this process has the right in the namespace, or in the whole cluster if that is empty."""
         resource, _, subresource = right.resource.partition("/")
         what = f"ask {self.url} whether we may {right.verb} {right.resource}"
         wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
@@ -248,7 +247,7 @@ class KubeCluster:
             "spec": {"resourceAttributes": wanted},
         }
         answer = await self._asked("POST", ACCESS_REVIEWS, what, encode(review))
-        # Where nobody may ask, nobody was told no either.
+        # If the review is forbidden, the right may still exist.
         return isinstance(answer, Status) or _decoded(_Review, answer, what).status.allowed
 
     async def ask(
@@ -260,7 +259,7 @@ class KubeCluster:
         review: Manifest | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answered:
-        """What the API server says of a path, or of a `review` that is posted there; for looking, never for changing.
+        """The answer for a path, or for a `review` that is posted there; it changes nothing.
 
         Raises `Trouble` as every other call.
         """
@@ -274,7 +273,7 @@ class KubeCluster:
         await self._caller.close()
 
     async def _asked(self, method: str, path: str, what: str, body: bytes | None = None) -> bytes | Status:
-        """The answer, or the Status when it says that this cannot be asked."""
+        """The answer, or the Status if the question is forbidden or not served."""
         try:
             return (await self._caller.request(method, path, what=what, body=body)).body
         except FailedRequest as failure:
@@ -287,4 +286,4 @@ def _decoded(of: type[D], answer: bytes, what: str) -> D:
     try:
         return msgspec.json.decode(answer, type=of)
     except msgspec.MsgspecError as error:
-        raise Transient(f"{what}: the answer makes no sense: {error}") from error
+        raise Transient(f"{what}: the answer is malformed: {error}") from error

@@ -1,6 +1,6 @@
 """Kubeconfig files as kubectl reads them: several are merged, and the current context names a cluster and a user.
 
-What the credentials mean, and how a session is made of them, is the business of `access.py`.
+`access.py` makes a session of the credentials.
 """
 
 import os
@@ -14,7 +14,7 @@ import yaml
 from shared.errors import Refused
 
 FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-"""Fields that hold a path, relative to the folder of the file in which they stand."""
+"""Fields that hold a path, relative to the folder of their file."""
 
 
 class Context(NamedTuple):
@@ -23,7 +23,7 @@ class Context(NamedTuple):
     cluster: dict[str, Any]
     user: dict[str, Any]
     namespace: str
-    """Empty where the context names none."""
+    """Empty if the context names none."""
 
 
 def current_context(paths: Sequence[str]) -> Context:
@@ -38,7 +38,7 @@ def current_context(paths: Sequence[str]) -> Context:
 
 
 def namespace_of(paths: Sequence[str]) -> str:
-    """The namespace of the current context, empty where there is none.  Raises `Refused` as `current_context` does."""
+    """The namespace of the current context, or empty.  Raises `Refused` as `current_context` does."""
     with _shaped(paths):
         configs = [_read(path) for path in paths]
         contexts = _entries(configs, "context")
@@ -47,7 +47,7 @@ def namespace_of(paths: Sequence[str]) -> str:
 
 @contextmanager
 def _shaped(paths: Sequence[str]) -> Iterator[None]:
-    """What is no file, no YAML, or has another shape than a kubeconfig is `Refused`."""
+    """Raise `Refused` for a missing file, for invalid YAML and for YAML that is no kubeconfig."""
     try:
         yield
     except (OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
@@ -57,7 +57,7 @@ def _shaped(paths: Sequence[str]) -> Iterator[None]:
 def unusable(paths: Sequence[str], why: object) -> Refused:
     told = " ".join(str(why).split())
     if isinstance(why, TypeError | LookupError | AttributeError):
-        # Python's words for a value of another shape speak of types, and of no file.
+        # Python's message names types and not the file.
         told = "it does not have the clusters, users and contexts of one"
     return Refused(f"the kubeconfig {os.pathsep.join(paths)} cannot be used: {told}", reason="BadKubeconfig")
 
@@ -85,6 +85,6 @@ def _entry(configs: Sequence[dict[str, Any]], kind: str, name: str) -> dict[str,
 
 
 def _entries(configs: Sequence[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
-    """By name; of several with one name the first one counts."""
+    """The entries by name; of several with one name the first one counts."""
     known = [one for config in configs for one in config.get(f"{kind}s") or ()]
     return {one["name"]: one.get(kind) or {} for one in reversed(known)}

@@ -1,6 +1,6 @@
-"""How many requests may be under way at once: fewer when the API server says "too many", more as it recovers.
+"""Bounds the requests in flight: fewer after a 429 of the API server, more as it recovers.
 
-No fixed rate: the API server's own priority and fairness does the rest.
+There is no fixed rate: the API server has its own priority and fairness.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 MOST_IN_FLIGHT = 64
-"""Requests of one client at once; more of them gain nothing on a server of ordinary size."""
+"""Requests of one client at once; more gain nothing on a server of ordinary size."""
 
 
 class Limiter:
-    """First come, first served.  Halved on 429, one more after each round of successes."""
+    """First come, first served.  A 429 halves the bound; each round of successes adds one."""
 
     def __init__(self, most: int = MOST_IN_FLIGHT) -> None:
         self.limit = most
@@ -26,7 +26,7 @@ class Limiter:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
-        """A place among the requests in flight; gives the number under which to report how it went."""
+        """Wait for a place among the requests in flight; give the request's number, for `throttled`."""
         await self._enter()
         self._begun += 1
         try:
@@ -42,8 +42,8 @@ class Limiter:
             self.limit = min(self.limit + 1, self._most)
 
     def throttled(self, number: int) -> None:
-        """Request `number` was told that there are too many."""
-        # The 429s of one burst tell one thing once: those sent before the last cut say nothing about it.
+        """Request `number` got a 429."""
+        # A burst of 429s halves the bound once: requests sent before the last cut do not count.
         if number > self._begun_at_last_cut:
             self._begun_at_last_cut = self._begun
             self._successes = 0
@@ -59,7 +59,7 @@ class Limiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # The turn came together with the cancellation: it is the next one's.
+                # The place came together with the cancellation: the next request gets it.
                 self._running -= 1
                 self._admit()
             raise

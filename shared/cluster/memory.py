@@ -1,10 +1,10 @@
-"""The cluster in memory: one `MemoryStore`, and a client for each service that uses it.
+"""A cluster in memory: one `MemoryStore`, and a client for each service that uses it.
 
-For unit tests and the simulation.  It is deterministic: it asks no clock, starts no task, and wakes its watches
+For unit tests and the simulation.  It is deterministic: it reads no clock, starts no task, and wakes its watches
 in the order in which they began to wait.
 
-Trouble comes in three ways: `store.faults` for the next calls of anybody, `store.outage` for the whole cluster,
-and a `Weather` for one client, which may delay, fail before or fail after each of its calls.
+Faults come in three ways: `store.faults` for the next calls of any client, `store.outage` for the whole cluster,
+and a `Weather` for one client, which may delay each call or make it fail before or after its effect.
 """
 
 import asyncio
@@ -38,23 +38,23 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Weather(Protocol):
-    """What happens on the way to the cluster and back; both may wait, and raise what the caller shall get.
+    """The faults of one client; both methods may wait, and may raise the error that the caller gets.
 
-    A watch that gets a `Transient` is blind until it gets none.
+    A watch that gets a `Transient` is blind until a call raises none.
     """
 
     async def before(self, call: Call) -> None:
-        """Before the cluster hears of it: an error here means that nothing was done.
+        """Runs before the cluster gets the call: an error means that nothing was done.
 
-        Lets others run at least once: a watch that is blind asks again at once.
+        It yields to other tasks at least once, because a blind watch repeats its call at once.
         """
 
     async def after(self, call: Call) -> None:
-        """After it was done: an error here is an answer that was lost.  Not called for watches."""
+        """Runs after the call was done: an error is a lost answer.  Not called for watches."""
 
 
 class Calm:
-    """No trouble, but others always run first: code that relies on the contrary shall fail here too."""
+    """No fault, but other tasks always run first, as with a real cluster."""
 
     async def before(self, call: Call) -> None:
         await asyncio.sleep(0)
@@ -86,7 +86,7 @@ class MemoryCluster:
                     yield Blind(outage.reason or ("ConnectionLost" if served else "NotFound"))
                 blind = True
                 if not served:
-                    # What comes under this name later is another kind's history.
+                    # A kind that is installed later under this name has a history of its own.
                     position = -1
                 if outage.reason or not served:
                     await kind.news()
@@ -171,7 +171,7 @@ class MemoryCluster:
         self._store.wake()
 
     def _of(self, resource: Resource[Any]) -> MemoryStore:
-        """The store, for a kind that it serves."""
+        """The store, if it serves the kind."""
         if not self._store.serves(resource):
             raise Refused(f"{resource.plural}.{resource.group}: the kind is not served", reason="NotFound")
         return self._store
@@ -183,7 +183,7 @@ class MemoryCluster:
         return result
 
     async def _before(self, call: Call) -> Fault | None:
-        """What happens on the way there; a fault that is returned happens on the way back."""
+        """Raise a planned fault before the call, or return one that happens after it."""
         self._must_be_open(call)
         await self._weather.before(call)
         self._store.outage.check(call.verb)
@@ -203,7 +203,7 @@ class MemoryCluster:
 
 
 def _seen(resource: Resource[T], view: View, change: Change) -> Applied[T] | Deleted[T] | None:
-    """What a change looks like through a view; what leaves the view is deleted for it."""
+    """A change as a watch with this view shows it; an object that leaves the view is deleted."""
     if change.after is not None and view.shows(change.after):
         return Applied(change.after.read(resource))
     if change.before is None or not view.shows(change.before):

@@ -5,9 +5,9 @@ from typing import Any
 
 
 def merged(document: Any, patch: Any) -> Any:
-    """`document` with `patch` laid over it: null removes, anything but an object replaces.
+    """`document` merged with `patch`: null removes, any other value that is no object replaces.
 
-    Both stay as they are; parts of them are shared with the result.
+    Neither is changed; the result shares parts of both.
     """
     if not isinstance(patch, Mapping):
         return patch

@@ -1,4 +1,4 @@
-"""What Muster reads of Kubernetes objects, and nothing more: a typed Struct decodes ten times faster than a dictionary.
+"""The fields that Muster reads of Kubernetes objects: a small Struct decodes ten times faster than a dictionary.
 
 Unknown fields are ignored.  Field meanings are those of the Kubernetes API reference.
 """
@@ -115,7 +115,7 @@ class Node(Object, frozen=True, kw_only=True, rename="camel"):
 
 
 class Custom(Object, frozen=True, kw_only=True, rename="camel"):
-    """A custom resource: its spec and status stay as they came, for a framework to parse."""
+    """A custom resource: its spec and status are raw, for a framework to parse."""
 
     spec: Any = None
     status: Any = None

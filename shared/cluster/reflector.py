@@ -1,7 +1,7 @@
-"""One watch that misses nothing: list everything, follow the changes, list again when the history was lost.
+"""List and watch of one resource, with a new list whenever the watch's version has expired.
 
-What is read goes on only as the consumer asks, so a slow consumer slows the stream and fills no queue.
-Of each object only uid and version are kept, to tell replays and lives of the same name apart.
+A slow consumer slows the stream and fills no queue.  Of each object only uid and version are kept: they show replays
+and new incarnations of a name.
 """
 
 import asyncio
@@ -27,26 +27,26 @@ T = TypeVar("T", bound=Object)
 At = tuple[str, str]
 
 LIST_TRIES = 3
-"""How often a paged list is begun again at once when its pages expire under our hands."""
+"""How often a paged list whose pages expire is begun again at once."""
 SHORT_WATCH_SECONDS = 1.0
 SHORT_WATCHES = 3
-"""So many in a row that end at once and show nothing: the version they start from is stale, though nobody says so."""
+"""After so many empty watches in a row that end at once the reflector lists: the version is stale."""
 LOOP_SECONDS = 5.0
-"""A history that expires this soon after a list is a loop, and waits as any other trouble."""
+"""A version that expires this soon after its list is a loop, and gets a back-off like any other trouble."""
 
 log = structlog.get_logger()
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How patient a watch is; times in seconds."""
+    """Page sizes and times of a watch, in seconds."""
 
     page: int = 500
     """Objects per page of a list."""
     shortest_watch: int = 300
     longest_watch: int = 600
-    """The server ends a watch after a time that is drawn between these, so that not all end together."""
+    """The server ends a watch after a random time between these two, so that not all watches end together."""
     idle: float = 90.0
-    """A stream that brings nothing for so long is dead; bookmarks come about once a minute."""
+    """A stream without data for so long is dead; bookmarks come about once a minute."""
     first_wait: float = 0.8
     longest_wait: float = 30.0
     random: Callable[[], float] = random.random
@@ -55,7 +55,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Reflector(Generic[T]):
-    """Use it once: `async for seen in Reflector(...).run()`."""
+    """One list and watch, used once: `async for seen in Reflector(...).run()`."""
 
     def __init__(
         self,
@@ -67,32 +67,32 @@ class Reflector(Generic[T]):
         *,
         fields: str = "",
     ) -> None:
-        """`selector` is a label selector, `fields` a field selector, both on what never changes."""
+        """`selector` is a label selector, `fields` a field selector, both on values that never change."""
         self._caller = caller
         self._resource = resource
         self._path = path_of(resource, namespace)
         both = {"labelSelector": selector, "fieldSelector": fields}
         self._selector = {name: value for name, value in both.items() if value}
         self._what = f"watch {resource.plural}" + (f" in {namespace}" if namespace else "")
-        # `Object` is what has nothing but metadata.
+        # `Object` has nothing but metadata.
         self._list_headers, self._watch_headers = (METADATA_LIST, METADATA) if resource.type is Object else ({}, {})
         self._pace = pace
         self._backoff = Backoff(first=pace.first_wait, longest=pace.longest_wait, clock=pace.clock, random=pace.random)
         self._version = 0
-        """Where the next watch starts; 0 when a list has to come first."""
+        """The version from which the next watch starts; 0 if a list has to come first."""
         self._listed_at = -LOOP_SECONDS
         self._known: dict[At, tuple[str, int]] = {}
-        """The uid and version of each object that is there."""
+        """The uid and version of each present object."""
         self._blind = ""
         self._unsure = False
-        """The connection broke: who answers next may be a server that has not seen what we have."""
+        """The connection broke: the next API server may lag behind the last one."""
         self._short_watches = 0
 
     async def run(self) -> AsyncGenerator[Seen[T], None]:
         while not self._caller.closed:
             try:
                 if self._version and self._unsure:
-                    await self._ask_whether_it_is_as_far()
+                    await self._must_have_reached_version()
                 if not self._version:
                     yield await self._list()
                 self._unsure = False
@@ -118,7 +118,7 @@ class Reflector(Generic[T]):
             await self._pace.sleep(self._wait_after(found))
 
     async def _list(self) -> Snapshot[T]:
-        """Everything there is, from one consistent list."""
+        """All objects, from one consistent list."""
         for _ in range(LIST_TRIES):
             try:
                 snapshot = await self._list_pages()
@@ -133,23 +133,23 @@ class Reflector(Generic[T]):
             return snapshot
         raise Transient(f"{self._what}: the list expires faster than it can be read")
 
-    async def _ask_whether_it_is_as_far(self) -> None:
-        """Raises `FailedRequest` with the cause `AHEAD` when the server has not reached the version that we have.
+    async def _must_have_reached_version(self) -> None:
+        """Raise `FailedRequest` with the cause `AHEAD` if the server has not reached the watch's version.
 
-        A watch from such a version is not refused: it is silent until the store counts that far again.
+        The server would accept such a watch, and be silent until its store has counted that far again.
         """
         query = {
             "limit": "1",
             "resourceVersion": str(self._version),
             "resourceVersionMatch": "NotOlderThan",
-            # The answer is in the metadata; no object has to be read, or sent.  A kubelet may list its own pods alone.
+            # The selector matches no object: the version in the list's metadata is enough.
             "fieldSelector": ",".join(filter(None, ("metadata.name=none", self._selector.get("fieldSelector")))),
         }
         await self._ask(query)
 
     async def _list_pages(self) -> Snapshot[T]:
         objects: list[T] = []
-        # Without a resourceVersion the list is consistent: as new as anything that anybody was told before.
+        # Without a resourceVersion the list is consistent: no older than any earlier answer.
         query = {"limit": str(self._pace.page), **self._selector}
         while True:
             page = read_page(await self._ask(query), self._what)
@@ -167,7 +167,7 @@ class Reflector(Generic[T]):
         return (await self._caller.request("GET", self._path, what=self._what, query=query, headers=headers)).body
 
     async def _watch(self) -> AsyncGenerator[Seen[T], None]:
-        """Follow one stream to its end; an end that the server did not plan is an error."""
+        """Follow one stream to its end; an end within a line is an error."""
         pace = self._pace
         seconds = pace.shortest_watch + int(pace.random() * (pace.longest_watch - pace.shortest_watch))
         query = {
@@ -190,7 +190,7 @@ class Reflector(Generic[T]):
                     for line in lines.split(chunk):
                         for seen, version in self._read(line):
                             yield seen
-                            # Only now has the consumer taken it, and only what was taken is behind us.
+                            # Only now has the consumer taken the element.
                             self._version = max(self._version, version)
                             progress = progress or not isinstance(seen, Alive)
             finally:
@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
             raise Transient(f"{self._what}: the stream was cut")
 
     def _read(self, line: bytes) -> Iterator[tuple[Seen[T], int]]:
-        """What a line says, each with the version that is reached when it was taken."""
+        """The elements of a line, each with the version that is reached after it."""
         try:
             kind, found = read_event(self._resource, line, self._what)
         except Refused as refusal:
@@ -215,20 +215,20 @@ class Reflector(Generic[T]):
         at, uid = _at(found.metadata), found.metadata.uid
         known_uid, known_version = self._known.get(at, ("", 0))
         if 0 < version <= (known_version if known_uid else self._version):
-            # A replay, or the news of an earlier life.  What has ended has no version left to compare with, but a
-            # stream is in order: what is new lies beyond the point that was reached.
+            # A replay, or a change of an earlier incarnation.  A deleted object has no version left to compare with,
+            # but a stream is in order: new changes lie beyond the version that was reached.
             return
         if known_uid not in ("", uid):
-            # Its end was not told: a watch may leave out what was overtaken.
-            yield Deleted(self._ghost(at, known_uid, known_version)), self._version
+            # A watch may leave out the deletion of an object that was created again.
+            yield Deleted(self._deleted(at, known_uid, known_version)), self._version
         if kind != DELETED:
             self._known[at] = (uid, version)
             yield Applied(found), version
         elif self._known.pop(at, None) is not None:
             yield Deleted(found), version
 
-    def _ghost(self, at: At, uid: str, version: int) -> T:
-        """All that is kept of an object that was replaced under its name."""
+    def _deleted(self, at: At, uid: str, version: int) -> T:
+        """The deleted object under this name, with uid and version alone."""
         namespace, name = at
         metadata = Metadata(namespace=namespace, name=name, uid=uid, resource_version=str(version))
         return self._resource.type(metadata=metadata)
@@ -240,7 +240,7 @@ class Reflector(Generic[T]):
             self._version = 0
 
     def _wait_after(self, found: Trouble) -> float:
-        # Also what is forbidden or not served: a server that has just started forbids all until it has read its roles.
+        # Also after a 403 or 404: a server that has just started forbids all until it has read its roles.
         return self._backoff.next(found.retry_after if isinstance(found, Transient) else None)
 
 

@@ -1,15 +1,14 @@
-"""Who works where: claims of installations, as annotations of the definitions of the kinds that they act on.
+"""Claims of scopes: annotations of custom resource definitions that name the installation which acts on their objects.
 
-Pure.  A scope is a namespace, or the whole cluster; the holder is a log.  Two installations of which each has jobs that
-the other sees too would undo each other's work, and no log could tell.  `muster setup` writes and removes claims, the
-services of a whole cluster read them.
+Pure.  A scope is a namespace or the whole cluster; the holder is a log.  Two installations with overlapping scopes
+would undo each other's work.  `muster setup` writes and removes claims; cluster-wide services read them.
 """
 
 from collections.abc import Mapping
 
 PREFIX = "log.muster.dev/"
 EVERYWHERE = "Cluster"
-"""In the place of a namespace, none of which has a capital letter."""
+"""Stands for all namespaces; the name of a namespace has no capital letter."""
 
 REMEDY = (
     "`muster setup --release` there gives the scope up, `muster setup --take-scope` here takes it from an installation "
@@ -24,19 +23,19 @@ def key(namespace: str) -> str:
 
 
 def holder(identity: str, url: str) -> str:
-    """The value of a claim; the address is for people alone."""
+    """The value of a claim; the address is for people only."""
     return f"{identity} {url}"
 
 
 def is_held(annotations: Mapping[str, str] | None, namespace: str, identity: str) -> bool:
-    """Whether this log has claimed this scope."""
+    """True if this log has claimed this scope."""
     return (annotations or {}).get(key(namespace), "").partition(" ")[0] == identity
 
 
-def others(annotations: Mapping[str, str] | None, namespace: str, identity: str) -> dict[str, str]:
-    """The claims that leave no room for one of this log: annotation → holder.
+def conflicting(annotations: Mapping[str, str] | None, namespace: str, identity: str) -> dict[str, str]:
+    """The claims that exclude one of this log: annotation → holder.
 
-    The whole cluster and a namespace exclude each other even on the same log: both would act on the same jobs.
+    The whole cluster and a namespace exclude each other even on one log: both would act on the same jobs.
     """
     claims = {name: held for name, held in (annotations or {}).items() if name.startswith(PREFIX)}
     return {
@@ -47,19 +46,16 @@ def others(annotations: Mapping[str, str] | None, namespace: str, identity: str)
     }
 
 
-def no_room(claims: Mapping[str, str], identity: str) -> str:
-    """Why there is no room beside these claims of others, or of this log for another scope, and what to do.
-
-    `identity` is empty where the log is still to be made.
-    """
+def why_excluded(claims: Mapping[str, str], identity: str) -> str:
+    """Why these claims exclude this log, and what to do; `identity` is empty before the log exists."""
     if all(held.partition(" ")[0] == identity for held in claims.values()):
-        return f"{told(claims)}; {OWN}"
+        return f"{described(claims)}; {OWN}"
     here = f", and this is the log {identity}" if identity else ""
-    return f"{told(claims)}{here}; {REMEDY}"
+    return f"{described(claims)}{here}; {REMEDY}"
 
 
-def told(claims: Mapping[str, str]) -> str:
-    """They in words: which scope which log has."""
+def described(claims: Mapping[str, str]) -> str:
+    """The claims in words."""
     return ", ".join(f"{place(name)} has the log {held.replace(' ', ' at ')}" for name, held in sorted(claims.items()))
 
 

@@ -17,7 +17,7 @@ _REQUIREMENT = re.compile(
 
 
 def selects(selector: str) -> Selects:
-    """What decides whether labels match; an empty selector matches everything."""
+    """A function that matches labels; an empty selector matches everything."""
     requirements: list[Selects] = []
     at = 0
     while at < len(selector):

@@ -1,11 +1,11 @@
-"""What a cluster keeps, in memory: objects, their versions, and the changes that watches tell of.
+"""The store of a cluster in memory: objects, their versions, and the changes that watches deliver.
 
 The rules are those of an API server as far as Muster relies on them.
-Everything happens at once and in order: no task, no clock but the one that is given, no chance.
+Every call is synchronous; the only clock is the one that is passed in.
 Users, kubelets and controllers of a test call the store directly; services go through a `MemoryCluster`.
 
-What a controller manager would do is an explicit step: `collect_garbage`.
-What a kubelet would do is the test's: `bind`, `patch(..., subresource="status")`, `remove`, `program`.
+A test takes the part of kube-controller-manager with `collect_garbage`, of kube-scheduler with `bind`, and of a kubelet
+with `patch(..., subresource="status")`, `remove` and `program`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,23 +35,23 @@ KEPT_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrac
 """Metadata that a client's write does not change."""
 
 Program = Callable[[str, str, str, Sequence[str]], Awaitable[Execution]]
-"""What stands for all programs of all images: it is given namespace, pod, container and command."""
+"""Runs the commands of all images: called with namespace, pod, container and command."""
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class MemoryStore:
-    """One cluster.  All its clients see the same objects."""
+    """The objects of one cluster."""
 
     def __init__(self, *, now: Callable[[], datetime] = lambda: EPOCH) -> None:
         self.version = 0
-        """The newest resourceVersion; one count over all kinds, as etcd's revision."""
+        """The newest resourceVersion; one count over all kinds, like etcd's revision."""
         self.pod_quota: dict[str, int] = {}
-        """Pods that a namespace may hold at most, ended ones not counted."""
+        """The most pods that a namespace may hold, ended ones not counted."""
         self.terminating: set[str] = set()
-        """Namespaces that are going away."""
+        """Namespaces that are being deleted."""
         self.program: Program | None = None
-        """What runs when a command is executed in a pod; without it nothing can be."""
+        """Runs the commands in pods; without it every command is refused."""
         self.faults = Faults()
         self.outage = Outage(self.wake)
         self._withdrawn: set[tuple[str, str]] = set()
@@ -64,11 +64,11 @@ class MemoryStore:
         return self._kinds.setdefault((resource.group, resource.plural), Kind())
 
     def serves(self, resource: Resource[Any]) -> bool:
-        """Whether the kind's definition is installed; every one is until it is withdrawn."""
+        """True until the kind's definition is withdrawn."""
         return (resource.group, resource.plural) not in self._withdrawn
 
     def withdraw(self, resource: Resource[Any]) -> None:
-        """Take the kind's definition away, and all its objects with it."""
+        """Delete the kind's definition, and all its objects with it."""
         for held in self.find(resource):
             self._drop(resource, held, held.manifest)
         self._withdrawn.add((resource.group, resource.plural))
@@ -80,7 +80,7 @@ class MemoryStore:
         self.kind(resource).wake()
 
     def wake(self) -> None:
-        """Let every watch look around."""
+        """Wake every watch."""
         for kind in self._kinds.values():
             kind.wake()
 
@@ -155,7 +155,7 @@ class MemoryStore:
         metadata = dict(after["metadata"])
         for field in ("resourceVersion", *KEPT_BY_SERVER):
             _set(metadata, field, held.metadata.get(field))
-        # It stays in the version in which it was made, in whatever version of its kind it is written to.
+        # An object keeps the API version in which it was created.
         after = {**after, "apiVersion": held.manifest["apiVersion"], "kind": resource.kind, "metadata": metadata}
         if after == held.manifest:
             return held
@@ -168,10 +168,10 @@ class MemoryStore:
     def delete(
         self, resource: Resource[T], namespace: str, name: str, *, uid: str = "", cascade: bool = True
     ) -> Held | None:
-        """Delete it; gone, or another's uid, changes nothing.
+        """Delete an object; do nothing if it is gone or has another uid.
 
-        A pod on a node gets a deletionTimestamp and waits for `remove`; a finalizer waits for its removal.
-        Without `cascade` its dependents stay: `collect_garbage` lets go of them.
+        A pod on a node gets a deletionTimestamp and waits for `remove`; an object with finalizers waits for their
+        removal.  Without `cascade`, `collect_garbage` orphans its dependents.
         """
         held = self.get(resource, namespace, name)
         if held is None or (uid and uid != held.metadata["uid"]):
@@ -182,7 +182,7 @@ class MemoryStore:
             metadata["finalizers"] = sorted({*metadata.get("finalizers", ()), ORPHAN})
         ends = not grace and not metadata.get("finalizers")
         if not metadata.get("deletionTimestamp") and (not ends or resource.plural == PODS.plural):
-            # Even a pod that ends at once is first marked, which watches see.
+            # Watches see the deletionTimestamp even of a pod that is deleted at once.
             metadata["deletionTimestamp"] = _stamp(self._now() + timedelta(seconds=grace))
             metadata["deletionGracePeriodSeconds"] = grace
             if "generation" in metadata:
@@ -191,12 +191,12 @@ class MemoryStore:
         return self._drop(resource, held, held.manifest) if ends else held
 
     def remove(self, resource: Resource[T], namespace: str, name: str, *, uid: str = "") -> None:
-        """End its grace, as a kubelet does when a pod's containers have ended; finalizers are not waited for."""
+        """Delete the object without grace, as a kubelet does after a pod's containers have ended."""
         held = self.get(resource, namespace, name)
         if held is None or uid not in ("", held.metadata["uid"]):
             return
         if held.metadata.get("deletionGracePeriodSeconds"):
-            # The kubelet deletes with no grace, and that is a change before the end.
+            # The kubelet's deletion with grace period 0 is a change of its own before the object goes.
             metadata = {**held.metadata, "deletionGracePeriodSeconds": 0}
             held = self._put(resource, held, {**held.manifest, "metadata": metadata})
         self._drop(resource, held, held.manifest)
@@ -209,7 +209,7 @@ class MemoryStore:
         return self._put(PODS, held, {**held.manifest, "spec": spec})
 
     def program_of(self, namespace: str, pod: str) -> Program:
-        """What runs when a command is executed in this pod."""
+        """The function that runs commands in this pod."""
         what = f"execute in {namespace}/{pod}"
         if self.get(PODS, namespace, pod) is None:
             raise Refused(f"{what}: not found", reason="NotFound")
@@ -218,16 +218,16 @@ class MemoryStore:
         return self.program
 
     def terminate_namespace(self, namespace: str) -> None:
-        """Nothing is created in it any more, and what it holds is deleted."""
+        """Refuse new objects in the namespace, and delete all that it holds."""
         self.terminating.add(namespace)
         for resource, held in self._everything():
             if held.at[0] == namespace:
                 self.delete(resource, *held.at)
 
     def collect_garbage(self) -> int:
-        """Delete whose owners are all gone, and let go of orphans; return how many objects that changed.
+        """Delete objects whose owners are all gone, and release orphans; return how many objects changed.
 
-        A dependent that is still ending (a pod on a node) keeps its own dependents until it is gone.
+        The dependents of an object stay until it is gone; a pod on a node takes its grace period first.
         """
         changed = 0
         while True:
@@ -248,7 +248,7 @@ class MemoryStore:
             changed += self.version - before
 
     def compact(self) -> None:
-        """Forget the history: a watch that has not read all of it yet lists again."""
+        """Drop the history: a watch that has not read all of it lists again."""
         for kind in self._kinds.values():
             kind.compact()
 
@@ -298,7 +298,7 @@ class MemoryStore:
 
 
 def _own(manifest: Manifest) -> dict[str, Any]:
-    """A copy as it would come over the wire: what the caller does to its own later changes nothing here."""
+    """A copy: later changes of the caller's manifest do not reach the store."""
     copy: dict[str, Any] = msgspec.json.decode(encode(manifest))
     return copy
 
@@ -308,7 +308,7 @@ def _version_and_kind(manifest: Manifest, plural: str) -> tuple[str, str, str]:
 
 
 def _grace(resource: Resource[T], manifest: Manifest) -> int:
-    """Seconds: only a pod that is on a node and not over has something to end."""
+    """The grace period in seconds; 0 unless it is a pod on a node that has not ended."""
     spec = manifest.get("spec") or {}
     if resource.plural != PODS.plural or not spec.get("nodeName") or _is_over(manifest):
         return 0
@@ -324,7 +324,7 @@ def _is_held_back(metadata: Mapping[str, Any]) -> bool:
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:
-    """What a generation counts: everything but metadata and status."""
+    """The part whose changes the generation counts: all but metadata and status."""
     return {name: value for name, value in manifest.items() if name not in ("metadata", "status")}
 
 

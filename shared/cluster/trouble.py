@@ -1,4 +1,4 @@
-"""Trouble on demand for a cluster in memory: calls that fail, watches that break."""
+"""Faults for a cluster in memory: calls that fail, watches that break."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    """Calls that will fail."""
+    """The planned faults of calls."""
 
     def __init__(self) -> None:
         self._planned: list[Fault] = []
@@ -23,12 +23,12 @@ class Faults:
     def fail_next(self, verb: str, error: Trouble, *, plural: str = "", times: int = 1, applied: bool = False) -> None:
         """The next `times` calls of `verb` (on `plural`, or on anything) raise `error`.
 
-        `applied` means that the cluster does what was asked and only the answer is lost.
+        With `applied` the cluster carries the call out, and only the answer is lost.
         """
         self._planned += [Fault(error, verb, plural, applied)] * times
 
     def next(self, verb: str, plural: str) -> Fault | None:
-        """The fault of this call, if one was planned."""
+        """The planned fault of this call, if any."""
         for at, fault in enumerate(self._planned):
             if fault.verb == verb and fault.plural in ("", plural):
                 return self._planned.pop(at)
@@ -36,7 +36,7 @@ class Faults:
 
 
 class Outage:
-    """What concerns all clients at once."""
+    """Faults of all clients at once."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.reason = ""
@@ -46,7 +46,7 @@ class Outage:
         self._wake = wake
 
     def begin(self, reason: str = "ConnectionRefused") -> None:
-        """Nobody reaches the cluster: calls fail, watches are blind.  What the cluster holds may go on changing."""
+        """Make every call fail and every watch blind.  The store may still change."""
         self.reason = reason
         self._wake()
 
@@ -55,12 +55,12 @@ class Outage:
         self._wake()
 
     def cut_watches(self) -> None:
-        """Every watch breaks once, and goes on where it was (or lists again, after `store.compact()`)."""
+        """Break every watch once; it resumes at its version, or lists after `store.compact()`."""
         self.cuts += 1
         self._wake()
 
     def bookmark(self) -> None:
-        """Every watch says that it is alive, as it would about once a minute."""
+        """Send a bookmark to every watch, as an API server does about once a minute."""
         self.bookmarks += 1
         self._wake()
 

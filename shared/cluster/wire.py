@@ -1,4 +1,4 @@
-"""What lists and watches look like on the wire: pages, lines, watch events."""
+"""Lists and watches on the wire: pages, lines, watch events."""
 
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -43,13 +43,12 @@ _read_raw_event = msgspec.json.Decoder(RawEvent).decode
 
 @cache
 def _event_decoder(of: type[T]) -> msgspec.json.Decoder[WatchEvent[T]]:
-    # The type is known only at run time, which a static checker cannot follow.
     kind: Any = WatchEvent
     return msgspec.json.Decoder(kind[of])
 
 
 def read_page(body: bytes, what: str) -> Page:
-    """Raises `Transient` when it is none: something in between answered."""
+    """One page of a list.  Raises `Transient` if the body is none, because a proxy answered."""
     try:
         page = _read_page(body)
     except msgspec.MsgspecError as error:
@@ -65,7 +64,7 @@ def read_event(resource: Resource[T], line: bytes, what: str) -> tuple[str, T | 
     Raises `Transient` when the line is no watch event, `Refused(reason="Undecodable")` when its object cannot be read.
     """
     try:
-        # One pass over the text; what does not fit takes the slow way below.
+        # One pass over the text; an object that does not fit is decoded again below.
         event = _event_decoder(resource.type).decode(line)
     except msgspec.MsgspecError:
         pass
@@ -80,14 +79,14 @@ def read_event(resource: Resource[T], line: bytes, what: str) -> tuple[str, T | 
 
 
 class Lines:
-    """Lines of any length out of chunks of any length."""
+    """Splits chunks of any length into lines of any length."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
 
     @property
     def cut(self) -> bool:
-        """Whether a line has begun and not ended."""
+        """True if a line has begun and not ended."""
         return bool(self._rest)
 
     def split(self, chunk: bytes) -> list[bytes]:

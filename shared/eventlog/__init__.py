@@ -5,7 +5,7 @@ contract suite, `tests/contract/test_eventlog.py`.
 
 An append expects the last sequence of its *scope* (see `scope_of`) and succeeds only if nothing newer is
 there; that guard is the fence between services, replicas and old leaders.
-Bodies are opaque here: what an event means is `shared.job`'s business.
+Bodies are opaque here: `shared.job` decodes them.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 MAX_BODY = 256 * 1024
-"""Bytes an event's body may have; a larger one is refused before it is sent."""
+"""The most bytes of an event's body; a larger one is refused before it is sent."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     basis: str = ""
     """`<sequence>:<hash>` of the last event folded when a decision was taken; facts have none."""
     optional: bool = False
-    """True lets a reader that does not know the type skip it; otherwise it holds the job."""
+    """A reader that does not know the type skips the event if this is true, and holds the job if not."""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -45,11 +45,14 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Some events in log order, and how many more the log held when the last of them was sent."""
+    """Some events in the order of the log."""
 
     events: tuple[Stored, ...]
     pending: int
-    """0 means that the reader was at the log's end: what the stream's leader had when the reading began is read."""
+    """How many more events the log held when the last of these was sent.
+
+    0 means that the reader has read all that the stream's leader had when the reading began.
+    """
 
 
 class Revised(msgspec.Struct, frozen=True):
@@ -63,47 +66,47 @@ class Bucket(Protocol):
     """Small values by key, beside the log: leases and checkpoints.  Keys are `[-/_=.a-zA-Z0-9]+`."""
 
     async def get(self, key: str) -> Revised | None:
-        """The newest value, or None when there is none, it was deleted, or it has expired."""
+        """The newest value; None if there is none, or it was deleted or has expired."""
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
         """Write and return the new revision.
 
-        `expect` is the revision it must still have (0: the key must not be there); None writes over anything.
-        `ttl` is in whole seconds, a fraction counts as one more; only `LEASES` allows it.
-        Raises `Conflict` when the revision moved, `Transient` when the outcome could not be learnt in time.
+        `expect` is the revision that the key must have (0: the key must not exist); None writes over anything.
+        `ttl` is in seconds, rounded up to whole ones; only `LEASES` allows it.
+        Raises `Conflict` if the revision moved, `Transient` if the outcome is still unknown after some seconds.
         """
 
     async def delete(self, key: str, *, expect: int | None = None) -> None:
-        """Remove a key; missing is success.  Raises `Conflict` when the revision moved."""
+        """Remove a key; a missing key is success.  Raises `Conflict` if the revision moved."""
 
     async def below(self, key: str) -> Revised | None:
-        """One of the values under keys that begin with `key` and a dot, or None when there is none.
+        """One of the values under keys that begin with `key` and a dot, or None.
 
-        What is there all the time while it is looked for is found.
+        A value that exists during the whole call is found.
         """
 
 
 def unheard(trouble: str) -> None:
-    """For whoever reads and has nobody to tell that it does not get on."""
+    """The default of `EventLog.read`: ignore trouble."""
 
 
 class EventLog(Protocol):
     """The one log."""
 
     async def identity(self) -> str:
-        """The id of the genesis event: two logs of the same name are told apart by it.
+        """The id of the genesis event, by which two logs of the same name differ.
 
-        Raises `Refused(reason="NotSetUp")` when there is no stream or no genesis event.
+        Raises `Refused(reason="NotSetUp")` if there is no stream or no genesis event.
         """
 
     async def append(self, entry: Entry, *, expect: int) -> int:
         """Store `entry` if `expect` is still the last sequence of its scope (0: none yet); return its sequence.
 
         The answer is certain: an unknown outcome is resolved by reading the first event of the scope after
-        `expect`, which is this entry if it was accepted, for as long as that takes.  Raises `Conflict` when
-        another event is there, `Refused(reason="TooLarge" | "Forbidden" | ...)` when it can never be stored.
-        Raises `Transient` when it cannot be stored now, or when the log could not be asked for so long that the
-        caller should look around; the entry may then still be stored, and appending the same entry again finds it.
+        `expect`, which is this entry if it was accepted.  Raises `Conflict` if another event is there,
+        `Refused(reason="TooLarge" | "Forbidden" | ...)` if the log can never store the entry.
+        Raises `Transient` if it cannot be stored now, or if the log did not answer for long; the entry may then still
+        be stored, and appending the same entry again finds it.
         """
 
     def read(
@@ -113,15 +116,15 @@ class EventLog(Protocol):
 
         `subjects` are NATS filters (`jobs.team-a.>`); none means everything.  Once at the log's end an empty
         `Batch` with `pending == 0` is given at least once, so that a reader of an empty log knows.
-        Whoever leaves it before its end closes it (`aclosing`): else it is served until it is collected.
-        `trouble` is told, each time, why the log cannot be read once that has lasted for some seconds, and an
-        empty word when it is read again.
-        Ends after `close()`.  Raises `Refused(reason="LogTruncated")` when the log ends before `after`,
-        `"LogReplaced"` when another log has come into its place, `"Unauthorized"` when the server turned us away.
+        A caller that stops before the end closes the generator (`aclosing`).
+        `trouble` is called with the reason when the log could not be read for some seconds, and with an empty string
+        when it can be read again.
+        Ends after `close()`.  Raises `Refused(reason="LogTruncated")` if the log ends before `after`,
+        `"LogReplaced"` if another log has replaced it, `"Unauthorized"` if the server rejects the user.
         """
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
-        """The last sequence of the whole log, or of these subjects, by the stream's leader; 0 when it is empty."""
+        """The last sequence of the log, or of these subjects, from the stream's leader; 0 if there is none."""
 
     async def last(self, scope: str) -> Stored | None:
         """The newest event whose subject matches `scope`."""
@@ -130,11 +133,11 @@ class EventLog(Protocol):
         """A bucket by name, such as `LEASES` or `HEADS`.  Raises `Refused(reason="NotSetUp")` when absent."""
 
     async def close(self) -> None:
-        """Stop reading and let go of the connection.  Repeating it is harmless."""
+        """Stop reading and close the connection; a second call does nothing."""
 
 
 def scope_of(subject: str) -> str:
-    """The guard's scope: a decision's is its job's decisions, a fact's is its author's facts about the job."""
+    """The scope of an append's guard: for a decision the job's decisions, for a fact its author's facts of the job."""
     family, namespace, name, uid, author, _ = subject.split(".")
     if family == "jobs":
         return f"jobs.{namespace}.{name}.{uid}.>"

@@ -1,4 +1,4 @@
-"""The JetStream requests that we make, and what their errors mean to us."""
+"""The JetStream requests of the log's adapter, and the translation of their errors."""
 
 import asyncio
 from typing import Any, TypeVar
@@ -11,18 +11,18 @@ from shared.eventlog.connection import Connection, NoAnswer
 _T = TypeVar("_T")
 
 TIMEOUT = 3.0
-"""Seconds for one request.  Longer than the slowest fsync, shorter than the election of a leader."""
+"""Seconds for one request: more than the slowest fsync takes, less than the election of a leader."""
 
 _WRONG_SEQUENCE = 10071
 _IN_FLIGHT = (10158, 10164)
-"""The same message, or some message of its scope, waits for the other replicas; it may be stored or lost."""
+"""This message, or another one of its scope, waits for the stream's replicas: it may be stored or lost."""
 _TOO_LARGE = (10054, 10097)
 _NO_MESSAGE = 10037
 _NO_STREAM = 10059
 _NO_PEERS = 10005
-"""Fewer servers than copies: those of a cluster that comes up meet one after the other."""
+"""Fewer servers than copies: the servers of a starting cluster join one after the other."""
 _NO_ROOM = (10023, 10047, 10077)
-"""Of the server's disk, of what it may use of it, or of the stream."""
+"""The disk, the server's share of it, or the stream is full."""
 _NOTHING_THERE = 404
 
 
@@ -82,8 +82,8 @@ async def publish(
 ) -> Acknowledged:
     """Store a message.
 
-    Raises `Conflict` when the expected sequence moved, perhaps by this very message; `NoAnswer` when it may be
-    stored, or one before it may; `Transient` when it is not stored now; `Refused` when it never will be.
+    Raises `Conflict` if the expected sequence moved, perhaps by this very message; `NoAnswer` if the message or an
+    earlier one may be stored; `Transient` if it is not stored now; `Refused` if it never will be.
     """
     what = f"publish {subject}"
     answer = await connection.request(subject, body, headers, timeout=timeout)
@@ -100,7 +100,7 @@ async def publish(
 async def message(
     connection: Connection, stream: str, *, timeout: float = TIMEOUT, **query: str | int
 ) -> Message | None:
-    """One stored message, read from the stream's leader: followers answer direct gets, and may be behind."""
+    """One stored message, read from the stream's leader: a direct get would be answered by a follower that may lag."""
     what = f"read {query} of the stream {stream}"
     answer = await connection.request(f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(query), timeout=timeout)
     result = _decoded(_message, answer.body, what)
@@ -116,7 +116,7 @@ async def stream_info(connection: Connection, stream: str) -> StreamInfo:
 
 
 async def end(connection: Connection, stream: str, subjects: tuple[str, ...] = ()) -> int:
-    """The last sequence of the stream, or of what is in these subjects, as its leader knows it; 0 without any."""
+    """The last sequence of the stream, or of these subjects, from its leader; 0 if there is none."""
     if not subjects:
         return (await stream_info(connection, stream)).state.last_seq
     newest = await asyncio.gather(*(message(connection, stream, last_by_subj=subject) for subject in subjects))
@@ -134,11 +134,11 @@ async def call(connection: Connection, request: str, body: Any, answer: type[_T]
 
 
 def trouble(fault: Fault, what: str) -> Refused | Transient:
-    """What to do about an error of JetStream's."""
+    """The error to raise for a fault of JetStream."""
     if fault.err_code in _NO_ROOM:
-        # Whoever asks hears the same: it is one trouble, and one line.
+        # The message does not name the call, so that all calls log one trouble and not many.
         return Transient(
-            f"the log stores nothing more: {fault.description} ({fault.err_code}); make room with "
+            f"the log is full: {fault.description} ({fault.err_code}); make room with "
             "`nats stream edit JOBS --max-bytes`, or with a larger disk and `max_file_store` for the server"
         )
     words = f"{what}: {fault.description} ({fault.err_code})"
@@ -150,7 +150,7 @@ def trouble(fault: Fault, what: str) -> Refused | Transient:
         return Refused(words, reason="TooLarge")
     if fault.code in (400, _NOTHING_THERE):
         return Refused(words, reason="Invalid" if fault.code == 400 else "NotFound")
-    # Out of space or memory, no leader, shutting down: somebody will mend it, and nothing was stored.
+    # Out of memory, no leader, shutting down: nothing was stored, and a later try may succeed.
     return Transient(words)
 
 
@@ -158,4 +158,4 @@ def _decoded(decoder: msgspec.json.Decoder[_T], body: bytes, what: str) -> _T:
     try:
         return decoder.decode(body)
     except msgspec.DecodeError as error:
-        raise Transient(f"{what}: the server's answer makes no sense: {error}") from error
+        raise Transient(f"{what}: the server's answer is malformed: {error}") from error

@@ -1,6 +1,6 @@
-"""Requests that wait for their answers, told apart by the last token of the subject that an answer comes to.
+"""Requests that wait for their answers, by the last token of the reply subject.
 
-What no answer means is `connection.py`'s to say.
+`connection.py` decides what a missing answer means.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Asked:
-    """All requests of a connection that are under way."""
+    """The requests of one connection that are in flight."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -27,7 +27,7 @@ class Asked:
 
     @contextmanager
     def about(self, subject: str) -> Iterator[tuple[str, asyncio.Future[Answer]]]:
-        """The token of one more request, and its answer to come."""
+        """Register a request; give its token and the future of its answer."""
         self._count += 1
         token = str(self._count)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -36,7 +36,7 @@ class Asked:
             yield token, answer
         finally:
             del self._waiting[token]
-            # An answer that came while something else went wrong counts as seen; asyncio complains of unseen errors.
+            # Reads the exception of an answer that is not awaited any more: asyncio would log it.
             if not answer.cancel() and not answer.cancelled():
                 answer.exception()
 
@@ -46,8 +46,10 @@ class Asked:
             waiting[1].set_result(Answer(headers, body))
 
     def deny(self, name: str, verb: str, subject: str) -> None:
-        """The server, in small letters, denied `name` a right; who asked for it is told."""
-        # nats-py lowers the server's words, so two subjects that differ in case alone would fail together.
+        """Fail the requests for which the server denied `name` a right.
+
+        nats-py lowers the case of the server's message, so that subjects that differ in case alone fail together.
+        """
         for asked, answer in self._waiting.values():
             if not answer.done() and (verb == "subscription" or asked.lower() == subject):
                 words = f"{asked}: {name} has no permission for {verb} to {subject}"

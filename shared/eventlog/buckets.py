@@ -1,6 +1,6 @@
-"""Buckets of small values in JetStream, laid out as every NATS client knows them.
+"""Buckets of small values in JetStream, in the layout of NATS' key-value stores.
 
-Written with guarded publishes and not with nats-py's key-value client, which has no lifetime on updates.
+They are written by guarded publishes: nats-py's key-value client has no lifetime on updates.
 """
 
 import math
@@ -13,7 +13,7 @@ from shared.eventlog.retry import insist
 from shared.eventlog.subjects import stream_of, subject_of
 
 _PATIENCE = 5.0
-"""Seconds to learn an outcome.  A lease that takes longer to renew is lost anyhow."""
+"""Seconds to learn an outcome; a lease whose renewal takes longer has expired."""
 
 _REMOVED = ("DEL", "PURGE")
 
@@ -33,7 +33,7 @@ class JetStreamBucket:
         try:
             return await self._write(key, value, headers, expect)
         except Conflict:
-            # What was deleted leaves a marker with a revision of its own: it counts as not there.
+            # A deletion leaves a marker with a revision of its own; such a key does not exist.
             marker = await self._message(key) if expect == 0 else None
             if marker is None or not _removed(marker):
                 raise
@@ -51,7 +51,7 @@ class JetStreamBucket:
 
     async def below(self, key: str) -> Revised | None:
         scope, after = subject_of(self._name, f"{key}.>"), 0
-        # Upwards: what is written again meanwhile moves ahead of us, and is met there.
+        # In ascending order: a value that is written meanwhile moves ahead, and is still found.
         while message := await api.message(self._connection, self._stream, seq=after + 1, next_by_subj=scope):
             if not _removed(message):
                 return Revised(message.data, message.seq)
@@ -59,7 +59,7 @@ class JetStreamBucket:
         return None
 
     async def _write(self, key: str, value: bytes, headers: dict[str, str], expect: int | None) -> int:
-        """Publish until the outcome is known; an id tells our write from another's with the same value."""
+        """Publish until the outcome is known; an id identifies this write among others with the same value."""
         ours = secrets.token_hex(8)
         headers = headers | {wire.MESSAGE_ID: ours}
         if expect is not None:

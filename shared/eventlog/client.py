@@ -1,6 +1,6 @@
-"""nats-py's client as we need it: raw delivery, certificates read at every handshake, sockets that are really closed.
+"""nats-py's client with raw delivery, certificates read at every handshake, and sockets that are always closed.
 
-Who asks for what, and what an answer means, is the business of `connection.py`.
+`connection.py` makes requests with it.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ Handler = Callable[[bytes, bytes, bytes, bytes], None]
 
 
 class RawClient(Client):
-    """nats-py's client with a way past its queues, its message objects and its header parser.
+    """nats-py's client without its queues, its message objects and its header parser.
 
-    They cost more than everything else a reader does, and a bounded queue there loses messages silently.
-    The only code that touches nats-py's insides; the contract suite notices when they change.
+    They cost more than all other work of a reader, and its bounded queue loses messages silently.  No other code uses
+    nats-py's private parts; the contract suite fails when they change.
     """
 
     def __init__(self) -> None:
@@ -34,17 +34,17 @@ class RawClient(Client):
 
     @property
     def greeting(self) -> dict[str, Any]:
-        """What the server said of itself when we came; empty before."""
+        """The server's INFO of this connection; empty before the first one."""
         return dict(self._server_info)
 
     @property
     def address(self) -> str:
-        """Of the server that we are connected to, or tried last; empty before."""
+        """The address of the connected server, or of the last attempt; empty before."""
         return self._current_server.uri.netloc if self._current_server else ""
 
     @property
     def certificate(self) -> Life | None:
-        """How long the server's certificate is good; None without TLS."""
+        """The validity of the server's certificate; None without TLS."""
         writer = getattr(self._transport, "_io_writer", None)
         shown = writer.get_extra_info("peercert") if writer is not None else None
         if not shown:
@@ -60,44 +60,44 @@ class RawClient(Client):
     async def forget(self, subscription: Subscription) -> None:
         self._handlers.pop(subscription._id, None)
         if not self.is_closed:
-            # Of a connection that is lost nothing is left at the server either.
+            # A lost connection has no subscriptions at the server.
             with contextlib.suppress(OSError):
                 await subscription.unsubscribe()
 
     def forget_unsent(self) -> None:
-        """Drop what waits to be written; subscriptions are replayed from elsewhere after a reconnect."""
+        """Drop unsent data; nats-py sends the subscriptions again after a reconnect."""
         self._pending.clear()
         self._pending_data_size = 0
 
     async def shut(self) -> None:
-        # Writing it could fail, and would leave half of nats-py running.
+        # A failed write of unsent data would leave half of nats-py running.
         self.forget_unsent()
-        # One that was never told how to connect cannot be closed either.
+        # nats-py cannot close a client that never began to connect.
         if self._flush_queue is not None:
             try:
                 await self.close()
             except asyncio.CancelledError:
-                # A reconnection that it broke off waited for the socket's end, and with it that wait is cancelled for
-                # whoever comes after.
+                # nats-py cancels its reconnection, and with it the wait for the socket's end, which the next caller
+                # would share.
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-        # A first attempt that was given up leaves a client that counts as closed with its socket open.
+        # After a first attempt that was given up, nats-py counts as closed with its socket open.
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
 
     async def _connect_to_server(self, server: Any) -> None:
-        # A handshake that failed leaves its socket open, and the next attempt would forget it.
+        # A failed handshake leaves its socket open, and the next attempt would leak it.
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
-        # Before uvloop does: of a connection that is given up it leaves the lookup behind, which then fails unheard.
+        # Before uvloop's own lookup: uvloop leaves it behind when a connection is given up, and it fails unawaited.
         async with asyncio.timeout(self.options["connect_timeout"]):
             await asyncio.get_running_loop().getaddrinfo(server.uri.hostname, server.uri.port)
         await super()._connect_to_server(server)
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
-        """Asked for at every handshake."""
+        """Called at every handshake."""
         files = self.trusted or Tls()
         try:
             return files.context()
@@ -105,10 +105,10 @@ class RawClient(Client):
             raise _Distrusted(f"the certificates cannot be used ({files}): {error}") from error
 
     def _connect_command(self) -> bytes:
-        # The password is in it: whoever strips TLS from a server's greeting shall not have it.
+        # The command holds the password: an attacker who strips TLS from the server's INFO must not get it.
         wanted = self.trusted is not None or (self._current_server and self._current_server.uri.scheme == "tls")
         if wanted and not self._server_info.get("tls_required"):
-            raise _Distrusted("the server does not ask for TLS, and we do")
+            raise _Distrusted("the server offers no TLS, and this service requires it")
         return super()._connect_command()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
@@ -120,20 +120,20 @@ class RawClient(Client):
 
 
 class NoPassword(nats.errors.Error):
-    """There is none to send: its file is missing or empty.  nats-py tries again, and so reads it again."""
+    """The password file is missing or empty.  nats-py tries again, and reads the file again."""
 
 
 class _Distrusted(nats.errors.Error):
-    """One side does not take the other for what it says; nats-py treats it as any failed attempt."""
+    """One side does not trust the other; nats-py treats it as any failed attempt."""
 
 
 def distrust_in(error: Exception) -> str:
-    """What is wrong with a certificate, the server's or ours; empty for any other trouble."""
+    """The fault of the server's or the client's certificate; empty for any other error."""
     if isinstance(error, _Distrusted):
         return str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not trusted: {error.verify_message}; NATS_CA names whom to trust"
+        return f"the server's certificate is not trusted: {error.verify_message}; set NATS_CA to its authority"
     if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
         told = error.reason.rpartition("ALERT_")[2].replace("_", " ").lower()
-        return f"the server does not take our certificate: {told}; NATS_CERT and NATS_KEY name it"
+        return f"the server rejects the client certificate: {told}; NATS_CERT and NATS_KEY name it"
     return ""

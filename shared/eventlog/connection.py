@@ -1,8 +1,7 @@
-"""The connection to NATS: requests with certain or openly uncertain answers, and raw delivery for readers.
+"""The connection to NATS: requests whose outcome is known or raised as unknown, and raw delivery for readers.
 
-Built on nats-py's client, whose surprises end here: publishes without permission that look like timeouts,
-a client that closes for good on an authentication error, buffered publishes that come back from the dead.
-What the requests mean is `api.py`'s business.
+It corrects nats-py's client: publishes without permission look like timeouts there, an authentication error closes the
+client for good, and buffered publishes are sent after a reconnect.  `api.py` makes JetStream's requests.
 """
 
 import asyncio
@@ -25,9 +24,9 @@ from shared.eventlog.subjects import inbox_of
 from shared.eventlog.tls import Life, Tls
 
 _PING = 1
-"""Seconds between pings; two unanswered ones and the connection counts as lost.
+"""Seconds between pings; after two unanswered ones the connection counts as lost.
 
-A server whose node lost its power ends no connection, and an election takes longer than three of these.
+A server whose node lost its power closes no connection, and an election takes longer than three pings.
 """
 _CONNECT = 5
 """Seconds that one attempt to connect may take."""
@@ -38,25 +37,25 @@ _NOBODY_THERE = {
     True: "the server has no JetStream; enable it in the server's configuration (`jetstream {}`)",
     False: "no stream takes this subject; run `muster setup`",
 }
-"""What it means that nobody answers a request of the JetStream API, or a publish."""
+"""Why there is no responder: for a request of the JetStream API (True), or for a publish."""
 _DENIED = re.compile(r'permissions violation for (?P<verb>publish|subscription)[^"]*"(?P<subject>[^"]*)"')
 
 
 class NotSent(Transient):
-    """The request certainly had no effect: there is no connection, or nobody to answer it."""
+    """The request had no effect: there is no connection or no responder."""
 
 
 class NoAnswer(Transient):
-    """The request may or may not have had its effect: no answer in time, or the connection was lost."""
+    """The request may have had its effect: no answer came in time, or the connection was lost."""
 
 
 class Connection:
-    """One user's connection; comes back by itself until `close()`, or until the server turns the user away."""
+    """One user's connection; reconnects by itself until `close()`, or until the server rejects the user."""
 
     def __init__(self, name: str, inbox: str) -> None:
         self.name = name
         self.url = ""
-        """Where to connect, fit to be told."""
+        """The address of the server, without secrets."""
         self._inbox = inbox
         self._client = RawClient()
         self._up = asyncio.Event()
@@ -67,7 +66,7 @@ class Connection:
         self._on_loss: list[Callable[[], None]] = []
         self._turned_away = asyncio.Event()
         self._refusal: Refused | None = None
-        """Why the first attempts will not succeed, however long we wait."""
+        """Why the first connection cannot succeed, however long the process waits."""
 
     @classmethod
     async def open(
@@ -82,9 +81,9 @@ class Connection:
         tls: Tls | None = None,
         patience: float = 30.0,
     ) -> Self:
-        """Connect, waiting up to `patience` seconds for a server that is not there yet.
+        """Connect, waiting up to `patience` seconds for a server that does not answer yet.
 
-        With `tls`, or a URL that says `tls://`, nothing is told to a server that does not prove who it is.
+        With `tls`, or a URL with `tls://`, nothing is sent to a server without a trusted certificate.
         """
         connection = cls(name, inbox_of(user or name))
         connection.url = without_secrets(url)
@@ -102,7 +101,7 @@ class Connection:
                 max_reconnect_attempts=-1,
                 reconnect_to_server_handler=connection._next_server,
                 ping_interval=_PING,
-                # Nothing is published while the connection is down: it would arrive later, behind its caller's back.
+                # No buffer while the connection is down: a publish would arrive after its caller gave it up.
                 pending_size=0,
                 error_cb=connection._error,
                 disconnected_cb=connection._lost,
@@ -119,18 +118,18 @@ class Connection:
 
     @property
     def greeting(self) -> dict[str, Any]:
-        """What the server said of itself when we connected: its version and its name among others."""
+        """The server's INFO at the last connect: its version, its name and more."""
         return self._client.greeting
 
     @property
     def certificate(self) -> Life | None:
-        """How long the one is good that the server showed us; None without TLS."""
+        """The validity of the server's certificate; None without TLS."""
         return self._client.certificate
 
     async def request(
         self, subject: str, body: bytes = b"", headers: dict[str, str] | None = None, *, timeout: float
     ) -> Answer:
-        """Ask and wait for the answer.  Raises `NotSent`, `NoAnswer`, or `Refused` for what can never be asked."""
+        """The answer to a request.  Raises `NotSent`, `NoAnswer`, or `Refused` if it can never be sent."""
         deadline = asyncio.get_running_loop().time() + timeout
         await self._ready(subject, deadline)
         try:
@@ -145,7 +144,7 @@ class Connection:
         except nats.errors.Error as error:
             raise NotSent(f"{subject}: {error}") from error
         except OSError as error:
-            # It broke in the middle of a write.
+            # The connection broke during a write.
             raise NoAnswer(f"{subject}: {error}") from error
         if wire.status(answer.headers) == 503:
             raise NotSent(f"{subject}: {_NOBODY_THERE[subject.startswith(_API)]}")
@@ -160,7 +159,7 @@ class Connection:
             raise NotSent(f"{subject}: {error}") from error
 
     async def listen(self, handler: Handler, *, lost: Callable[[], None]) -> "Listener":
-        """Hand all messages to a new inbox to `handler`, as they are; `lost` is called when the connection breaks."""
+        """Pass all messages of a new inbox to `handler`, raw; call `lost` when the connection breaks."""
         self._must_live()
         inbox = self._client.new_inbox()
         try:
@@ -190,7 +189,7 @@ class Connection:
         finally:
             turned_away.cancel()
             if not succeeded:
-                # Not once: a connect that fails at the very moment swallows the cancellation, and nats-py goes on.
+                # Repeatedly: a connect that fails at that moment swallows the cancellation, and nats-py goes on.
                 while not trying.done():
                     trying.cancel()
                     await asyncio.wait((trying,), timeout=_BETWEEN_FIRST_TRIES)
@@ -198,7 +197,7 @@ class Connection:
         if self._refusal is not None:
             raise self._refusal
         if not trying.cancelled() and (error := trying.exception()):
-            # Nothing that waiting would mend, such as a malformed address, or credentials without the library for them.
+            # Waiting does not help: for example a malformed address, or credentials without their library.
             raise Refused(
                 f"connect to {self.url!r} as {self.name}: {error}; correct NATS_URL or the credentials",
                 reason="Invalid",
@@ -222,16 +221,16 @@ class Connection:
         text = str(error).lower()
         self._trouble = str(error) or type(error).__name__
         if isinstance(error, NoPassword):
-            # Once it had one, it waits: the next attempt reads the file again.
+            # After the first connection nats-py goes on trying, and reads the file again each time.
             self._turn_away(Refused(f"connect as {self.name}: {error}", reason="NoPassword"))
         elif distrust := distrust_in(error):
             self._trouble = distrust
-            # Later the same may be mended by a new certificate, and nats-py goes on trying.
+            # After the first connection nats-py goes on trying: the certificate may be renewed.
             self._turn_away(Refused(f"connect as {self.name}: {distrust}", reason="Untrusted"))
         elif denied := _DENIED.search(text):
             self._asked.deny(self.name, denied["verb"], denied["subject"])
         elif "authorization" in text or "authentication" in text:
-            # nats-py would try for ever, or close without a word, depending on when the server says it.
+            # nats-py would try for ever or close silently, depending on when the error arrives.
             self._turn_away(self._unauthorized())
             self._end(self._unauthorized())
 
@@ -251,21 +250,21 @@ class Connection:
             self._up.set()
 
     async def _closed(self) -> None:
-        # Reached when we close, and when the server turned us away, which no reconnecting mends.
+        # Called after `close()`, and after the server rejected the user, which no reconnect mends.
         self._end(Refused(f"{self.name}: the server closed the connection: {self._trouble}", reason="Disconnected"))
 
     def _end(self, reason: Refused) -> None:
         if self._fatal is None:
             self._fatal = reason
-        self._up.set()  # wakes those who wait for a connection, to find `_fatal`
+        self._up.set()  # wakes callers that wait for a connection, to find `_fatal`
         self._asked.fail_all(self._end_reason)
         for lost in tuple(self._on_loss):
             lost()
 
     def _next_server(self, servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
-        """Another one than the last, which may take connections and say nothing.
+        """Another server than the last one, which may accept connections and never answer.
 
-        nats-py's own choice has no jitter, either: a restarted server would meet all its clients at once.
+        nats-py's own choice has no jitter: all clients would reconnect to a restarted server at once.
         """
         others = [server for server in servers if server.uri.netloc != self._client.address]
         server = random.choice(others or servers)  # noqa: S311
@@ -276,7 +275,7 @@ class Connection:
             raise self._end_reason()
 
     def _end_reason(self) -> Refused:
-        # A new one each time: an exception that is raised again and again keeps every traceback.
+        # A new exception each time: one that is raised repeatedly keeps every traceback.
         assert self._fatal is not None, "this connection has not ended"
         return Refused(str(self._fatal), reason=self._fatal.reason)
 
@@ -293,7 +292,7 @@ class Connection:
 
 
 class Listener:
-    """An inbox of its own; `close()` it."""
+    """A subscription to an inbox of its own, until `close()`."""
 
     def __init__(
         self, connection: Connection, inbox: str, subscription: Subscription, lost: Callable[[], None]
@@ -308,7 +307,7 @@ class Listener:
 
 
 def _password(path: Path) -> Callable[[], str]:
-    """Read at every attempt, so that a rotated one counts."""
+    """A function that reads the password at every attempt, so that a rotated one is used."""
 
     def read() -> str:
         try:
@@ -324,5 +323,5 @@ def _password(path: Path) -> Callable[[], str]:
 
 
 def without_secrets(url: str) -> str:
-    """One address or several, as they may be told: without user, password and token."""
+    """One address or several, without user, password and token."""
     return re.sub(r"(^|,)(\w+://)?[^,]*@", r"\1\2", url)

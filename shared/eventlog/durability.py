@@ -1,7 +1,7 @@
-"""What could cost events although the log works: servers that acknowledge before the disk has it, copies that are too
-few or behind, settings that are not as they would be made today, and a log that will soon be full.
+"""Risks of a log that works: servers that acknowledge before their disk is synced, missing or lagging copies, settings
+that differ from those of a new log, and a log that will soon be full.
 
-Nothing here keeps anybody from working; `must_fit` in `setup.py` says what does.
+A risk is a warning; `must_fit` in `setup.py` raises for settings that keep a service from working.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from shared.eventlog.setup import STREAMS, differences
 from shared.eventlog.subjects import STREAM
 
 _ANSWER_SECONDS = 3.0
-"""How long a server's monitor may take; it answers in milliseconds or is not there."""
+"""The timeout of a server's monitor, which usually answers in milliseconds."""
 
 
 class _Disk(msgspec.Struct, frozen=True):
@@ -40,21 +40,21 @@ class _JetStream(msgspec.Struct, frozen=True):
 
 
 class Varz(msgspec.Struct, frozen=True):
-    """What a server says of itself at `/varz`."""
+    """The settings and usage of a server, as its monitor serves them at `/varz`."""
 
     server_name: str
     jetstream: _JetStream = _JetStream()
 
     @property
     def room(self) -> Room:
-        """On its disk."""
+        """The use of the server's disk."""
         most = self.jetstream.config.max_storage if self.jetstream.config else 0
         remedy = "give it a larger disk and raise max_file_store: a full one takes no event"
         return Room(f"NATS {self.server_name}", self.jetstream.stats.storage, max(most, 0), remedy)
 
 
 def fsync_trouble(varz: Varz) -> str:
-    """What is wrong with a server that says this of itself; empty when a power cut costs nothing."""
+    """The fault of a server with this `/varz`; empty if a power cut costs no event."""
     name, known = varz.server_name, varz.jetstream.config
     if not known:
         return f"NATS {name} has no JetStream; enable it in the server's configuration (`jetstream {{}}`)"
@@ -68,21 +68,21 @@ def fsync_trouble(varz: Varz) -> str:
 
 
 class CopiesTrouble(NamedTuple):
-    """What is wrong with where a stream is kept."""
+    """A fault of a stream's copies."""
 
     words: str
     remedy: str
     grave: bool
-    """Whether nothing can be appended, or a copy is gone."""
+    """True if nothing can be appended, or a copy is gone."""
 
 
 def copies_trouble(stream: Stream) -> CopiesTrouble | None:
-    """None when it has as many copies as were asked for, and all are up to date."""
+    """The fault of the stream's copies; None if all exist and are up to date."""
     name, wanted = stream.name, stream.config.get("num_replicas") or 1
     if wanted < 2:
         if not stream.cluster:
             return None
-        words = f"{name}: one copy in a cluster of servers: with its server the log stands still, and with its disk "
+        words = f"{name}: one copy in a cluster of servers: without its server the log stops, without its disk "
         return CopiesTrouble(f"{words}history is lost", f"`nats stream edit {name} --replicas 3`", grave=False)
     if not stream.leader:
         words = f"{name}: no copy leads: nothing can be appended"
@@ -100,12 +100,12 @@ def copies_trouble(stream: Stream) -> CopiesTrouble | None:
 
 
 async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
-    """One sentence for each server whose `/varz` says, or does not say, what it should."""
+    """One sentence for each server with a wrong setting, or without an answer."""
     return [trouble for said in await _varz_of(monitors) if (trouble := _trouble(said))]
 
 
 async def varz(monitor: str) -> Varz:
-    """What the server whose monitor this is says of itself.  Raises `Transient`."""
+    """The `/varz` of the server with this monitor.  Raises `Transient`."""
     url = f"{monitor.rstrip('/')}/varz"
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
     try:
@@ -117,16 +117,16 @@ async def varz(monitor: str) -> Varz:
 
 
 class Look(NamedTuple):
-    """What one look at the log found."""
+    """The findings of one check of the log."""
 
     risks: list[str]
     """One sentence each."""
     rooms: list[Room]
-    """Of each stream, and of each server whose monitor answered."""
+    """The use of each stream, and of the disk of each server whose monitor answered."""
 
 
 async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
-    """Raises `Trouble` when the log itself cannot be asked."""
+    """Check the log and its servers.  Raises `Trouble` if the log does not answer."""
     there = [stream for name in STREAMS if (stream := await inspection.stream(log, name))]
     said = await _varz_of(monitors)
     copies = next((copies_trouble(stream) for stream in there if stream.name == STREAM), None)
@@ -141,7 +141,7 @@ async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
 
 
 async def _varz_of(monitors: Iterable[str]) -> list[Varz | Transient]:
-    """What each server says, or why it does not."""
+    """The `/varz` of each server, or why there is none."""
     return await asyncio.gather(*map(_said, monitors))
 
 

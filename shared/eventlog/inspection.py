@@ -1,6 +1,6 @@
-"""One look at the log from outside, for whoever checks an installation: its server, its streams, who holds leases.
+"""Reads the state of the log for `muster doctor`: its server, its streams, the holders of leases.
 
-It reads what a reader may read, changes nothing, and judges nothing.
+It needs the rights of a reader, and changes nothing.
 """
 
 from datetime import datetime
@@ -16,20 +16,20 @@ from shared.eventlog.tls import Life
 
 
 class Server(msgspec.Struct, frozen=True):
-    """The one that we are connected to."""
+    """The server of this connection."""
 
     name: str
     version: str
     certificate: Life | None = None
-    """How long its certificate is good; None without TLS."""
+    """The validity of its certificate; None without TLS."""
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """A copy of a stream beside that of its leader."""
+    """A follower's copy of a stream."""
 
     name: str
     current: bool = False
-    """It has all that the leader has."""
+    """True if it has all events of the leader."""
     offline: bool = False
     lag: int = 0
 
@@ -62,22 +62,22 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     last: int = 0
     """The last sequence."""
     cluster: str = ""
-    """Of servers; empty for one on its own."""
+    """The name of the cluster of servers; empty for a single server."""
     leader: str = ""
-    """Empty while there is none."""
+    """Empty without a leader."""
     replicas: tuple[Replica, ...] = ()
     time: datetime | None = None
-    """What the server's clock said."""
+    """The time by the server's clock."""
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """A lease that somebody holds."""
+    """A lease and its holder."""
 
     key: str
-    """The service, with `.<namespace>` of an installation for one."""
+    """The service, with `.<namespace>` for an installation in one namespace."""
     holder: str
     renewed: datetime | None
-    """When, by the clock of the server."""
+    """The time of the last renewal, by the server's clock."""
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -91,13 +91,13 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def server(log: JetStreamEventLog) -> Server:
-    """By what it said when we connected."""
+    """The server of this connection, by its INFO."""
     greeting = log.connection.greeting
     return Server(str(greeting.get("server_name", "")), str(greeting.get("version", "")), log.connection.certificate)
 
 
 async def stream(log: JetStreamEventLog, name: str) -> Stream | None:
-    """None when it is not there.  Raises `Trouble`."""
+    """The stream; None if it does not exist.  Raises `Trouble`."""
     try:
         info = await api.call(log.connection, f"STREAM.INFO.{name}", None, _Info)
     except Refused as refusal:
@@ -117,7 +117,7 @@ async def stream(log: JetStreamEventLog, name: str) -> Stream | None:
 
 
 async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | None]:
-    """The leases that are held now, of all installations that share the log, and what the server's clock said then."""
+    """The leases that are held now, of all installations on this log, and the time by the server's clock."""
     name, every = stream_of(LEASES), subject_of(LEASES, ">")
     info = await api.call(log.connection, f"STREAM.INFO.{name}", {"subjects_filter": every}, _Info)
     found = []
@@ -127,9 +127,9 @@ async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | No
         except Refused as refusal:
             if refusal.reason != "NotFound":
                 raise
-            # It ran out in between.
+            # The lease has expired meanwhile.
             continue
-        # What was given up leaves an empty message, which runs out as any other.
+        # A released lease leaves an empty message until it expires.
         if answer.message.data:
             key = subject.removeprefix(every.removesuffix(">"))
             found.append(Holding(key, answer.message.data.decode("utf-8", "replace"), answer.message.time))

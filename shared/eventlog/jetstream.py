@@ -1,6 +1,6 @@
-"""The log in NATS JetStream: appends whose outcome is certain, and the way to readers and buckets.
+"""The log in NATS JetStream: appends whose outcome is known.
 
-Reading is in `reader.py`, buckets in `buckets.py`, NATS itself in `connection.py` and `api.py`.
+Reading is in `reader.py`, buckets are in `buckets.py`, NATS itself is in `connection.py` and `api.py`.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from shared.eventlog.subjects import GENESIS, STREAM, stream_of
 from shared.eventlog.tls import Tls
 
 _IN_FLIGHT = 1.0
-"""Seconds for which a refusal may speak of a message that cannot be read yet, because a new leader still applies it."""
+"""Seconds for which a conflict may name a message that cannot be read yet, because a new leader still applies it."""
 
 
 LAYOUT = 1
-"""How streams, subjects and headers are laid out; raised when an older release would misread them."""
+"""The version of the layout of streams, subjects and headers; raised when an older release would misread them."""
 
 
 class _Genesis(msgspec.Struct):
@@ -32,7 +32,7 @@ class _Genesis(msgspec.Struct):
 
 
 class JetStreamEventLog:
-    """One user's way to the log.  `connect()` it, `close()` it."""
+    """One user's client of the log, from `connect()` to `close()`."""
 
     def __init__(self, connection: Connection, *, patience: float = 30.0) -> None:
         self._connection = connection
@@ -56,13 +56,12 @@ class JetStreamEventLog:
     ) -> Self:
         """Connect to one server of `url` (several are separated by commas).
 
-        `name` is shown in the server's lists, and names the inbox when there is no `user`.
+        `name` is shown in the server's lists, and names the inbox without a `user`.
         `credentials` is a file of NATS credentials, instead of user and password; `password_file` holds a password.
         Both are read again at every attempt, and so are the files of `tls`.
-        `patience` is how many seconds to wait for a server in an append before saying so, `wait` how many to wait
-        for one now; without it as many.
-        Raises `Refused` with reason `Unauthorized` when the server does not know the user, `Untrusted` when one
-        side does not trust the other's certificate.
+        An append waits up to `patience` seconds for a server, this call up to `wait`, or `patience` without it.
+        Raises `Refused` with reason `Unauthorized` if the server does not know the user, `Untrusted` if one side does
+        not trust the other's certificate.
         """
         connection = await Connection.open(
             url,
@@ -78,17 +77,17 @@ class JetStreamEventLog:
 
     @property
     def connection(self) -> Connection:
-        """What the log is read through; `setup.py` looks at the streams with it."""
+        """The connection; `setup.py` reads the streams with it."""
         return self._connection
 
     @property
     def url(self) -> str:
-        """Where it is, fit to be told."""
+        """The address of the server, without secrets."""
         return self._connection.url
 
     @property
     def connected(self) -> bool:
-        """For the health report; everything else waits for the connection by itself."""
+        """True while there is a connection; for the health report, since every call waits for one by itself."""
         return self._connection.connected
 
     async def identity(self) -> str:
@@ -127,7 +126,7 @@ class JetStreamEventLog:
         await self._connection.close()
 
     async def _attempt(self, entry: Entry, headers: dict[str, str], expect: int) -> int:
-        """Publish once and learn what came of it.  Raises `NoAnswer` or `NotSent` when that is still open."""
+        """Publish once and learn the outcome.  Raises `NoAnswer` or `NotSent` if it is still unknown."""
         try:
             answer = await api.publish(self._connection, entry.subject, entry.body, headers, timeout=self._timeout)
         except Conflict as error:
@@ -135,8 +134,8 @@ class JetStreamEventLog:
         except NoAnswer as error:
             sequence = await self._found_after(entry, expect)
             if sequence is None:
-                # Certainly not there now.  Should it be stored late, then the guard refuses the next attempt,
-                # and that attempt finds it.
+                # The entry is not stored now.  If it is stored late, the guard refuses the next attempt, which then
+                # finds it.
                 raise NotSent(str(error)) from error
             return sequence
         if not answer.duplicate:
@@ -160,9 +159,9 @@ class JetStreamEventLog:
             attempt += 1
 
     async def _found_after(self, entry: Entry, expect: int) -> int | None:
-        """The entry's sequence if it is stored, None if nothing is; raise `Conflict` if something else is.
+        """The entry's sequence if it is stored, None if no event is; raise `Conflict` if another event is.
 
-        An entry that was accepted is the first of its scope after `expect`, even when others followed since.
+        An accepted entry is the first of its scope after `expect`, even if others have followed it.
         """
         scope = scope_of(entry.subject)
         try:
@@ -179,7 +178,7 @@ class JetStreamEventLog:
         return first.sequence
 
     async def _same_log(self) -> None:
-        """Raise when the stream is no longer the one that we began with."""
+        """Raise if another log has replaced the stream since the first call."""
         known = await self.identity()
         found = await self._genesis()
         if found != known:
@@ -188,7 +187,7 @@ class JetStreamEventLog:
     async def _genesis(self) -> str:
         genesis = _stored(await api.message(self._connection, STREAM, last_by_subj=GENESIS))
         if genesis is None:
-            raise Refused("ask the log who it is: no genesis event; run `muster setup`", reason="NotSetUp")
+            raise Refused("read the log's identity: no genesis event; run `muster setup`", reason="NotSetUp")
         if (layout := _layout(genesis.body)) > LAYOUT:
             raise Refused(
                 f"read the log {genesis.event_id}: a newer release made it (layout {layout}, this one reads {LAYOUT}); "
@@ -199,7 +198,7 @@ class JetStreamEventLog:
 
 
 def _layout(genesis: bytes) -> int:
-    """Of a log, by its genesis event; one that names none is of the first layout."""
+    """The layout of a log by its genesis event; the first layout is not named there."""
     try:
         return msgspec.json.decode(genesis, type=_Genesis).layout
     except msgspec.MsgspecError as error:

@@ -1,6 +1,6 @@
-"""Settings of streams: what is not as it would be made today, and what may be changed without losing anything.
+"""Compares the settings of existing streams with those of new ones, and says which sizes may be raised.
 
-Pure.  A stream only ever grows: fewer copies or less room are never given to one that is there.
+Pure.  A stream only grows: it never gets fewer copies or less room.
 """
 
 from collections.abc import Mapping
@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 Config = Mapping[str, Any]
 
 CHOSEN = ("num_replicas", "max_bytes")
-"""How many copies and how large is the owner's choice: they are no difference, and may grow."""
+"""The number of copies and the size are the owner's choice: they count as no difference, and may grow."""
 
 COSTS = {"compression": "a copy may be lost when its server was killed and later stopped"}
-"""What a setting that differs may cost; of the others nothing that is in the log."""
+"""What a different setting may cost; other settings cost no event."""
 
 _NO_BOUND = float("inf")
 
 
 class Growth(NamedTuple):
-    """What becomes of sizes that are asked for."""
+    """The sizes to raise, and those that are not raised."""
 
     changes: dict[str, int]
     kept: tuple[str, ...]
-    """Those that are not granted, a sentence each."""
+    """The sizes that are not granted, a sentence each."""
 
 
 def growth(found: Config, asked: Mapping[str, int]) -> Growth:
-    """`asked` has some of `CHOSEN`; where nothing is asked nothing changes."""
+    """What to do for the sizes in `asked`, which are some of `CHOSEN`."""
     changes: dict[str, int] = {}
     kept: list[str] = []
     for name, wanted in asked.items():
@@ -34,7 +34,7 @@ def growth(found: Config, asked: Mapping[str, int]) -> Growth:
         if _size(wanted) > _size(now):
             changes[name] = wanted
         elif _size(wanted) < _size(now):
-            kept.append(f"{name} stays {now}, {wanted} was asked for: what is there never shrinks")
+            kept.append(f"{name} stays {now}, {wanted} was asked for: a stream never shrinks")
     return Growth(changes, tuple(kept))
 
 
@@ -53,5 +53,5 @@ def compare(name: str, found: Config, wanted: Config) -> list[str]:
 
 def unlike(found: Config, wanted: Config) -> list[tuple[str, Any]]:
     """The settings that differ, and what was wanted."""
-    # The server leaves out what is off.
+    # The server omits settings that are off.
     return [(key, value) for key, value in wanted.items() if (found.get(key) or False) != (value or False)]

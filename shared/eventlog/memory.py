@@ -1,7 +1,7 @@
 """The log in memory: one journal for a process, and a client for each service that uses it.
 
-For unit tests and the simulation.  It is deterministic: it asks no clock but the one it was given, starts no
-task, and wakes its readers in the order in which they began to wait.
+For unit tests and the simulation.  It is deterministic: it reads only the clock that is passed in, starts no task, and
+wakes its readers in the order in which they began to wait.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ BATCH = 1_000
 
 
 class MemoryJournal:
-    """What a server would keep: the events, the buckets, and who waits for more."""
+    """The events and buckets of a log, and the readers that wait."""
 
     def __init__(self, *, identity: str = "memory", clock: Callable[[], float] = time.monotonic) -> None:
         self.events: list[Stored] = []
@@ -72,7 +72,7 @@ class MemoryJournal:
 
 
 class MemoryEventLog:
-    """One user's view of a journal; may publish what that user may publish on a server."""
+    """One user's client of a journal; it may publish the same as that user on a server."""
 
     def __init__(self, journal: MemoryJournal, *, user: str = ADMIN) -> None:
         self._journal = journal
@@ -87,7 +87,7 @@ class MemoryEventLog:
         if len(entry.body) > MAX_BODY:
             raise Refused(f"append {entry.subject}: {len(entry.body)} bytes, at most {MAX_BODY}", reason="TooLarge")
         _must_be_allowed(self._user, entry.subject)
-        # A real append always lets others run first; code that relies on the contrary shall fail here too.
+        # A real append always lets other tasks run first.
         await asyncio.sleep(0)
         return self._journal.append(entry, expect=expect)
 
@@ -139,7 +139,7 @@ class MemoryEventLog:
 
 
 class _Value:
-    """What a bucket holds under one key."""
+    """The value of a bucket under one key."""
 
     __slots__ = ("expires", "revised")
 

@@ -1,12 +1,12 @@
-"""Reading the log in order: overlapped pulls from a consumer that is made again whenever it may have failed us.
+"""Reads the log in order, by overlapping pulls from a consumer that is replaced after any fault.
 
-The consumer is ephemeral and unacknowledged, its position is ours: after a lost connection, a gap or a silence
-a new one begins behind the last event that was handed on, so nothing is lost, doubled or reordered.
-nats-py's ordered consumer and its key-value watch lose messages when they overflow; a pull never overflows,
-because no more is sent than was asked for.
+The consumer is ephemeral and unacknowledged; the reader keeps the position.  After a lost connection, a gap or a
+silence a new consumer begins after the last event that was delivered, so no event is lost, repeated or reordered.
+nats-py's ordered consumer and its key-value watch lose messages when they overflow; a pull never overflows, because the
+server sends no more than was requested.
 
-A consumer lives on any one of the stream's servers, which may be behind (after a restart, a restore): that nothing
-is pending there says nothing about the log.  Where the log ends is asked of the stream's leader.
+A consumer lives on one of the stream's servers, which may lag after a restart or a restore.  So the stream's leader,
+and not the consumer, says where the log ends.
 """
 
 import asyncio
@@ -24,40 +24,46 @@ from shared.eventlog.retry import backoff
 from shared.eventlog.subjects import STREAM
 
 BATCH = 1_000
-"""Events handed on at once."""
+"""The most events of one batch."""
 _WINDOW = 2_000
-"""Events asked for or waiting to be handed on: enough that the next pull overlaps the last, and a bound on memory."""
+"""Events requested or waiting for delivery: enough that the next pull overlaps the last, and a bound on memory."""
 _WINDOW_BYTES = 8 * 1024 * 1024
-"""Bytes that one pull may bring; counts before `_WINDOW` does when events are large."""
+"""The most bytes of one pull; the tighter bound if events are large."""
 _EXPIRES = 30.0
 _HEARTBEAT = 1.0
 _SILENCE = 3.0
-"""Seconds without event or heartbeat after which the consumer is taken for gone; without event, while the leader has
-more, for one that is to be tried at another server."""
+"""Seconds without event or heartbeat after which the consumer counts as gone.
+
+A consumer that sends heartbeats but no event for so long, while the leader has more, is replaced too.
+"""
 _FORGOTTEN = 60.0
 """Seconds without a pull after which the server removes a consumer."""
 _LASTING = 3.0
-"""Seconds for which the log may be out of reach before that is told: a consumer lost with its server is made again
-sooner."""
+"""Seconds of failed reading until it is reported: a consumer that was lost with its server is replaced sooner."""
 _SHRUNK = 3
-"""How often in a row a log may look shorter than what was read before that counts as true: a server that was
-leader a moment ago may be behind."""
+"""After so many answers in a row that the log ends before the reader's position, it counts as truncated.
+
+A single answer may come from a former leader that lags.
+"""
 
 _NANOSECONDS = 1_000_000_000
 
 _HEARTBEAT_STATUS = 100
 _PULL_EXPIRED = 408
 _PULL_ENDED = 409
-_NOBODY_THERE = 503
-"""The answer to a pull from a consumer that is gone, without a word of the server's."""
+_NO_RESPONDERS = 503
+"""The status of a pull without responders: the consumer is gone."""
 _IN_ORDER = (b"Batch Completed", b"Exceeds MaxBytes")
-"""Ends of a pull that say nothing against the consumer; it may also be deleted, or have lost its leader."""
+"""The ends of a pull after which the consumer can be used again."""
 _MISSED = "an event of its consumer was missed"
 
 
 class Reader:
-    """Where one reader is.  `same_log` raises when the stream is not the one that was read before; `trouble` is told
-    what keeps it from reading, and an empty word once that is over."""
+    """One reader and its position.
+
+    `same_log` raises if another log has replaced the stream.  `trouble` is called with the reason why the log cannot be
+    read, and with an empty string once it can.
+    """
 
     def __init__(
         self,
@@ -71,7 +77,7 @@ class Reader:
         self._connection = connection
         self._same_log = same_log
         self._trouble = trouble
-        self._unwell_since: float | None = None
+        self._failing_since: float | None = None
         self._told = False
         self._after = after
         self._subjects = subjects
@@ -81,7 +87,7 @@ class Reader:
         was_at_end = False
         failures = 0
         while True:
-            consumer = _Consumer(self._connection, after=self._after, subjects=self._subjects, well=self._well)
+            consumer = _Consumer(self._connection, after=self._after, subjects=self._subjects, well=self._note_answer)
             try:
                 await self._same_log()
                 await consumer.start(end=await self._end())
@@ -95,8 +101,8 @@ class Reader:
                         was_at_end = True
                         yield Batch((), 0)
             except Transient as error:
-                # One trouble has the same words each time, and every consumer has another name.
-                self._unwell(str(error).replace(consumer.name, "*"))
+                # Without the consumer's name, so that the same trouble has the same message each time.
+                self._note_failure(str(error).replace(consumer.name, "*"))
             except Refused as error:
                 if error.reason == "Closed":
                     return
@@ -106,27 +112,27 @@ class Reader:
             await asyncio.sleep(backoff(failures))
             failures += 1
 
-    def _unwell(self, why: str) -> None:
+    def _note_failure(self, why: str) -> None:
         now = asyncio.get_running_loop().time()
-        if self._unwell_since is None:
-            self._unwell_since = now
-        if now - self._unwell_since >= _LASTING:
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= _LASTING:
             self._told = True
             self._trouble(why)
 
-    def _well(self) -> None:
-        self._unwell_since = None
+    def _note_answer(self) -> None:
+        self._failing_since = None
         if self._told:
             self._told = False
             self._trouble("")
 
     async def _end(self) -> int:
-        """Where the log ends for this reader; raises when that is before what it has read."""
+        """The end of the log for this reader; raises if the reader's position is beyond it."""
         end = await api.end(self._connection, STREAM)
         if end >= self._after:
             self._shrunk = 0
             return await api.end(self._connection, STREAM, self._subjects) if self._subjects else end
-        # A consumer that begins beyond the end would wait there and skip what is written meanwhile.
+        # A consumer that begins beyond the end would skip the events that are written until the end gets there.
         self._shrunk += 1
         words = f"read the log after {self._after}: it ends at {end}; a part of it was lost"
         if self._shrunk >= _SHRUNK:
@@ -135,13 +141,13 @@ class Reader:
 
 
 class _Consumer:
-    """One consumer at the server, from its making to its first fault; `well` is called whenever it serves us."""
+    """One consumer at the server, until its first fault; `well` is called for each of its answers."""
 
     def __init__(
         self, connection: Connection, *, after: int, subjects: tuple[str, ...], well: Callable[[], None]
     ) -> None:
         self._connection = connection
-        self._well = well
+        self._note_answer = well
         self.name = f"reader-{connection.name}-{secrets.token_hex(6)}"
         self._after = after
         self._subjects = subjects
@@ -152,12 +158,12 @@ class _Consumer:
         self._delivered = 0
         self._outstanding = 0
         self._fault = ""
-        """What went wrong; nothing more is expected of it then."""
+        """The consumer's fault; empty while it can be used."""
         self._wake = asyncio.Event()
         self._announce_end = False
 
     async def start(self, *, end: int) -> None:
-        """`end` is what the stream's leader has: before that has come, there is more."""
+        """Create the consumer; `end` is the log's end by the stream's leader."""
         self._end = end
         config = {
             "name": self.name,
@@ -175,9 +181,9 @@ class _Consumer:
         self._announce_end = info.num_pending == 0 and self._after >= end
 
     async def next(self) -> Batch:
-        """What has arrived, at least one event; empty when the log has none yet.
+        """The events that have arrived, at least one; an empty batch at the log's end.
 
-        Raises `Transient` when this consumer is done.
+        Raises `Transient` after a fault of this consumer.
         """
         await self._pull()
         if self._announce_end:
@@ -194,16 +200,16 @@ class _Consumer:
             if self._fault:
                 raise Transient(f"read the log: {self._fault}")
             if not behind:
-                self._well()
+                self._note_answer()
             await self._pull()
-        self._well()
+        self._note_answer()
         take = min(BATCH, len(self._events))
         events = tuple([self._events.popleft() for _ in range(take)])
         pending = self._pending + len(self._events)
         return Batch(events, pending or int(self._after < self._end))
 
     async def close(self) -> None:
-        # The consumer itself is left to the server: removing one needs a permission that could remove others'.
+        # The server removes the consumer by itself: the right to delete it would include consumers of others.
         if self._listener is not None:
             await self._listener.close()
 
@@ -225,7 +231,7 @@ class _Consumer:
 
     async def _heard_something(self) -> bool:
         self._wake.clear()
-        # Twice, because a loop that was blocked meets its timer before the messages that had arrived meanwhile.
+        # Twice: a loop that was blocked runs its timers before it reads the messages that have arrived.
         for _ in range(2):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SILENCE / 2):
@@ -249,14 +255,14 @@ class _Consumer:
         self._wake.set()
 
     def _told(self, status: int, headers: bytes) -> None:
-        """The server speaks of a pull, and not of an event."""
+        """Handle a status message of the server about a pull."""
         if status == _HEARTBEAT_STATUS:
             last = wire.header(headers, "Nats-Last-Consumer")
             if last.isdigit() and int(last) > self._delivered:
                 self._fault = _MISSED
         elif status == _PULL_EXPIRED or (status == _PULL_ENDED and any(end in headers for end in _IN_ORDER)):
             self._outstanding -= int(wire.header(headers, "Nats-Pending-Messages") or 0)
-        elif status == _NOBODY_THERE:
+        elif status == _NO_RESPONDERS:
             self._fault = "its consumer is gone"
         else:
             self._fault = wire.status_line(headers) or _MISSED

@@ -1,4 +1,4 @@
-"""Trying again, for a bounded time and never in step with everybody else."""
+"""Retries for a bounded time, with jitter."""
 
 import asyncio
 import random
@@ -11,8 +11,7 @@ _T = TypeVar("_T")
 
 
 def backoff(attempt: int, *, slowest: float = 1.0, chance: Callable[[], float] = random.random) -> float:
-    """Seconds to wait after the failed `attempt` (0, 1, ...): growing, and different for everybody by `chance`, which
-    is between 0 and 1."""
+    """Seconds to wait after the failed `attempt` (0, 1, ...): growing, with jitter by `chance`, from 0 to 1."""
     longest: float = min(slowest, 0.02 * 2 ** min(attempt, 10))
     return longest * (0.5 + chance() / 2)
 
@@ -24,7 +23,7 @@ async def insist(
     patience: float,
     on: tuple[type[Transient], ...] = (Transient,),
 ) -> _T:
-    """The first answer of `attempt` that is not trouble of the kind `on`; `Transient` after `patience` seconds."""
+    """Repeat `attempt` while it raises one of `on`; raise `Transient` after `patience` seconds."""
     deadline = asyncio.get_running_loop().time() + patience
     tries = 0
     while True:

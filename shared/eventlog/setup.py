@@ -1,7 +1,7 @@
-"""Making the log, with an administrator's credentials: the stream, the buckets, and the genesis event.
+"""Makes the log, with an administrator's credentials: the stream, the buckets, and the genesis event.
 
-Safe to repeat.  What is already there is compared and reported; copies and room grow when that is asked for, and
-nothing else is changed: of a log's limits every other change may cost history.
+Safe to repeat.  Existing streams are compared and reported; copies and room grow on request, and nothing else is
+changed: any other change of a limit may cost history.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from shared.eventlog.tls import Tls
 
 _NANOSECONDS = 1_000_000_000
 _DUPLICATES = 600
-"""Seconds in which the server itself recognises an event id: a courtesy, since the guard does so for ever."""
+"""Seconds for which the server recognises a repeated event id; the guard does so for ever."""
 _CREATE = 10.0
 STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
 _VITAL = (
@@ -39,26 +39,26 @@ _VITAL = (
     "no_ack",
     "allow_rollup_hdrs",
 )
-"""Settings of every stream under which events or leases would be lost, or never be answered."""
+"""Settings of every stream; with other values events or leases would be lost, or appends not be answered."""
 _VITAL_OF_HISTORY = (*_VITAL, "discard")
-"""Of the log itself: nothing that is in it may make room for what is new."""
+"""Settings of the stream of events, which must not discard old events for new ones."""
 
 
 class SetUp(msgspec.Struct, frozen=True, kw_only=True):
-    """What `set_up` found and did."""
+    """The result of `set_up`."""
 
     url: str
-    """Where the log is, fit to be told."""
+    """The address of the log, without secrets."""
     identity: str
-    """Empty where a check finds no log."""
+    """Empty if a check finds no log."""
     created: tuple[str, ...]
-    """Streams that were not there before."""
+    """The streams that were made."""
     grown: tuple[str, ...]
     """Sizes that were raised, one sentence each."""
     kept: tuple[str, ...]
     """Sizes that were asked for and not granted, one sentence each."""
     differences: tuple[str, ...]
-    """Settings that are not as they would be made today, one sentence each."""
+    """Settings that differ from those of a new log, one sentence each."""
 
 
 async def set_up(
@@ -74,11 +74,11 @@ async def set_up(
     patience: float = 30.0,
     check: bool = False,
 ) -> SetUp:
-    """Make what is missing, let grow what shall be larger, and compare the rest; with `check` only say so.
+    """Make missing streams, raise sizes on request, and compare the other settings; with `check` only report.
 
-    `replicas` is 3 on a cluster; `max_bytes` is what the stream may grow to before it refuses events (-1: the disk).
-    A stream that is there keeps its own where nothing is asked.  Raises `Refused(reason="Unfit")` where the settings of
-    one could lose history.
+    `replicas` is 3 on a cluster by default; `max_bytes` is the size at which the stream refuses events (-1: the disk).
+    An existing stream keeps its own sizes without a request.  Raises `Refused(reason="Unfit")` if the settings of one
+    could lose history.
     """
     connection = await Connection.open(
         url,
@@ -97,7 +97,7 @@ async def set_up(
     try:
         for config in _configs():
             asked = copies | (room if config["name"] == STREAM else {})
-            # A cluster that has just come up has no leader for a while.
+            # A starting cluster has no leader for a while.
             make = functools.partial(work.make, config, asked)
             await insist(make, what=f"set up the stream {config['name']}", patience=patience)
         await must_fit(log, [name for name in STREAMS if not (check and name in work.created)])
@@ -118,7 +118,7 @@ async def set_up(
 
 
 class _Work:
-    """What is done stream by stream, and what there is to say of it."""
+    """The work on each stream, and its results."""
 
     def __init__(self, connection: Connection, *, check: bool) -> None:
         self.created: list[str] = []
@@ -136,7 +136,7 @@ class _Work:
             if error.reason != "NotSetUp":
                 raise
             made = await self._change("CREATE", config | asked)
-            # A rival's set-up may have written its genesis already.
+            # A concurrent set-up may have written the genesis already.
             if name == STREAM and made is not None and made.state.last_seq > 1:
                 raise Refused(
                     f"make the stream {name}: {made.state.last_seq} events were in the server's folder already, of a "
@@ -168,8 +168,8 @@ def log_config(*, replicas: int, max_bytes: int) -> dict[str, Any]:
         "subjects": list(STREAM_SUBJECTS),
         "retention": "limits",
         "storage": "file",
-        # With s2 a server of three that was killed, started and stopped in order may have compressed the block that it
-        # writes to, and appends plainly behind: then nothing of it can be read again (NATS 2.15.1).
+        # With s2 a server that was killed, started and stopped in order may append plain data to a compressed block,
+        # which can then not be read (NATS 2.15.1).
         "compression": "none",
         "num_replicas": replicas,
         "max_age": 0,
@@ -178,7 +178,7 @@ def log_config(*, replicas: int, max_bytes: int) -> dict[str, Any]:
         "max_bytes": max_bytes,
         "discard": "new",
         "deny_delete": True,
-        # An administrator purges what was archived; services have no right to, and this could never be taken back.
+        # An administrator may purge archived events; services have no right to.  `True` could never be undone.
         "deny_purge": False,
         "allow_rollup_hdrs": False,
         "allow_direct": True,
@@ -196,13 +196,13 @@ def bucket_config(name: str, *, replicas: int, lifetimes: bool = False) -> dict[
         "num_replicas": replicas,
         "max_age": 0,
         "max_msgs": -1,
-        # With a longer history the server raises a lifetime silently.
+        # With a longer history the server raises lifetimes silently.
         "max_msgs_per_subject": 1,
         "max_bytes": -1,
         "discard": "new",
         "deny_delete": True,
         "deny_purge": False,
-        # With it whoever may write one key may wipe them all.
+        # With rollup, a user who may write one key may delete all keys.
         "allow_rollup_hdrs": False,
         "allow_direct": True,
         "allow_msg_ttl": lifetimes,
@@ -210,16 +210,16 @@ def bucket_config(name: str, *, replicas: int, lifetimes: bool = False) -> dict[
 
 
 def differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What of these streams' settings, by name, is not as it would be made today, one sentence each.
+    """The settings of these streams, by name, that differ from those of a new log, one sentence each.
 
-    How many copies and how large is the owner's choice.
+    The number of copies and the size are the owner's choice.
     """
     there = [config for config in _configs() if config["name"] in found]
     return [sentence for config in there for sentence in _compare(found[config["name"]], config)]
 
 
 async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -> None:
-    """Raise `Refused(reason="Unfit")` when a stream's settings could lose history, and `NotSetUp` without streams."""
+    """Raise `Refused(reason="Unfit")` if a stream's settings could lose history, and `NotSetUp` without streams."""
     wrong: list[str] = []
     for config in _configs():
         name, vital = config["name"], _VITAL_OF_HISTORY if config["name"] == STREAM else _VITAL
@@ -250,10 +250,10 @@ def _compare(found: Mapping[str, Any], config: dict[str, Any]) -> list[str]:
 
 
 async def _begin(log: JetStreamEventLog, connection: Connection) -> str:
-    """The identity of the log, given to it now if it is new."""
+    """The identity of the log; a new log gets one."""
     known = await _identity(log)
     if known is None and (await api.stream_info(connection, STREAM)).state.last_seq > 0:
-        # Another set-up may have begun it between these two looks; one more look tells.
+        # A concurrent set-up may have written the genesis after the first look.
         known = await _identity(log)
         if known is None:
             raise Refused(
@@ -265,7 +265,7 @@ async def _begin(log: JetStreamEventLog, connection: Connection) -> str:
         return known
     time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     genesis = Entry(subject=GENESIS, event_id=str(uuid.uuid4()), time=time, body=b'{"type":"LogCreated"}')
-    # On a conflict another set-up was quicker, and its genesis counts.
+    # On a conflict the genesis of a concurrent set-up counts.
     with contextlib.suppress(Conflict):
         await log.append(genesis, expect=0)
     return await log.identity()

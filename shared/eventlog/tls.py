@@ -1,4 +1,4 @@
-"""TLS to the log: whom we trust, and what we show for ourselves."""
+"""TLS to the log: trusted authorities and the client's certificate."""
 
 import ssl
 from datetime import datetime
@@ -8,24 +8,24 @@ import msgspec
 
 
 class Life(msgspec.Struct, frozen=True):
-    """Between which moments a certificate is good."""
+    """The validity of a certificate."""
 
     begins: datetime
     ends: datetime
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """Files in PEM.  They are read at every attempt to connect, so that rotated ones count."""
+    """Files in PEM, read at every attempt to connect, so that rotated ones are used."""
 
     ca: Path | None = None
-    """The authorities that may have signed the server's certificate; the system's without it."""
+    """The authorities of the server's certificate; by default the system's."""
     certificate: Path | None = None
-    """Ours, where the server asks for one."""
+    """The client's certificate, if the server asks for one."""
     key: Path | None = None
-    """Its key; without it the key stands in the certificate's file."""
+    """The key of `certificate`; by default it is in the same file."""
 
     def context(self) -> ssl.SSLContext:
-        """Raises `OSError` when a file cannot be used."""
+        """The context for these files.  Raises `OSError` if a file cannot be used."""
         context = ssl.create_default_context(cafile=self.ca)
         if self.certificate is not None:
             context.load_cert_chain(self.certificate, self.key)

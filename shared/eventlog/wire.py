@@ -1,7 +1,7 @@
-"""An event as NATS carries it: the CloudEvents binding in binary mode, and our own headers beside it.
+"""An event in a NATS message: the CloudEvents binding in binary mode, and Muster's own headers.
 
-Pure.  Headers are written as a dict and read from raw bytes: a generic parse of some twelve headers would cost
-more than all else that a reader does for an event.
+Pure.  Headers are written as a dict and read from raw bytes: a generic parse of some twelve headers would cost more
+than all other work of a reader for an event.
 """
 
 import re
@@ -18,7 +18,7 @@ OPERATION = "KV-Operation"
 
 _STATUS = b"NATS/1.0 "
 
-# In the order in which `headers` writes them: one match is three times as quick as four searches.
+# In the order in which `headers` writes them: one match is three times as fast as four searches.
 _OURS = re.compile(
     rb"NATS/1\.0\r\nce-id: ([!-~]*)\r\nce-time: ([!-~]*)\r\n"
     rb"(?:Muster-Basis: ([!-~]*)\r\n)?(Muster-Optional: true\r\n)?"
@@ -26,7 +26,7 @@ _OURS = re.compile(
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """What the reply subject of a delivered message tells."""
+    """The position of a delivered message, from its reply subject."""
 
     sequence: int
     """In the stream."""
@@ -51,15 +51,15 @@ def headers(entry: Entry, *, expect: int) -> dict[str, str]:
         "content-type": "application/json",
         MESSAGE_ID: entry.event_id,
         EXPECTED: str(expect),
-        # The server looks up appends in flight by the literal filter, so a scope has one spelling.
+        # The server compares the literal filters of appends in flight, so a scope has one spelling.
         EXPECTED_SCOPE: scope_of(entry.subject),
     }
     return result
 
 
 def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes) -> Stored:
-    """An event out of a message.  One written by someone else, without our headers, has empty fields."""
-    # One of our headers behind those of another writer is looked for by its name, below.
+    """The event of a message.  A message of another writer, without Muster's headers, has empty fields."""
+    # Headers in another order are searched by name, below.
     if (ours := _OURS.match(raw_headers)) and raw_headers.find(b"\nMuster-", ours.end() - 1) < 0:
         event_id, time, basis, optional = ours.groups(b"")
         return Stored(sequence, subject, event_id.decode(), time.decode(), body, basis.decode(), optional != b"")
@@ -75,12 +75,12 @@ def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes) -> Stor
 
 
 def header(raw_headers: bytes, name: str) -> str:
-    """One header's value, empty when absent.  Names are matched as they are written here."""
+    """One header's value, empty if absent.  Names are case-sensitive."""
     return _value(raw_headers, f"\r\n{name}: ".encode())
 
 
 def status(raw_headers: bytes) -> int:
-    """The status of a message that the server itself sent, such as 503; 0 for any other message."""
+    """The status of a message of the server itself, such as 503; 0 for any other message."""
     if not raw_headers.startswith(_STATUS):
         return 0
     code = raw_headers[len(_STATUS) : len(_STATUS) + 3]
@@ -93,7 +93,7 @@ def status_line(raw_headers: bytes) -> str:
 
 
 def place(reply: bytes) -> Place | None:
-    """What `$JS.ACK.<...>` says of a delivered message, None when the subject is something else."""
+    """The position in a `$JS.ACK.<...>` subject; None for any other subject."""
     # $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<delivery>.<time>.<pending>; with a domain and an
     # account's hash before the stream, a random token follows.
     if not reply.startswith(b"$JS.ACK."):

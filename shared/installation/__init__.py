@@ -1,7 +1,6 @@
-"""What an administrator decides once: which rights each service has, which jobs an installation acts on, which
-frameworks it knows.
+"""One installation: the rights of its services, the scope in which it acts, and the frameworks that it knows.
 
-`permissions.py` is the table of rights, `scope.py` and `apart.py` keep two installations off the same jobs,
-`plugins.py` finds the frameworks of users and `guarded.py` contains their failures,
-`risks.py` checks the settings of the log.
+`permissions.py` is the table of rights.  `scope.py` and `exclusive_leases.py` keep two installations off the same jobs.
+`plugins.py` loads the frameworks of users, `guarded.py` contains their failures, `risks.py` warns about the log's
+settings.
 """

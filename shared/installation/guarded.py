@@ -1,7 +1,7 @@
-"""A framework of somebody else's: whatever its methods do, it is the story of its own jobs alone.
+"""Contains the failures of a user's framework: they concern its own jobs alone.
 
-An exception, or an answer that is none, becomes a problem of the job (`parse`) or a refusal (all else), with the
-reason `FrameworkFailed`.  What an exception says is not repeated: it may hold what a user wrote.
+An exception or an answer of the wrong type becomes a problem of the job (`parse`) or a refusal (all else), with the
+reason `FrameworkFailed`.  The exception's text is not repeated: it may hold what a user wrote.
 """
 
 import traceback
@@ -29,10 +29,10 @@ log = structlog.get_logger()
 
 
 class Guarded(Framework):
-    """In front of another framework."""
+    """A framework whose methods call another framework and check its answers."""
 
     def __init__(self, inner: Framework) -> None:
-        """Raises whatever the other one's kind or definition raises."""
+        """Raises what the inner framework's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
         self.expires = _as(bool, inner.expires)
@@ -65,7 +65,7 @@ class Guarded(Framework):
         try:
             ours: bool = self._guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
         except Refused:
-            # Two who act on one job are worse than none.
+            # Two operators that act on one job are worse than none.
             return False
         return ours
 
@@ -93,7 +93,7 @@ class Guarded(Framework):
                 "inherited_status", lambda: _as(Inherited | None, self._inner.inherited_status(manifest))
             )
         except Refused:
-            # Somebody wrote something: that must not be lost, or the job would begin anew.
+            # Another operator wrote a status: without it the job would begin anew.
             return super().inherited_status(manifest)
         return theirs
 
@@ -130,7 +130,7 @@ class Guarded(Framework):
             return work()
         except _WrongAnswer as wrong:
             what = f"{self.name}: {method} gives a wrong answer ({wrong})"
-        except (Exception, SystemExit) as error:  # noqa: BLE001  somebody else's code, of which anything may come
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a plug-in may raise anything
             *_, last = traceback.extract_tb(error.__traceback__)
             place = f"{PurePath(last.filename).name}, line {last.lineno}"
             what = f"{self.name}: {method} fails ({type(error).__name__} in {place})"
@@ -141,12 +141,12 @@ class Guarded(Framework):
 
 
 class _WrongAnswer(Exception):  # noqa: N818  it is one
-    """What is wrong with it, by types and places alone."""
+    """The fault of an answer, by types and places alone."""
 
 
 def _parsed(answer: object) -> JobSpec | tuple[Problem, ...]:
     if isinstance(answer, JobSpec):
-        # Whoever makes one by hand can put anything into it.
+        # Structs do not validate their fields when they are constructed.
         spec: JobSpec = _as(JobSpec, answer)
         return _sound(spec)
     problems: tuple[Problem, ...] = _as(tuple[Problem, ...], answer)
@@ -156,7 +156,7 @@ def _parsed(answer: object) -> JobSpec | tuple[Problem, ...]:
 
 
 def _sound(spec: JobSpec) -> JobSpec:
-    """The spec, if jobs like it can begin and end."""
+    """The spec, if a job with it can begin and end."""
     names = [role.name for role in spec.roles]
     if len({*names}) < len(names):
         raise _WrongAnswer("two roles of one name")
@@ -177,7 +177,7 @@ def _named(answer: object) -> Document:
 
 
 def _as(kind: Any, answer: object) -> Any:
-    """The answer, if it is of this kind all through and can be said in JSON."""
+    """The answer, if all of it has the type `kind` and can be encoded as JSON."""
     try:
         return msgspec.json.decode(msgspec.json.encode(answer), type=kind)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:

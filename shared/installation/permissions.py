@@ -1,7 +1,7 @@
-"""What each service may do in Kubernetes, and which of its calls needs it.
+"""The rights of each service in Kubernetes, and the calls that need them.
 
-The one source of `deploy/rbac/`, and what a service asks about itself before it begins.  What is needed of jobs is
-needed of each kind of job alike, and said once.
+`deploy/rbac/` is made from this table, and a service checks its own rights before it begins.  A right on jobs stands
+once, for every kind of job.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ REQUESTS = (SCALEINS, SCALEOUTS)
 
 SERVICES_OF_A_CLUSTER: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
-TAKEN = "the name is taken: is what has it ours?"
+TAKEN = "the owner of an object whose name is taken"
 FINALIZERS = (
     "the owner references that it writes block the owner's deletion; a cluster with the admission plugin "
     "`OwnerReferencesPermissionEnforcement` asks for this right"
@@ -28,7 +28,7 @@ FINALIZERS = (
 
 
 class Jobs(Enum):
-    """In the place of a resource: those of some kinds of job, whichever there are."""
+    """Stands for the resources of several kinds of job."""
 
     EVERY = "every kind of job"
     WITH_HOSTS_FILES = "every kind of job with hosts files"
@@ -51,11 +51,11 @@ class Need(NamedTuple):
     verb: str
     group: str
     resource: str
-    """The plural, with `/<subresource>` where it is one."""
+    """The plural, with `/<subresource>` for a subresource."""
 
 
 class Permission(NamedTuple):
-    """Rights that go together, and the call that needs them."""
+    """Rights that one call needs together."""
 
     service: Author
     verbs: tuple[str, ...]
@@ -63,14 +63,14 @@ class Permission(NamedTuple):
     call: str
     subresource: str = ""
     everywhere: bool = False
-    """Only an installation for the whole cluster has it: what it is about belongs to no namespace."""
+    """Only an installation for the whole cluster has it: the resource is cluster-scoped."""
     helpful: bool = False
-    """A cluster may withhold it: what it serves is done in another way."""
+    """A service works without it, in another way."""
     taking_over: bool = False
-    """Only an installation that takes over what another operator left has it."""
+    """Only an installation that takes over another operator's jobs has it."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
-        """One by one, where there are these `kinds` of job; without TrainingJobs nobody has requests."""
+        """The single rights for these `kinds` of job; requests exist only with TrainingJobs."""
         kinds, tail = [*kinds], f"/{self.subresource}" if self.subresource else ""
         for at in self.resources:
             for resource in at.among(kinds) if isinstance(at, Jobs) else (at,):
@@ -85,8 +85,8 @@ PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
     Permission("watcher", ("list", "watch"), (SERVICES, CONFIGMAPS), "the watches of a job's other children"),
     Permission("watcher", ("list", "watch"), (SECRETS,), "the same, of the job's own alone, and only their metadata"),
-    Permission("watcher", ("list", "watch"), (NODES,), "which nodes are about to go", everywhere=True),
-    Permission("watcher", ("get",), (Jobs.EVERY,), "a job that a list lacks is asked for before it is believed gone"),
+    Permission("watcher", ("list", "watch"), (NODES,), "nodes that are about to be removed", everywhere=True),
+    Permission("watcher", ("get",), (Jobs.EVERY,), "a job that a list lacks is read before it counts as gone"),
     Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
     Permission("scheduler", ("create",), (PODS,), "`CreatePod`"),
     Permission("scheduler", ("create",), (SERVICES,), "`CreateService`"),
@@ -98,7 +98,7 @@ PERMISSIONS = (
         "scheduler",
         ("patch",),
         (PODS, SERVICES, SECRETS),
-        "`ClaimPod`, `CreateService`, `CreateSecret`: our labels on what another operator made for the same job",
+        "`ClaimPod`, `CreateService`, `CreateSecret`: Muster's labels on objects of another operator for the job",
         taking_over=True,
     ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
@@ -106,7 +106,7 @@ PERMISSIONS = (
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
     Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live after the end is over"),
     Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
-    Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: which version is there, and is it ours?"),
+    Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: the version and the owner of the ConfigMap"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
     Permission("scaler", ("delete",), (CONFIGMAPS,), "`DeleteHosts`"),
     Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`, `LinkHosts`: annotations of the launcher"),
@@ -115,8 +115,8 @@ PERMISSIONS = (
         "scaler",
         ("get", "create"),
         (PODS,),
-        "`RunScript`, `CheckDrain`, `LinkHosts`: commands within the launcher; withheld, scripts fail, drains are timed"
-        " and hosts files that another operator wrote stay as they are",
+        "`RunScript`, `CheckDrain`, `LinkHosts`: commands in the launcher; without it scripts fail, every drain takes"
+        " its full time and hosts files of another operator stay as they are",
         "exec",
         helpful=True,
     ),
@@ -125,12 +125,10 @@ PERMISSIONS = (
         "scaler",
         ("delete",),
         REQUESTS,
-        "`OwnRequest`: the same plugin lets only those set an owner who could delete the object; nothing is deleted",
+        "`OwnRequest`: the same plugin asks for this right when an owner is set; nothing is deleted",
     ),
     Permission("scaler", ("update",), (Jobs.WITH_HOSTS_FILES,), FINALIZERS, "finalizers"),
-    Permission(
-        "status", ("get",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`: is it the same object, and does the status differ?"
-    ),
+    Permission("status", ("get",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`: the object's uid and its present status"),
     Permission("status", ("patch",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`", "status"),
     Permission("status", ("create",), (EVENTS,), "`Announce`"),
     *(
@@ -138,8 +136,8 @@ PERMISSIONS = (
             service,
             ("get",),
             (DEFINITIONS,),
-            "whose the scope is, and which release made the definitions: of their metadata alone; withheld, nobody "
-            "notices another installation's claim",
+            "the claims of scopes and the release in the metadata of definitions; without it another installation's "
+            "claim goes unnoticed",
             everywhere=True,
             helpful=True,
         )
@@ -151,26 +149,26 @@ PERMISSIONS = (
 def needs(
     service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
 ) -> list[Need]:
-    """Every right of a service, one by one; without a `namespace` those of an installation for the whole cluster."""
+    """Every right of a service; without a `namespace` those of an installation for the whole cluster."""
     found, kinds = [known for known in _of(service, taking_over) if not (namespace and known.everywhere)], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
 def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> list[Need]:
-    """Those without which it cannot begin where these `kinds` of job are served."""
+    """The rights without which a service cannot begin if these `kinds` of job are served."""
     found, kinds = [known for known in _of(service, taking_over) if not (known.everywhere or known.helpful)], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
 def definitions(kind: Framework) -> tuple[Resource[Any], ...]:
-    """What has to be served besides a kind of job where it is: requests are about TrainingJobs."""
+    """The resources that have to be served together with a kind of job: a TrainingJob's requests."""
     return REQUESTS if kind.resource == TRAININGJOBS else ()
 
 
 def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
-    """What `muster setup` needs: to make the definitions of these kinds, and to claim its scope in them.
+    """The rights of `muster setup`: to make the definitions of these kinds, and to claim its scope in them.
 
-    What is made has no name yet that a rule could be held to.
+    RBAC cannot restrict `create` by name.
     """
     group, plural = DEFINITIONS.group, DEFINITIONS.plural
     every = [resource for kind in kinds for resource in (kind.resource, *definitions(kind))]

@@ -1,7 +1,7 @@
-"""Frameworks that users bring along: found by the entry points of packages, group `muster.frameworks`.
+"""Loads the frameworks of users from the entry points of packages, group `muster.frameworks`.
 
-Each names a `Framework`, or a class that makes one without arguments.  One that cannot be used is left out and told of;
-the others go on.  What goes wrong later is caught by `guarded.py`.
+Each names a `Framework`, or a class that makes one without arguments.  A framework that cannot be used is left out and
+logged.  `guarded.py` contains later failures.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -23,7 +23,7 @@ from shared.installation.guarded import Guarded
 GROUP = "muster.frameworks"
 
 LONGEST_REASON = 300
-"""Characters of what a package says when it cannot be used."""
+"""Characters of a package's error that the log repeats."""
 
 T = TypeVar("T")
 
@@ -31,12 +31,10 @@ log = structlog.get_logger()
 
 
 class Plugins(NamedTuple):
-    """What was found."""
-
     kinds: Kinds
-    """Those that Muster brings along, and the users' own."""
+    """The built-in kinds and those of users."""
     left_out: tuple[str, ...]
-    """A sentence for each that cannot be used."""
+    """A sentence for each framework that cannot be used."""
 
 
 class _Unusable(Exception):  # noqa: N818  it is one
@@ -49,7 +47,7 @@ def kinds() -> Kinds:
 
 
 def chosen(known: Kinds, names: Collection[str]) -> Kinds:
-    """The kinds of these names; without any, all.  Raises `Refused` for a name that is none of a kind."""
+    """The kinds with these names, or all without names.  Raises `Refused` for an unknown name."""
     if not names:
         return known
     by_name = {kind.name.lower(): kind for kind in known}
@@ -60,19 +58,19 @@ def chosen(known: Kinds, names: Collection[str]) -> Kinds:
 
 
 async def in_served_versions(cluster: Examined, kinds: Kinds) -> Kinds:
-    """The kinds, each in a version that the cluster serves, where it serves any.  Raises `Trouble`."""
+    """The kinds, each in a version that the cluster serves, if it serves one.  Raises `Trouble`."""
     choices = [each.resource for kind in kinds if kind.others for each in (kind, *kind.others)]
     return kinds.served(await served(cluster, choices))
 
 
 @cache
 def installed() -> Plugins:
-    """What the packages of this process bring along; looked for once."""
+    """The frameworks of the installed packages; loaded once."""
     return find(entry_points(group=GROUP))
 
 
-def tell() -> None:
-    """Log what is left out, and which kinds came with packages."""
+def log_frameworks() -> None:
+    """Log the frameworks of packages, and those that were left out."""
     for kind in kinds():
         if isinstance(kind, Guarded):
             log.info("framework found", kind=kind.name)
@@ -81,7 +79,7 @@ def tell() -> None:
 
 
 def find(entries: Iterable[EntryPoint], built_in: Iterable[Framework] = BUILT_IN) -> Plugins:
-    """Load them, in the order of their names."""
+    """Load the entry points in the order of their names."""
     found: list[Framework] = [*built_in]
     left_out: list[str] = []
     for entry in sorted(entries, key=lambda entry: (entry.name, entry.value)):
@@ -111,14 +109,14 @@ def _try(trouble: str, work: Callable[[], T]) -> T:
     try:
         return work()
     except (Exception, SystemExit) as error:
-        # Somebody else's code, of which anything may come.
+        # A plug-in may raise anything.
         raise _Unusable(f"{trouble} ({type(error).__name__}: {error})"[:LONGEST_REASON]) from error
 
 
 def _must_have_a_kind(framework: Framework) -> None:
     resource = framework.resource
     if not isinstance(framework.definition, Definition):
-        raise _Unusable("its definition is none")
+        raise _Unusable("its definition is no Definition")
     if not isinstance(resource, Resource) or not issubclass(resource.type, Custom):
         raise _Unusable("its resource is not a Resource of type Custom")
     if not all((resource.group, resource.version, resource.plural, resource.kind)):

@@ -1,4 +1,4 @@
-"""Telling what could go wrong with the log while all is well: once each start, and whenever it changes."""
+"""Warnings about the log's settings, logged at the start and whenever they change."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,31 +14,29 @@ EVERY_SECONDS = 60.0
 log = structlog.get_logger()
 
 
-def tell_unmonitored(monitors: Sequence[str]) -> None:
-    """Of somebody else's server, at the start."""
+def warn_unmonitored(monitors: Sequence[str]) -> None:
     if not monitors:
-        unknown = "whether NATS has on its disk what it acknowledges, and how full that is"
-        why = f"nobody here can ask {unknown}; set NATS_MONITOR"
+        why = "this service cannot check whether NATS syncs its disk, and how full that is; set NATS_MONITOR"
         log.warning("log not monitored", why=why)
 
 
-async def tell_risks(health: Health, look: Callable[[], Awaitable[Look]]) -> None:
-    """`look` for ever; what it finds is a warning and no reason not to be ready, and neither is what it fails at."""
+async def watch_risks(health: Health, look: Callable[[], Awaitable[Look]]) -> None:
+    """Call `look` for ever and log its findings.  Neither they nor its failures make the service unready."""
     while True:
         try:
             found = await look()
         except Trouble:
-            # Whoever looks after readiness tells of a log that cannot be asked.
+            # `readiness.py` reports a log that does not answer.
             pass
         except Exception:
             log.exception("risks not known")
         else:
-            _tell(health, found.risks)
+            _log_changes(health, found.risks)
             health.rooms = tuple(found.rooms)
         await asyncio.sleep(EVERY_SECONDS)
 
 
-def _tell(health: Health, found: list[str]) -> None:
+def _log_changes(health: Health, found: list[str]) -> None:
     for why in found:
         if why not in health.warnings:
             log.warning("log at risk", why=why)

@@ -1,8 +1,7 @@
-"""The collector of cyclic garbage, kept from stopping a service that has folded a long log.
+"""Keeps the garbage collector from walking over the folded histories.
 
-A full collection walks over every container in the heap and stops all threads meanwhile: half a second with 20,000
-jobs.  The histories of the first fold stay for as long as the process and hold no cycles; no collection walks over
-them.
+A full collection visits every container in the heap and stops all threads: half a second with 20,000 jobs.  The
+histories of the first fold live as long as the process and hold no cycles, so they are frozen.
 """
 
 import asyncio
@@ -10,13 +9,13 @@ import contextlib
 import gc
 
 LONGEST_SECONDS = 120.0
-"""For which nothing is collected at most: a log that cannot be read leaves errors behind, whose frames are cycles."""
+"""The collector is off for at most so long: failed reads of the log leave errors, whose frames are cycles."""
 
 
-async def leave_out(folded: asyncio.Event) -> None:
-    """Collect nothing until the log is `folded`, and then only what comes after.
+async def freeze_after(folded: asyncio.Event) -> None:
+    """Turn the collector off until the log is `folded`, then freeze the heap and turn the collector on.
 
-    What an earlier fold of this process left out is collected first.
+    What an earlier fold of this process froze is collected first.
     """
     gc.unfreeze()
     gc.collect()

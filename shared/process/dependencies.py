@@ -1,4 +1,4 @@
-"""What a service is built from."""
+"""The settings and connections that a service is built from."""
 
 import msgspec
 
@@ -9,14 +9,12 @@ from shared.process.settings import Settings
 
 
 class Dependencies(msgspec.Struct, frozen=True):
-    """A process's settings and its connections."""
-
     settings: Settings
     cluster: Cluster
     eventlog: EventLog
     heads: Bucket
     """The checkpoint bucket: the newest head of each job."""
     identity: str
-    """Of the log."""
+    """The id of the log."""
     kinds: Kinds = BUILT_IN
-    """The frameworks whose jobs are taken on."""
+    """The frameworks whose jobs this service acts on."""

@@ -1,6 +1,6 @@
-"""What probes ask: alive (`/healthz`) and ready (`/readyz`), with the reasons as JSON; and `/metrics` for a scraper.
+"""Answers to probes: alive (`/healthz`) and ready (`/readyz`), with the reasons as JSON; and `/metrics`.
 
-They are answered from the first moment of a process: one that waits for its log is alive and not ready.
+A process answers from its start: while it waits for its log it is alive and not ready.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,57 +19,57 @@ from shared.process.report import Report, Reports
 from shared.release import this_release
 from shared.runtime.appends import stamp
 from shared.runtime.run import Runtime
-from shared.telemetry import metrics
-from shared.telemetry.figures import Count, Measure, Series
-from shared.telemetry.meters import Meters
+from shared.telemetry import prometheus
+from shared.telemetry.metrics import Count, Metric, Series
+from shared.telemetry.process_metrics import ProcessMetrics
 
-READY = Measure("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
-OWNER = Measure("muster_owner", "gauge", ("service",), "1 in the replica that acts")
-CONNECTED = Measure("muster_log_connected", "gauge", ("service",), "1 while there is a connection to the log")
-POSITION = Measure("muster_log_position", "gauge", ("service",), "The last sequence of the log that was folded")
-PENDING = Measure("muster_log_pending_events", "gauge", ("service",), "Events of the log that were not folded yet")
-BEHIND = Measure(
+READY = Metric("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
+OWNER = Metric("muster_owner", "gauge", ("service",), "1 in the replica that acts")
+CONNECTED = Metric("muster_log_connected", "gauge", ("service",), "1 while there is a connection to the log")
+POSITION = Metric("muster_log_position", "gauge", ("service",), "The last sequence of the log that was folded")
+PENDING = Metric("muster_log_pending_events", "gauge", ("service",), "Events of the log that were not folded yet")
+BEHIND = Metric(
     "muster_log_lag_seconds",
     "gauge",
     ("service",),
     "How old the oldest of them is at the most; 0 when there was none at the last read, so also without a connection",
 )
-LOG_BYTES = Measure(
+LOG_BYTES = Metric(
     "muster_log_bytes",
     "gauge",
     ("service", "store"),
     "Bytes in each stream of the log and on each NATS server's disk",
 )
-LOG_MAX_BYTES = Measure(
+LOG_MAX_BYTES = Metric(
     "muster_log_max_bytes", "gauge", ("service", "store"), "How many there may be; left out where nothing bounds them"
 )
-HISTORIES = Measure("muster_histories", "gauge", ("service",), "Histories in memory")
-HELD = Measure(
+HISTORIES = Metric("muster_histories", "gauge", ("service",), "Histories in memory")
+HELD = Metric(
     "muster_histories_held", "gauge", ("service", "reason"), "Histories on which this process does not act, and why"
 )
-IN_FLIGHT = Measure("muster_effects_in_flight", "gauge", ("service",), "Effects under way, those that wait included")
+IN_FLIGHT = Metric("muster_effects_in_flight", "gauge", ("service",), "Effects under way, those that wait included")
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 
 class Health:
-    """How one service of this process stands."""
+    """The health of one service of this process."""
 
     def __init__(self, service: Author) -> None:
         self.service = service
         self.trouble = "starting"
-        """Why it is not ready, in one sentence, as far as it was looked at; empty when all is well."""
+        """Why the last check found the service not ready, in one sentence; empty if it found nothing."""
         self.warnings: tuple[str, ...] = ()
-        """What could go wrong with the log, a sentence each; it is no reason not to be ready."""
+        """Risks of the log's settings, a sentence each; the service is ready all the same."""
         self.rooms: tuple[Room, ...] = ()
-        """How full the log was when it was last looked at."""
+        """The log's use of its space at the last check."""
         self.runtime: Runtime | None = None
-        """None until it runs."""
+        """None until the service runs."""
         self.failing: Callable[[], str] = lambda: ""
-        """What keeps this service from reading the log, or what it refused last of all that there is to write."""
+        """Why the service cannot read the log or append to it; empty if it can."""
         self.owner: Callable[[], bool] = lambda: False
         self.connected: Callable[[], bool] = lambda: True
-        """To the log."""
-        self.meters = Meters(service)
+        """True while there is a connection to the log."""
+        self.metrics = ProcessMetrics(service)
 
     def report(self) -> Report:
         runtime = self.runtime
@@ -86,28 +86,28 @@ class Health:
             warnings=self.warnings,
         )
 
-    def figures(self) -> list[Series]:
-        """Those of this process, and of the owner those of the log, once it has folded all of it.
+    def current_metrics(self) -> list[Series]:
+        """The metrics of this process; from the lease holder also those of jobs, once it has folded the whole log.
 
-        One replica alone tells of jobs, so that sums are right; and never while it folds from the beginning, so that
-        no count goes back and grows again.
+        Only one replica reports jobs, so that sums are right.  It reports none while it folds from the beginning:
+        a counter would go back and grow again.
         """
-        runtime, meters = self.runtime, self.meters
+        runtime, metrics = self.runtime, self.metrics
         position, histories = (runtime.histories.position, len(runtime.histories)) if runtime else (0, 0)
-        behind = meters.seconds_behind(stamp(datetime.now(UTC)))
+        behind = metrics.seconds_behind(stamp(datetime.now(UTC)))
         values = (
             self.report().ready,
             self.owner(),
             runtime is not None and self.connected(),
             position,
-            meters.pending,
+            metrics.pending,
             behind,
             histories,
-            meters.effects_in_flight,
+            metrics.effects_in_flight,
         )
-        found: list[Series] = [*meters.series]
-        for measure, value in zip(GAUGES, values, strict=True):
-            gauge = Count(measure)
+        found: list[Series] = [*metrics.series]
+        for metric, value in zip(GAUGES, values, strict=True):
+            gauge = Count(metric)
             gauge.add(self.service, by=float(value))
             found.append(gauge)
         held, known = Count(HELD), runtime.held_for() if runtime else {}
@@ -120,17 +120,17 @@ class Health:
             if room.most:
                 most.add(self.service, room.of, by=room.most)
         found += [used, most]
-        if runtime is not None and runtime.measures is not None and runtime.current and self.owner():
-            found += runtime.measures.series
+        if runtime is not None and runtime.job_metrics is not None and runtime.current and self.owner():
+            found += runtime.job_metrics.series
         return found
 
 
 @asynccontextmanager
 async def serve(services: Sequence[Health], host: str, port: int) -> AsyncIterator[None]:
-    """Answer probes while the context lasts; port 0 opens none.  Raises `Refused` when the port is taken.
+    """Answer probes while the context lasts; port 0 opens none.  Raises `Refused` if the port is taken.
 
-    Without a `host` it listens at every address, of IPv4 and of IPv6.
-    Of several services in one process the answer is that of all: ready when each of them is.
+    An empty `host` listens at every address, of IPv4 and of IPv6.  A process with several services is ready when each
+    of them is.
     """
     if not port:
         yield
@@ -148,9 +148,9 @@ async def serve(services: Sequence[Health], host: str, port: int) -> AsyncIterat
     async def readyz(_: web.Request) -> web.Response:
         return answer(503)
 
-    figures = metrics.handler(lambda: (series for service in services for series in service.figures()))
+    scrape = prometheus.handler(lambda: (series for service in services for series in service.current_metrics()))
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", figures)])
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", scrape)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

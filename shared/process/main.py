@@ -22,30 +22,30 @@ from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
-from shared.installation.apart import Apart, lease_key
+from shared.installation.exclusive_leases import ExclusiveLeases, lease_key
 from shared.installation.permissions import definitions, necessary
-from shared.installation.plugins import chosen, in_served_versions, kinds, tell
-from shared.installation.risks import tell_risks, tell_unmonitored
+from shared.installation.plugins import chosen, in_served_versions, kinds, log_frameworks
+from shared.installation.risks import warn_unmonitored, watch_risks
 from shared.installation.scope import Scope
 from shared.job.events.event import Author
-from shared.job.measures import Measures
-from shared.process.collector import leave_out
+from shared.job.metrics import JobMetrics
+from shared.process.collector import freeze_after
 from shared.process.dependencies import Dependencies
 from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.readiness import REMIND_SECONDS, Waiting, look_after
 from shared.process.settings import Settings, complaint
-from shared.runtime.beside import Beside, Ownership
-from shared.runtime.ownership import Lease
+from shared.runtime.lease import Lease
+from shared.runtime.lease_thread import LeaseThread, ThreadedLease
 from shared.runtime.run import Runtime, Service
 from shared.telemetry.logs import configure
-from shared.telemetry.meters import Meters
+from shared.telemetry.process_metrics import ProcessMetrics
 
 VERSIONS_SECONDS = 30.0
-"""How often it is asked which versions of a kind the cluster serves: a definition may be exchanged at any time."""
+"""Seconds between two checks of the served versions of each kind: a definition may change at any time."""
 
 LOG_SECONDS = 2.0
-"""How long one try to reach the log takes before its trouble is told."""
+"""The timeout of one try to connect to the log."""
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ def main(author: Author, build: Build) -> None:
     except ValidationError as error:
         sys.exit(f"{author}: {complaint(error)}")
     configure(author, style=settings.log_format, level=settings.log_level)
-    tell()
+    log_frameworks()
     try:
         uvloop.run(until_stopped(_alone(author, build, settings)))
     except Trouble as trouble:
@@ -70,44 +70,44 @@ def main(author: Author, build: Build) -> None:
 
 async def _alone(author: Author, build: Build, settings: Settings) -> None:
     health = Health(author)
-    tell_unmonitored(settings.nats_monitor)
+    warn_unmonitored(settings.nats_monitor)
     async with probes([health], settings.health_host, settings.health_port):
         await serve(author, build, settings, health)
 
 
 async def serve(author: Author, build: Build, settings: Settings, health: Health) -> None:
-    """Run one service until cancelled; what it needs and cannot use yet, it waits for.
+    """Run one service until cancelled; wait for the log and the cluster while they are unusable.
 
-    When the log turns it away, or another log is in the old one's place, it begins anew and looks at that afresh.
+    After a refusal of the log, or when another log has replaced it, the service begins anew with new connections.
     """
     loop, waiting = asyncio.get_running_loop(), Waiting(health)
     log.info("starting")
     while True:
         began = loop.time()
         try:
-            async with opened(author, settings, health.meters) as found:
+            async with opened(author, settings, health.metrics) as found:
                 health.trouble = ""
                 await _run(author, build(found.dependencies), found, health)
         except (Transient, Refused) as trouble:
             health.runtime, health.owner, health.connected = None, lambda: False, lambda: True
             health.failing = lambda: ""
             if loop.time() - began > REMIND_SECONDS:
-                # It had worked: this is another trouble than the last one.
+                # The service had worked: this is a new trouble, with a new back-off.
                 waiting = Waiting(health)
             await waiting.after(trouble)
 
 
 class Found(NamedTuple):
-    """What a service works with, as the port sees it, and the adapters behind."""
+    """A service's dependencies, and the adapters behind them."""
 
     dependencies: Dependencies
     eventlog: JetStreamEventLog
     cluster: KubeCluster
     scope: Scope
-    leases: Apart
+    leases: ExclusiveLeases
 
-    async def must_do(self, author: Author) -> None:
-        """Raise `Trouble` when this service could not work with it now, with what to do."""
+    async def must_be_usable(self, author: Author) -> None:
+        """Raise `Trouble` if this service cannot work now; the message says what to do."""
         await must_fit(self.eventlog)
         settings = self.dependencies.settings
         wanted = {kind.resource: definitions(kind) for kind in self.dependencies.kinds}
@@ -120,22 +120,22 @@ class Found(NamedTuple):
         served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
         if not settings.namespace:
             await self.scope.must_be_ours(served)
-        await self.leases.must_be_alone()
+        await self.leases.must_be_exclusive()
 
 
 @asynccontextmanager
-async def opened(author: Author, settings: Settings, meters: Meters | None = None) -> AsyncIterator[Found]:
-    """The log and the cluster, connected and found fit.  Raises `Trouble` otherwise."""
+async def opened(author: Author, settings: Settings, metrics: ProcessMetrics | None = None) -> AsyncIterator[Found]:
+    """Connect to the log and the cluster and check both.  Raises `Trouble` otherwise."""
     eventlog = await _connect(author, settings)
     try:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
-        cluster = await KubeCluster.connect(settings.kubeconfig, answered=(meters or Meters(author)).request)
+        cluster = await KubeCluster.connect(settings.kubeconfig, answered=(metrics or ProcessMetrics(author)).request)
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
             dependencies = Dependencies(settings, cluster, eventlog, heads, identity, known)
-            leases = Apart(await eventlog.bucket(LEASES), author, settings.namespace)
+            leases = ExclusiveLeases(await eventlog.bucket(LEASES), author, settings.namespace)
             found = Found(dependencies, eventlog, cluster, Scope(cluster, identity), leases)
-            await found.must_do(author)
+            await found.must_be_usable(author)
             yield found
         finally:
             await cluster.close()
@@ -144,49 +144,53 @@ async def opened(author: Author, settings: Settings, meters: Meters | None = Non
 
 
 async def _run(author: Author, service: Service, found: Found, health: Health) -> None:
-    async with Beside() as beside:
-        log_beside = await beside.run(_connect(author, found.dependencies.settings))
+    async with LeaseThread() as thread:
+        thread_log = await thread.run(_connect(author, found.dependencies.settings))
         try:
-            leases = Apart(await beside.run(log_beside.bucket(LEASES)), author, found.dependencies.settings.namespace)
-            await _own(author, service, found, health, leases, beside)
+            leases = ExclusiveLeases(
+                await thread.run(thread_log.bucket(LEASES)), author, found.dependencies.settings.namespace
+            )
+            await _own(author, service, found, health, leases, thread)
         finally:
-            await beside.run(log_beside.close())
+            await thread.run(thread_log.close())
 
 
-async def _own(author: Author, service: Service, found: Found, health: Health, leases: Apart, beside: Beside) -> None:
-    """Fold the log, and act on it while the lease is ours, until cancelled or in trouble."""
+async def _own(
+    author: Author, service: Service, found: Found, health: Health, leases: ExclusiveLeases, thread: LeaseThread
+) -> None:
+    """Fold the log, and act while this replica holds the lease, until cancelled or in trouble."""
     holder = f"{socket.gethostname()}/{uuid4().hex[:8]}"
     settings, eventlog = found.dependencies.settings, found.eventlog
     key = lease_key(author, settings.namespace)
-    kept = Lease(leases, key, holder, unwell=lambda: health.trouble or beside.still(), clock=time.monotonic)
-    lease = Ownership(kept, beside)
+    kept = Lease(leases, key, holder, unready=lambda: health.trouble or thread.stalled(), clock=time.monotonic)
+    lease = ThreadedLease(kept, thread)
     found.cluster.change_only_while(lease.held)
     runtime = Runtime(
         service,
         eventlog,
         namespace=settings.namespace,
         owns=lease.held,
-        meters=health.meters,
-        # The author of phases tells of jobs: every service folds the same log, and one of them is enough.
-        measures=Measures() if author == "status" else None,
+        metrics=health.metrics,
+        # Every service folds the same log; the status service alone reports metrics of jobs.
+        job_metrics=JobMetrics() if author == "status" else None,
     )
     health.runtime, health.owner, health.connected = runtime, lease.held, lambda: eventlog.connected
     health.failing = lambda: runtime.trouble or lease.trouble
 
-    collecting = asyncio.create_task(leave_out(runtime.folded))
+    collecting = asyncio.create_task(freeze_after(runtime.folded))
     running = asyncio.create_task(runtime.run())
     keeping = asyncio.create_task(lease.keep(runtime.owned))
-    looking = asyncio.create_task(look_after(health, runtime.alarm, lambda: found.must_do(author)))
+    looking = asyncio.create_task(look_after(health, runtime.alarm, lambda: found.must_be_usable(author)))
     turning = asyncio.create_task(_until_another_version(found))
     health.warnings, health.rooms = (), ()
-    telling = asyncio.create_task(tell_risks(health, lambda: look(eventlog, settings.nats_monitor)))
+    telling = asyncio.create_task(watch_risks(health, lambda: look(eventlog, settings.nats_monitor)))
     try:
         log.info("started", holder=holder, log=found.dependencies.identity)
         done, _ = await asyncio.wait((keeping, running, looking, turning, telling), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        # The lease outlives what is in hand, and goes before the process does.
+        # The lease is kept until the effects in flight have ended, and released before the process ends.
         running.cancel()
         looking.cancel()
         turning.cancel()
@@ -206,7 +210,7 @@ async def _until_another_version(found: Found) -> None:
         try:
             known = await in_served_versions(found.cluster, chosen(kinds(), found.dependencies.settings.kinds))
         except Trouble:
-            # Whoever looks after the cluster tells of it.
+            # `look_after` reports the trouble.
             continue
         before = {kind.resource for kind in found.dependencies.kinds}
         if other := [kind.name for kind in known if kind.resource not in before]:

@@ -1,6 +1,6 @@
-"""Looking after what a service needs outside of itself: once before it begins, and while it runs.
+"""Checks the log and the cluster for a service, once before it begins and then while it runs.
 
-One line says that something is wrong and what to do, another that it is mended; neither comes often.
+One line says what is wrong and what to do, another that it is mended; neither is repeated often.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ from shared.errors import Refused, Transient, Trouble
 from shared.process.health import Health
 
 EVERY_SECONDS = 60.0
-"""Between two looks while all is well and nothing fails; whatever fails brings the next one forward."""
+"""Seconds between two checks while nothing fails; a failure brings the next check forward."""
 
 CALM_SECONDS = 5.0
-"""Between two looks at the least, however much fails: it may be one job's story."""
+"""The fewest seconds between two checks: failures of a single job must not cause many."""
 
 TICK_SECONDS = 1.0
-"""How soon a lost connection to the log is noticed."""
+"""Seconds between two looks at the connection to the log."""
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 5.0
-"""Between tries while something is wrong: it doubles from the first to the longest."""
+"""The longest back-off between two tries while something is wrong."""
 
 REMIND_SECONDS = 60.0
-"""The same trouble is said again after so long."""
+"""The same trouble is logged again after so long."""
 
 log = structlog.get_logger()
 
 
 class Waiting:
-    """Back-off, and the words that go with it."""
+    """The back-off of the checks, and its log lines."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
@@ -40,7 +40,7 @@ class Waiting:
         self._said = ("", 0.0)
 
     async def after(self, trouble: Trouble) -> None:
-        """Say what is wrong, unless it was just said, and wait for the next try."""
+        """Log what is wrong, unless it was just logged, and wait for the next try."""
         self._health.trouble = why = str(trouble)
         now = asyncio.get_running_loop().time()
         said, at = self._said
@@ -51,13 +51,15 @@ class Waiting:
         self._wait = min(self._wait * 2, LONGEST_WAIT_SECONDS)
 
     def over(self) -> None:
-        """All is well."""
+        """Log that the trouble is over."""
         self._health.trouble, self._wait, self._said = "", FIRST_WAIT_SECONDS, ("", 0.0)
 
 
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:
-    """`look` for ever, now and then and soon after each `alarm` or failure at the log; what it raises makes the
-    service not ready, and so does a log that goes on failing."""
+    """Call `look` for ever: regularly, and soon after an `alarm` or a failure of the log.
+
+    The service is not ready while `look` raises or the log fails.
+    """
     loop, waiting = asyncio.get_running_loop(), Waiting(health)
     while True:
         until = loop.time() + EVERY_SECONDS
@@ -65,7 +67,7 @@ async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Aw
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await alarm.wait()
-        # What fails from now on, this look may not see.
+        # This check may miss a failure after this point; its alarm starts the next check.
         alarm.clear()
         while True:
             try:

@@ -124,5 +124,5 @@ def complaint(error: ValidationError) -> str:
 
 
 def _variable(place: str) -> str:
-    # A field with an alias is named by the variable already, any other by itself.
+    # pydantic names a field with an alias by its variable, any other field by its own name.
     return f"MUSTER_{place.upper()}" if place in Settings.model_fields else place

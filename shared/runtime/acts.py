@@ -19,23 +19,23 @@ from shared.job.naming import JobKey, Slot
 from shared.job.state import Job
 from shared.job.steps import Effect
 from shared.job.views import spans
-from shared.runtime import telling
+from shared.runtime import log_lines
 from shared.runtime.appends import Appends
 from shared.runtime.queue import InFlight, Item, WorkQueue, failed, refused, succeeded
-from shared.telemetry.meters import Meters
+from shared.telemetry.process_metrics import ProcessMetrics
 
 EFFECTS_IN_FLIGHT = 128
-"""Calls of one service at a time: enough to keep an API server busy, few enough not to be turned away."""
+"""Calls of one service at a time: they keep an API server busy, and it does not throttle them."""
 
 EFFECTS_PER_JOB = 64
 """Calls for one job at a time: a job of a thousand workers leaves room for others."""
 
 TOGETHER_SECONDS = 0.25
-"""Refusals of one round that come this close to each other are one event, while other calls of it are under way."""
+"""The executor collects refusals of one round for so long, and records them as one event."""
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What an effect was decided on: the job, the head of its history, and the time of its last event."""
+    """The basis of an effect: the job, the head of its history, and the time of its last event."""
 
     job: Job
     head: Head
@@ -51,13 +51,13 @@ class _Lane:
 
 
 class _Round:
-    """The effects that one turn began together, and those of them that were refused and are not recorded yet."""
+    """The effects that one decision began together, and their refusals that are not recorded yet."""
 
     def __init__(self, history: History, calls: int) -> None:
         self.history = history
         self.context = Context(history.job, history.head, history.time)
         self.answered = asyncio.Event()
-        """No call is under way."""
+        """Set when every call has ended."""
         self.refused: defaultdict[tuple[str, str, str], list[Item]] = defaultdict(list)
         """By kind of effect, reason and field."""
         self._calls = calls
@@ -80,7 +80,7 @@ class Acts:
         owns: Callable[[], bool],
         alarm: Callable[[], None],
         chance: Callable[[], float],
-        meters: Meters,
+        metrics: ProcessMetrics,
     ) -> None:
         self._act = act
         self._appends = appends
@@ -88,12 +88,12 @@ class Acts:
         self._owns = owns
         self._alarm = alarm
         self._chance = chance
-        self._meters = meters
+        self._metrics = metrics
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(_Lane)
         self._slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
 
     def begin(self, history: History, wanted: list[Effect]) -> Iterator[Coroutine[None, None, None]]:
-        """What is to be run now of all that one turn wants, marked as running."""
+        """Mark the effects of `wanted` that are due as running; yield the coroutines that carry them out."""
         key = history.job.key
         allowed = [effect for effect in wanted if self._may_begin(key, effect)]
         if not allowed and key not in self._lanes:
@@ -109,11 +109,11 @@ class Acts:
                 yield self._carry_out([item], _Round(history, 1))
 
     def _may_begin(self, key: JobKey, effect: Effect) -> bool:
-        """It is safe to repeat, or follows a decision of this very process for the first time."""
-        return not effect.once or self._appends.claim(key, effect.once)
+        """True if the effect is safe to repeat, or if this process recorded its decision and did not act on it yet."""
+        return not effect.once or self._appends.use_once(key, effect.once)
 
     async def _carry_out(self, items: list[Item], round_: _Round) -> None:
-        """Make the calls of a round; a slow one delays the record of no other one's refusal."""
+        """Make the calls of a round; a slow call does not delay the record of another call's refusal."""
         async with asyncio.TaskGroup() as tasks:
             for item in items:
                 tasks.create_task(self._call(item, round_, tasks))
@@ -130,7 +130,7 @@ class Acts:
             round_.refused[type(item.effect).__name__, refusal.reason, refusal.field].append(item)
 
     async def _record(self, round_: _Round) -> None:
-        """Record what was refused by the time, one event for each kind and reason."""
+        """Record the refusals so far: one event for each kind of effect and reason."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TOGETHER_SECONDS):
                 await round_.answered.wait()
@@ -141,18 +141,18 @@ class Acts:
             permanent = reason in PERMANENT
             event = EffectRefused(effect=kind, reason=reason, slots=slots, field=field, permanent=permanent)
             try:
-                sequence = await self._appends.insist(history, event)
+                sequence = await self._appends.append_until_stored(history, event)
             except Refused as refusal:
-                telling.append_refused(history.job, event, refusal)
+                log_lines.append_refused(history.job, event, refusal)
                 sequence = 0
             for item in items:
                 self._again(history.job.key, refused(item, self._time(), sequence))
 
     async def _outcome(self, item: Item, history: History, context: Context) -> Refused | None:
-        """Carry out one effect; return how it was refused."""
+        """Carry out one effect; return its refusal."""
         key = history.job.key
         try:
-            with self._meters.effect(item.effect):
+            with self._metrics.effect(item.effect):
                 if item.effect.apart:
                     fact = await self._act(item.effect, context)
                 else:
@@ -160,9 +160,9 @@ class Acts:
                         self._must_own()
                         fact = await self._act(item.effect, context)
             if fact is not None:
-                await self._appends.insist(history, fact)
+                await self._appends.append_until_stored(history, fact)
         except Refused as refusal:
-            telling.refused(item.effect, context.job, context.head, refusal)
+            log_lines.refused(item.effect, context.job, context.head, refusal)
             self._alarm()
             return refusal
         except (Transient, Conflict) as trouble:
@@ -170,26 +170,26 @@ class Acts:
             if isinstance(trouble, Transient):
                 self._alarm()
                 after = trouble.retry_after
-            telling.retried(item.effect, context.job, context.head, trouble)
+            log_lines.retried(item.effect, context.job, context.head, trouble)
             self._again(key, failed(item, self._time(), self._chance(), after))
             return None
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
             history.hold("BrokenInvariant", f"{item.effect.target}: {error!r}")
-            telling.held(history, history.sequence, error)
+            log_lines.held(history, history.sequence, error)
             return None
         self._again(key, succeeded(item, self._time()))
         self._again(key, item.effect.settle)
         return None
 
     def _again(self, key: JobKey, seconds: float) -> None:
-        """Decide again in `seconds`; of what is due at once the end of its round takes care."""
+        """Decide again in `seconds`; 0 needs nothing, because the end of the round requeues the job."""
         if seconds:
             self._queue.add_after(key, seconds + 0.001)
 
     def _must_own(self) -> None:
-        """What waited for its turn may have waited longer than this replica was the owner."""
+        """Raise `Transient` if this replica lost the lease while the effect waited for its turn."""
         if not self._owns():
-            raise Transient("not sent: another replica is the owner by now")
+            raise Transient("not sent: this replica lost the lease")
 
     def _time(self) -> float:
         return asyncio.get_running_loop().time()

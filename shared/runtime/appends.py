@@ -1,7 +1,6 @@
-"""The appends of a service: decisions, one at a time per job, and facts that only it knows, until they are stored.
+"""The appends of a service: decisions, one at a time per job; and facts that only it knows, repeated until stored.
 
-Each append is guarded by the last event of its scope.  The runtime says what to append; the work queue gets the job's
-key when there may be more.
+Each append is guarded by the last event of its scope.  After an append the work queue gets the job's key again.
 """
 
 import asyncio
@@ -18,32 +17,32 @@ from shared.job.events.catalog import FACTS, AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, decision_subject, fact_subject
-from shared.runtime import telling
+from shared.runtime import log_lines
 from shared.runtime.queue import WorkQueue
-from shared.telemetry.figures import seconds_between
-from shared.telemetry.meters import Meters
+from shared.telemetry.metrics import seconds_between
+from shared.telemetry.process_metrics import ProcessMetrics
 
 APPENDS_IN_FLIGHT = 256
 """Appends of one service at a time, each of another scope."""
 
 REFUSED_SECONDS = 5.0
-"""How soon a refused append is tried again: a person mends that, and each try is a line."""
+"""Seconds until a refused append is tried again: a person has to mend the cause, and each try logs a line."""
 
 MOST_UNCERTAIN = 1_000
-"""Appends remembered until they are read back, the newest of them; without an answer most never were stored."""
+"""The most appends without an answer that are remembered; the newest are kept."""
 
 
 class _UnderWay:
-    """What is under way for one job."""
+    """The appends under way for one job."""
 
     def __init__(self) -> None:
         self.appending = False
         self.awaited = 0
-        """The sequence of our last append, as answered or read; nothing more is recorded until it was read back."""
-        self.claimed = 0
-        """The last of those sequences that was claimed."""
-        self.insisting = 0
-        """Facts that are to be stored, one after the other."""
+        """The sequence of our last append; the next decision waits until the fold has reached it."""
+        self.used = 0
+        """The last sequence that an effect used (`use_once`)."""
+        self.waiting_facts = 0
+        """How many facts wait to be stored, one after the other."""
         self.facts = asyncio.Lock()
 
 
@@ -59,85 +58,82 @@ class Appends:
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         chance: Callable[[], float],
-        meters: Meters,
+        metrics: ProcessMetrics,
     ) -> None:
         self.trouble = ""
         """What keeps this service from appending; empty when all is well."""
         self._troubled: JobKey | None = None
-        """Whose decision was the last that could not be appended; None when it was a fact, which is tried until it is
-        stored."""
+        """The job whose decision could not be appended; None if it was a fact."""
         self.seconds = 0.0
-        """How long the last one took, its turn included: what the log can bear."""
+        """Duration of the last append, its wait for a turn included: the watcher slows down by it."""
         self._author = author
         self._log = eventlog
         self._queue = queue
         self._now = now
         self._new_id = new_id
         self._chance = chance
-        self._meters = meters
+        self._metrics = metrics
         self._under_way: defaultdict[JobKey, _UnderWay] = defaultdict(_UnderWay)
         self.uncertain: dict[str, tuple[AnyEvent, str]] = {}
-        """Decisions, by event id, that may be in the log by now, and what they were taken on."""
+        """Decisions whose append has no answer yet, by event id, each with its basis."""
         self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
 
     def record(self, history: History, event: AnyEvent) -> Coroutine[None, None, None] | None:
-        """The append of what was just decided, to be run; None while the last one of that job is not read back."""
+        """The append of a decision, to be run; None until the job's last append was read back, which wakes the job."""
         if self.busy(history):
-            # It comes back first, and wakes us.
             return None
         self._under_way[history.job.key].appending = True
         return self._append(history, event, self._expected(history, event), history.basis, history.time)
 
     def nothing_to_record(self, history: History) -> None:
-        """The job needs no decision any more: an append of it that was in trouble is not tried again."""
+        """Clear the trouble of this job's last append: the job needs no decision any more."""
         if self._troubled == history.job.key:
             self.trouble = ""
 
     def busy(self, history: History) -> bool:
-        """Whether the last append of that job is under way, or not read back."""
+        """True while the job's last append is under way or was not read back."""
         known = self._under_way.get(history.job.key)
         return known is not None and (known.appending or history.sequence < known.awaited)
 
     def forget(self, history: History) -> None:
-        """The job is gone: keep nothing of it, unless something is under way still, which wakes it again."""
+        """Drop the state of a job that is gone, unless an append is under way, whose end wakes the job again."""
         known = self._under_way.get(history.job.key)
-        if known is not None and not known.insisting and not self.busy(history):
+        if known is not None and not known.waiting_facts and not self.busy(history):
             del self._under_way[history.job.key]
 
-    def claim(self, key: JobKey, sequence: int) -> bool:
-        """Whether this process recorded that decision, as its newest of the job, and it was not claimed before.
+    def use_once(self, key: JobKey, sequence: int) -> bool:
+        """True, once, if this process recorded that decision and it is the job's newest.
 
-        For what must not happen twice.  The newest is enough: the turn that reads a decision back claims it before
-        the next one can be appended.
+        For effects that must not happen twice.  An earlier decision was used before the next one could be appended.
         """
         known = self._under_way.get(key)
-        if known is None or known.awaited != sequence or known.claimed == sequence:
+        if known is None or known.awaited != sequence or known.used == sequence:
             return False
-        known.claimed = sequence
+        known.used = sequence
         return True
 
     def read_back(self, history: History, stored: Stored) -> None:
-        """An uncertain decision, perhaps: it is in the log, whatever the answer to its append was or will be."""
+        """Note that a decision without an answer is in the log."""
         if stored.event_id in self.uncertain:
             self._under_way[history.job.key].awaited = stored.sequence
             self._tell(history, stored.event_id, stored.sequence)
 
-    async def insist(self, history: History, event: AnyEvent) -> int:
-        """A fact that only we can know: try until it is stored; return its sequence.
+    async def append_until_stored(self, history: History, event: AnyEvent) -> int:
+        """Append a fact that only this service can know, until it is stored; return its sequence.
 
-        Raises `Refused` with reason `TooLarge` when it never can be.
+        Raises `Refused` with reason `TooLarge` if the log can never store it.
         """
         known, begun = self._under_way[history.job.key], asyncio.get_running_loop().time()
-        known.insisting += 1
+        known.waiting_facts += 1
         try:
             async with known.facts:
-                sequence = await self._insist(history, event)
+                sequence = await self._append_until_stored(history, event)
         finally:
-            known.insisting -= 1
+            known.waiting_facts -= 1
         self._stored(history, event, sequence, asyncio.get_running_loop().time() - begun)
         return sequence
 
-    async def _insist(self, history: History, event: AnyEvent) -> int:
+    async def _append_until_stored(self, history: History, event: AnyEvent) -> int:
         entry = self._entry(history.job.key, event, "")
         expect: int | None = self._expected(history, event)
         tries = 0
@@ -147,26 +143,26 @@ class Appends:
                     if expect is None:
                         newest = await self._log.last(scope_of(entry.subject))
                         if newest is not None and (newest.subject, newest.body) == (entry.subject, entry.body):
-                            # The other replica, which was or is the owner, saw the same, and was quicker to say so.
+                            # Another replica stored the same fact first.
                             return newest.sequence
                         expect = newest.sequence if newest is not None else 0
                     sequence = await self._log.append(entry, expect=expect)
             except Conflict:
-                self._meters.append("Conflict")
+                self._metrics.append("Conflict")
                 self.trouble = ""
                 expect = None
             except Transient as trouble:
-                self._meters.append("Retried")
+                self._metrics.append("Retried")
                 self.trouble, self._troubled = str(trouble), None
                 await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))
                 tries += 1
             except Refused as refusal:
-                self._meters.append("Refused")
+                self._metrics.append("Refused")
                 if refusal.reason == "TooLarge":
-                    # This job's story, and an answer all the same.
+                    # The log works; the trouble is this job's alone.
                     self.trouble = ""
                     raise
-                telling.append_refused(history.job, event, refusal)
+                log_lines.append_refused(history.job, event, refusal)
                 self.trouble, self._troubled = str(refusal), None
                 await asyncio.sleep(REFUSED_SECONDS)
             else:
@@ -184,24 +180,24 @@ class Appends:
                 known.awaited = await self._log.append(entry, expect=expect)
             self.seconds = loop.time() - begun
         except Conflict:
-            self._meters.append("Conflict")
+            self._metrics.append("Conflict")
             self.uncertain.pop(entry.event_id, None)
-            # Something newer is on its way and wakes us; should it be lost, so does this.
+            # The newer event wakes the job when it is read; the timer does so in case that wake-up is lost.
             self.trouble = ""
             self._queue.add_after(key, 1.0)
         except Transient as trouble:
-            self._meters.append("Retried")
+            self._metrics.append("Retried")
             self.trouble, self._troubled = str(trouble), key
             self._queue.add_after(key, trouble.retry_after or 1.0)
         except Refused as refusal:
-            self._meters.append("Refused")
+            self._metrics.append("Refused")
             self.uncertain.pop(entry.event_id, None)
-            telling.append_refused(history.job, event, refusal)
+            log_lines.append_refused(history.job, event, refusal)
             if refusal.reason == "TooLarge":
-                # This job's story, and an answer all the same.
+                # The log works; the trouble is this job's alone.
                 self.trouble = ""
                 history.hold("TooLarge", f"{type(event).__name__} is too large for the log")
-                telling.held(history, history.sequence)
+                log_lines.held(history, history.sequence)
             else:
                 self.trouble, self._troubled = str(refusal), key
                 self._queue.add_after(key, REFUSED_SECONDS)
@@ -212,7 +208,7 @@ class Appends:
         finally:
             known.appending = False
         if self._expected(history, event) > expect:
-            # It, or what it conflicted with, was read before the answer came: nothing else will wake us soon.
+            # The event was read before the answer came, so that no further event wakes the job.
             self._queue.add(key)
 
     def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
@@ -233,7 +229,7 @@ class Appends:
         return history.last_decision
 
     def _note_uncertain(self, entry: Entry, event: AnyEvent) -> None:
-        """The append may be stored whatever its answer, and read back first: its line is logged at the first sign."""
+        """Remember the decision until an answer or the log confirms it: its line is logged at the first of the two."""
         if type(event) not in FACTS:
             if len(self.uncertain) >= MOST_UNCERTAIN:
                 del self.uncertain[next(iter(self.uncertain))]
@@ -241,15 +237,15 @@ class Appends:
 
     def _tell(self, history: History, event_id: str, sequence: int) -> None:
         if (found := self.uncertain.pop(event_id, None)) is not None:
-            telling.decided(history.job, found[0], sequence, found[1])
+            log_lines.decided(history.job, found[0], sequence, found[1])
 
     def _stored(self, history: History, event: AnyEvent, sequence: int, seconds: float, since: str = "") -> None:
-        """The figures, and a fact's line; `since` is the time of the event that a decision's `basis` names."""
-        self._meters.append("Stored", seconds)
+        """Count a stored append; `since` is the time of the event that a decision's `basis` names."""
+        self._metrics.append("Stored", seconds)
         if type(event) in FACTS:
-            telling.recorded(history.job, event, sequence)
+            log_lines.recorded(history.job, event, sequence)
         else:
-            self._meters.decided(seconds_between(since, stamp(self._now())))
+            self._metrics.decided(seconds_between(since, stamp(self._now())))
 
 
 def stamp(moment: datetime) -> str:

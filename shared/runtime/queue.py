@@ -19,25 +19,25 @@ from shared.job.timing import back_off
 K = TypeVar("K", bound=Hashable)
 
 TICK_SECONDS = 0.05
-"""Due times of one key that are this close to each other are one: a decision looks at all of a job's pods."""
+"""Due times of one key within one tick coalesce."""
 
 SLICE_SECONDS = 0.005
 SLICE_KEYS = 100
-"""The loop's other work, such as the renewal of the lease, waits for no more than one slice of time or of keys."""
+"""The queue yields to the loop's other callbacks after so many keys, or after a slice of time."""
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 30.0
 SHORTEST_COOL_DOWN_SECONDS = 0.1
 LONGEST_COOL_DOWN_SECONDS = 1.0
 COOL_DOWN = 5.0
-"""A target cools down so many times as long as its last change took, so that a busy API server is asked less."""
+"""A target's cool-down, as a multiple of its last change's duration: a slow API server gets fewer calls."""
 
 
 class Priority(IntEnum):
     """Which keys are taken first."""
 
     CHANGED = 0
-    """Something happened to this job."""
+    """An event, a watch or a timer named this job."""
     OPEN = 1
     """A pass over all jobs; this one is not over."""
     OVER = 2
@@ -73,7 +73,7 @@ class WorkQueue(Generic[K]):
         self._added = asyncio.Event()
 
     def add(self, key: K, priority: Priority = Priority.CHANGED) -> None:
-        """Work on `key` soon: in the place that it has already, or at the end of a higher priority."""
+        """Queue `key`; a queued key keeps its place, unless the new priority is higher."""
         if any(key in ready for ready in self._ready[: priority + 1]):
             return
         for ready in self._ready[priority + 1 :]:
@@ -82,7 +82,7 @@ class WorkQueue(Generic[K]):
         self._added.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Work on `key` in `seconds`, or up to a tick later; never when they are infinite."""
+        """Queue `key` in `seconds`, or up to a tick later; never if they are infinite."""
         loop = asyncio.get_running_loop()
         if seconds < TICK_SECONDS:
             loop.call_later(seconds, self.add, key)
@@ -116,16 +116,16 @@ class WorkQueue(Generic[K]):
 
 
 class Item(msgspec.Struct, gc=False):
-    """One effect on one target, and how far it got; a finished job keeps several, which no collection walks over."""
+    """One effect on one target, and its progress.  `gc=False`: finished jobs keep several for the process's life."""
 
     effect: Effect
     begun: float = 0.0
     """The loop's time."""
     running: bool = True
     not_before: float = 0.0
-    """The loop's time before which it is not carried out again."""
+    """The loop's time before which the effect is not repeated."""
     not_below: int = 0
-    """The sequence that has to be folded before it is carried out again: that of its recorded refusal."""
+    """The sequence of its recorded refusal, which has to be folded before the effect is repeated."""
     cool_until: float = 0.0
     """The loop's time before which only an urgent effect changes its target again."""
     tries: int = 0
@@ -144,7 +144,7 @@ class InFlight:
         return len(self._by_target)
 
     def due(self, wanted: list[Effect], now: float, sequence: int) -> list[Item]:
-        """Those of `wanted` to carry out now, marked as running; what is no longer wanted is forgotten."""
+        """The effects of `wanted` to carry out now, marked as running; unwanted ones are forgotten."""
         targets = {effect.target: effect for effect in wanted}
         for target in [
             target for target, item in self._by_target.items() if target not in targets and not item.running
@@ -170,9 +170,9 @@ class InFlight:
 
 
 def succeeded(item: Item, now: float) -> float:
-    """The effect is carried out; the same effect is not repeated until its outcome had time to be seen.
+    """The effect succeeded; return the seconds of its target's cool-down.
 
-    Return the seconds for which its target cools down.
+    The same effect is not repeated before a watch had time to show its outcome.
     """
     took = (now - item.begun) * COOL_DOWN
     cool = min(max(took, SHORTEST_COOL_DOWN_SECONDS), LONGEST_COOL_DOWN_SECONDS) if item.effect.rests else 0.0
@@ -182,7 +182,7 @@ def succeeded(item: Item, now: float) -> float:
 
 
 def failed(item: Item, now: float, jitter: float, retry_after: float | None) -> float:
-    """The effect may work later; return the seconds until then.  `jitter` is between 0 and 1."""
+    """The effect failed transiently; return the seconds until the next try.  `jitter` is between 0 and 1."""
     delay = min(FIRST_RETRY_SECONDS * 1.6**item.tries, LONGEST_RETRY_SECONDS) * (0.5 + jitter)
     delay = max(delay, retry_after or 0.0)
     item.running, item.tries, item.not_before = False, min(item.tries + 1, 16), now + delay
@@ -190,9 +190,9 @@ def failed(item: Item, now: float, jitter: float, retry_after: float | None) -> 
 
 
 def refused(item: Item, now: float, sequence: int) -> float:
-    """The effect was refused, and the log says so at `sequence`: now the decider has to react.
+    """The effect was refused, and the refusal is recorded at `sequence`.
 
-    Return the seconds until the same effect is carried out again, should the decider insist.
+    Return the seconds until the same effect is repeated, if `decide` still wants it.
     """
     item.running, item.tries, item.not_below = False, 0, sequence
     item.refusals += 1

@@ -1,8 +1,7 @@
 """The runtime of a service: fold the log, decide, record the decision, and act on what was read back.
 
-An event puts its job into the work queue (`queue.py`); the folded state decides.  One append per job is in flight at a
-time (`appends.py`), and one effect per target (`acts.py`); jobs overlap within bounds.  The runtime has no opinion
-about jobs: that is `decide`'s.
+An event puts its job into the work queue (`queue.py`); `decide` sees only the folded state.  One append per job is in
+flight at a time (`appends.py`), and one effect per target (`acts.py`); jobs overlap within bounds.
 """
 
 import asyncio
@@ -24,41 +23,41 @@ from shared.eventlog.retry import backoff
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
-from shared.job.measures import Measures
+from shared.job.metrics import JobMetrics
 from shared.job.naming import JobKey, key_of, namespace_subjects
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
-from shared.runtime import telling
+from shared.runtime import log_lines
 from shared.runtime.acts import Acts, Context
 from shared.runtime.appends import Appends
 from shared.runtime.queue import Priority, Slice, WorkQueue
-from shared.telemetry.meters import Meters
+from shared.telemetry.process_metrics import ProcessMetrics
 
 STOP_SECONDS = 5.0
-"""How long a stop waits for what is in hand; Kubernetes kills after 30."""
+"""How long a stop waits for appends and effects in flight; the kubelet kills the process after 30."""
 
 log = structlog.get_logger()
 
 
 class Service(Protocol):
-    """What makes a runtime the watcher, the scheduler, the scaler or status."""
+    """What the watcher, the scheduler, the scaler and the status service each give to the runtime."""
 
     author: Author
 
     def decide(self, history: History) -> list[Step]:
-        """What this service has to do for the job.  Pure, or, for the watcher, a comparison with what it sees."""
+        """The steps of this service for the job; pure, except that the watcher compares with its cache."""
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
-        """Carry out one effect; raises `Transient`, `Conflict` or `Refused` (`permanent` by its reason).
+        """Carry out one effect; return a fact that only this call could learn, to be recorded.
 
-        What it alone learned by that is a fact to be recorded, until it is stored.
+        Raises `Transient`, `Conflict` or `Refused`, which is permanent for some reasons.
         """
 
     async def attend(self, runtime: "Runtime") -> None:
-        """What else this service does while it runs, such as watching; for ever."""
+        """Run this service's other work for ever, such as the watches."""
 
     def known(self) -> Iterable[JobKey]:
-        """Jobs that this service knows of and the log may not."""
+        """Jobs that this service has seen outside the log."""
 
 
 class Runtime:
@@ -75,29 +74,28 @@ class Runtime:
         new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.perf_counter,
-        meters: Meters | None = None,
-        measures: Measures | None = None,
+        metrics: ProcessMetrics | None = None,
+        job_metrics: JobMetrics | None = None,
     ) -> None:
-        """Of the log only what concerns `namespace` is read; everything without one.
+        """Read the events of one `namespace`, or of all without one.
 
-        `owns` says whether this replica may act; time, ids and chance come in so that a simulation can own them.
-        `clock` is what the time that the loop is held for is measured by.
-        `meters` counts what this process does, `measures` what the log tells of jobs.
+        `owns` says whether this replica may act.  A simulation passes its own time, ids and chance.  `clock` measures
+        how long a slice of work holds the loop.  `metrics` counts what this process does, `job_metrics` counts jobs.
         """
         self.service = service
-        self.histories = Histories(self._measure if measures else None)
-        self.meters = meters or Meters(service.author)
-        self.measures = measures
+        self.histories = Histories(self._measure if job_metrics else None)
+        self.metrics = metrics or ProcessMetrics(service.author)
+        self.job_metrics = job_metrics
         self.current = False
-        """The fold reached the log's end as it was when acting began."""
+        """True once the fold has reached the end that the log had when this replica got the lease."""
         self.folded = asyncio.Event()
-        """Set once `current` was true for the first time."""
+        """Set when `current` is true for the first time."""
         self.alarm = asyncio.Event()
-        """Set when a failure may concern more than one job: `readiness.py` then looks at once."""
+        """Set after a failure that may concern more than one job: `readiness.py` then checks at once."""
         self._queue = WorkQueue[JobKey](clock)
         self._slice = Slice(clock)
         self.appends = Appends(
-            service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, meters=self.meters
+            service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, metrics=self.metrics
         )
         self._log = eventlog
         self._subjects = namespace_subjects(namespace)
@@ -110,22 +108,19 @@ class Runtime:
             owns=owns,
             alarm=self.alarm.set,
             chance=chance,
-            meters=self.meters,
+            metrics=self.metrics,
         )
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told_unmeasured = False
         self._unread = ""
-        """What keeps us from reading the log, or from asking where it ends."""
+        """Why the log cannot be read, or its end not be asked for."""
         self._stopping = False
 
     @property
     def trouble(self) -> str:
-        """What keeps this machine from reading or appending; empty when all is well.
-
-        A replica that is not the owner appends nothing, and learns nothing of how that would go.
-        """
+        """Why this replica cannot read or append; empty if it can.  A standby replica appends nothing."""
         return self._unread or (self.appends.trouble if self._owns() else "")
 
     async def run(self) -> None:
@@ -145,17 +140,17 @@ class Runtime:
             await self._finish()
 
     def abandon(self) -> None:
-        """Drop what is in hand at once, as a crash would; `run` still has to be cancelled."""
+        """Cancel all appends and effects at once, as a crash would; the caller still has to cancel `run`."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
 
     def owned(self) -> Coroutine[None, None, None]:
-        """This replica owns its service from now on: act once everything that the log holds now is folded.
+        """This replica got the lease: it stops acting at once, and acts after it has folded the log's present end.
 
-        Nothing is done from the call itself on; what it returns asks where the log ends.
+        The coroutine that is returned asks the log for its end.
         """
-        # Until the end is known nothing is: meanwhile this fold may be older than what another owner did.
+        # This fold may lack events of the last holder.
         self.current, self._act_from = False, sys.maxsize
         return self._act_from_the_end()
 
@@ -164,11 +159,11 @@ class Runtime:
         self._catch_up()
 
     def wake(self, key: JobKey) -> None:
-        """Something outside the log changed for this job: decide again."""
+        """Decide again about this job, because something outside the log changed."""
         self._queue.add(key)
 
     def wake_all(self) -> None:
-        """Something changed that may concern every job: decide again about each that is not closed."""
+        """Decide again about every job that is not closed."""
         if not self.current:
             return
         # In the order of the log: that of a set depends on the process.
@@ -176,7 +171,7 @@ class Runtime:
             self._queue.add(history.job.key, Priority.OVER if history.job.over else Priority.OPEN)
 
     def wake_later(self, key: JobKey, seconds: float) -> None:
-        """Decide again in a while, or a little later; a stop forgets it."""
+        """Decide again about this job in `seconds`, or up to a tick later; a stop drops the timer."""
         self._queue.add_after(key, seconds)
 
     def held_for(self) -> Counter[Held]:
@@ -193,9 +188,9 @@ class Runtime:
         }
 
     async def _end(self) -> int:
-        """The log's end as it is now, asked for until there is an answer.
+        """The last sequence of the log now, from the stream's leader, asked for until there is an answer.
 
-        It is the stream's leader that says it: a reader that was served by a server that is behind is no owner yet.
+        Only the leader is asked: a follower may lag, and this replica would act on an old fold.
         """
         tries = 0
         while True:
@@ -214,7 +209,7 @@ class Runtime:
         async with aclosing(self._log.read(after=after, subjects=subjects, trouble=self._cannot_read)) as batches:
             async for batch in batches:
                 await self._fold(batch)
-                self.meters.read(batch)
+                self.metrics.read(batch)
                 await asyncio.sleep(0)
 
     def _cannot_read(self, why: str) -> None:
@@ -237,33 +232,36 @@ class Runtime:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
                 if history.held and history.held_at == stored.sequence:
-                    telling.held(history, stored.sequence)
+                    log_lines.held(history, stored.sequence)
         if not self.current:
             self._catch_up()
             return
-        # Now, and not before: a job is decided once for all of its events in a batch.
+        # After the whole batch, so that a job is decided once for all of its events.
         for key in changed:
             self._queue.add(key)
 
     def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert self.measures is not None, "only a runtime with measures is called back"
+        assert self.job_metrics is not None, "only a runtime with metrics of jobs is called back"
         try:
-            self.measures.folded(before, event, after, time)
+            self.job_metrics.folded(before, event, after, time)
         except Exception as error:
-            # A figure is wrong, and no job is: said once, not for every event.
+            # Only a metric is wrong: logged once, not for every event.
             if not self._told_unmeasured:
                 self._told_unmeasured = True
                 log.error("not measured", type=type(event).__name__, job=str(after.key), exc_info=error)
 
     def _strange(self, stored: Stored, error: Exception) -> None:
-        """An event that cannot be folded: not ours, or one job's story; every restart would meet it again."""
+        """Skip an event with a foreign subject; hold the job of any other event that cannot be folded.
+
+        The process goes on: it would meet the event again after every restart.
+        """
         try:
             history = self.histories[key_of(stored.subject)]
         except ValueError:
             log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
             return
         history.hold("BrokenInvariant", f"a broken invariant at {stored.sequence}: {error!r}")
-        telling.held(history, stored.sequence, error)
+        log_lines.held(history, stored.sequence, error)
 
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:
@@ -272,8 +270,8 @@ class Runtime:
             self.wake_all()
 
     def _decide(self, key: JobKey) -> None:
-        """Decide about one job, and start what follows."""
-        # What is left out here a pass over all jobs makes up for, once this replica acts.
+        """Decide about one job, and start its append and its effects."""
+        # A job that is skipped here is queued again by `wake_all`, once this replica acts.
         if self._stopping or not self.current or not self._owns():
             return
         history = self.histories[key]
@@ -282,9 +280,9 @@ class Runtime:
         try:
             steps = self.service.decide(history)
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
-            # One job's story: a broken invariant must not stop the others.
+            # A broken invariant of one job must not stop the others.
             history.hold("BrokenInvariant", f"a broken invariant: {error!r}")
-            telling.held(history, history.sequence, error)
+            log_lines.held(history, history.sequence, error)
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is None:
@@ -308,7 +306,7 @@ class Runtime:
             self._broke.set_exception(error)
 
     async def _finish(self) -> None:
-        """Wait a little for what is in hand, then drop it: the next owner decides it again."""
+        """Wait for appends and effects up to `STOP_SECONDS`, then cancel them: the next lease holder repeats them."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
             for task in late:

@@ -1,63 +1,106 @@
-"""Figures as a scraper reads them: Prometheus text or OpenMetrics, as it asks.
+"""Counters, gauges and histograms, by labels.  Pure; `shared.telemetry.prometheus` serves them.
 
-One registry a process, with what the kernel knows of it; several services in it are told apart by `service`.
+Names and units follow Prometheus; the labels of one metric take few values.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
-from itertools import accumulate
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from datetime import datetime
+from typing import Literal
 
-from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.aiohttp import make_aiohttp_handler
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+import msgspec
 
-from shared.telemetry.figures import Count, Distribution, Measure, Series
+Labels = tuple[str, ...]
 
-BUILD = Measure("muster_build_info", "gauge", ("version",), "The release that answers; always 1")
+MOST_WORDS = 64
+"""The most reasons that one process uses as label values: plug-ins bring their own, and each is a series for ever."""
 
+OTHER = "Other"
 
-def handler(figures: Callable[[], Iterable[Series]]) -> Handler:
-    """What answers `/metrics`: the figures of that moment."""
-    registry = CollectorRegistry()
-    registry.register(_Figures(figures))
-    ProcessCollector(registry=registry)
-    return make_aiohttp_handler(registry)
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}")
 
 
-class _Figures(Collector):
-    def __init__(self, figures: Callable[[], Iterable[Series]]) -> None:
-        self._figures = figures
-        self._build = Count(BUILD)
-        self._build.add(version("muster"))
+class Metric(msgspec.Struct, frozen=True):
+    """The definition of one metric."""
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: they are known when they are asked for."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        families: dict[str, Metric] = {}
-        for series in (self._build, *self._figures()):
-            family = families.setdefault(series.measure.name, _family(series.measure))
-            _add(family, series)
-        yield from families.values()
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    labels: Labels
+    meaning: str
+    """One sentence, without a full stop."""
+    buckets: tuple[float, ...] = ()
+    """The upper bounds of a histogram, ascending."""
 
 
-def _family(measure: Measure) -> Metric:
-    kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
-    family: Metric = kinds[measure.type](measure.name, measure.meaning + ".", labels=measure.labels)
-    return family
+class Count:
+    """The values of a counter or a gauge."""
+
+    __slots__ = ("metric", "values")
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.values: defaultdict[Labels, float] = defaultdict(float)
+
+    def add(self, *labels: str, by: float = 1) -> None:
+        """Add to the value of these labels.  A zero creates the series, so that its first increase can be seen."""
+        self.values[labels] += by
 
 
-def _add(family: Metric, series: Series) -> None:
-    match family, series:
-        case HistogramMetricFamily(), Distribution():
-            bounds = [*(str(bound) for bound in series.measure.buckets), "+Inf"]
-            for labels, spread in series.values.items():
-                family.add_metric(labels, [*zip(bounds, accumulate(spread.counts), strict=True)], spread.total)
-        case ((CounterMetricFamily() | GaugeMetricFamily()), Count()):
-            for labels, value in series.values.items():
-                family.add_metric(labels, value)
-        case _:
-            raise AssertionError((family, series))
+class Spread:
+    """How many of the observed values lie below each bound, and their sum."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self, bounds: int) -> None:
+        self.counts = [0] * (bounds + 1)
+        """Not cumulative; the last one counts the values above all bounds."""
+        self.total = 0.0
+
+
+class Histogram:
+    """The values of a histogram."""
+
+    __slots__ = ("metric", "values")
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.values: dict[Labels, Spread] = {}
+
+    def observe(self, value: float, *labels: str) -> None:
+        spread = self.values.get(labels)
+        if spread is None:
+            spread = self.values[labels] = Spread(len(self.metric.buckets))
+        spread.counts[bisect_left(self.metric.buckets, value)] += 1
+        spread.total += value
+
+
+Series = Count | Histogram
+
+
+class BoundedLabel:
+    """Reasons as label values: CamelCase words, at most `most` of them."""
+
+    def __init__(self, most: int = MOST_WORDS) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def bounded(self, word: str) -> str:
+        """The word itself; `Other` if it is no CamelCase word or one too many; empty stays empty."""
+        if word in self._known or not word:
+            return word
+        if len(self._known) >= self._most or not _WORD.fullmatch(word):
+            return OTHER
+        self._known.add(word)
+        return word
+
+
+def seconds_between(began: str, ended: str) -> float | None:
+    """The seconds between the times of two events; None if one of them is no time.
+
+    Never negative: two authors, whose clocks differ, may have recorded them.
+    """
+    try:
+        return max((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return None

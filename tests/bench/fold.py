@@ -11,7 +11,7 @@ from shared.job.events.scaler import ScaleSucceeded, WorkersReleased
 from shared.job.events.status import JobRunning
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import Histories, History
-from shared.job.measures import Measures
+from shared.job.metrics import JobMetrics
 from shared.job.naming import JobKey, Uid
 from shared.job.views import Slots
 from tests.kit.builders import a_running_job, hosts_file, launcher, pods, published, scaling_in, scaling_out, worker
@@ -59,9 +59,9 @@ def a_log() -> list[Stored]:
     return log
 
 
-def folded(log: list[Stored], measures: Measures | None) -> float:
+def folded(log: list[Stored], job_metrics: JobMetrics | None) -> float:
     """Seconds of processor time."""
-    histories = Histories(measures.folded if measures else None)
+    histories = Histories(job_metrics.folded if job_metrics else None)
     began = time.process_time()
     for line in log:
         histories.fold(line)
@@ -75,9 +75,9 @@ def main() -> None:
     log = a_log()
     size = sum(len(line.body) for line in log) // len(log)
     print(f"{len(log)} events of {JOBS} jobs, {size} bytes a body")
-    rounds = [(folded(log, None), folded(log, Measures())) for _ in range(ROUNDS)]
+    rounds = [(folded(log, None), folded(log, JobMetrics())) for _ in range(ROUNDS)]
     plain, measured = (min(times) for times in zip(*rounds, strict=True))
-    print(f"fold    {len(log) / plain:>10,.0f} events/s, with measures {measured / plain:.3f} times as long")
+    print(f"fold    {len(log) / plain:>10,.0f} events/s, with metrics {measured / plain:.3f} times as long")
     for workers in (4, 100, 1_000):
         history = History(KEY)
         for event in a_running_job(workers=workers):

@@ -114,11 +114,11 @@ async def test_an_end_that_was_told_counts_however_the_connection_ends(
         pytest.param(channels(b"\x01a"), "connection was lost", id="closed without an end"),
         pytest.param(channels(b"\x01a", hang=True), "timed out", id="silence after some output"),
         pytest.param(never(), "timed out", id="no answer at all"),
-        pytest.param(channels(b"\x03<html>"), "makes no sense: <html>", id="an end that is no JSON"),
-        pytest.param(channels(b"\x03[1]"), "makes no sense", id="an end that is no Status"),
-        pytest.param(channels(b"\x03{}"), "makes no sense", id="an end that says nothing"),
-        pytest.param(channels(an_exit("many")), "makes no sense", id="a code that is no number"),
-        pytest.param(channels(b"\x03" + b"x" * 500_000), "makes no sense", id="an end without end"),
+        pytest.param(channels(b"\x03<html>"), "is malformed: <html>", id="an end that is no JSON"),
+        pytest.param(channels(b"\x03[1]"), "is malformed", id="an end that is no Status"),
+        pytest.param(channels(b"\x03{}"), "is malformed", id="an end that says nothing"),
+        pytest.param(channels(an_exit("many")), "is malformed", id="a code that is no number"),
+        pytest.param(channels(b"\x03" + b"x" * 500_000), "is malformed", id="an end without end"),
         pytest.param(
             channels(an_end("InternalError", "failed while waiting for exec")), "waiting", id="a runtime that lost it"
         ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.cluster.scope import holder, is_held, key, others, told
+from shared.cluster.scope import conflicting, described, holder, is_held, key
 
 CLUSTER, TEAM_A, TEAM_B = key(""), key("team-a"), key("team-b")
 OURS, THEIRS = holder("our-log", "nats://ours:4222"), holder("their-log", "nats://theirs:4222")
@@ -24,11 +24,11 @@ OURS, THEIRS = holder("our-log", "nats://ours:4222"), holder("their-log", "nats:
     ],
 )
 def test_who_is_in_the_way(held: dict[str, str], namespace: str, in_the_way: list[str]):
-    assert sorted(others(held, namespace, "our-log")) == sorted(in_the_way)
+    assert sorted(conflicting(held, namespace, "our-log")) == sorted(in_the_way)
 
 
 def test_a_log_that_is_not_there_yet_holds_nothing():
-    assert others({CLUSTER: THEIRS}, "", "") == {CLUSTER: THEIRS}
+    assert conflicting({CLUSTER: THEIRS}, "", "") == {CLUSTER: THEIRS}
     assert not is_held({CLUSTER: THEIRS}, "", "")
 
 
@@ -39,8 +39,8 @@ def test_the_address_of_a_log_may_change():
 
 
 def test_claims_in_words():
-    assert told({CLUSTER: THEIRS}) == "the whole cluster has the log their-log at nats://theirs:4222"
-    assert told({TEAM_B: OURS}).startswith("the namespace team-b has the log our-log")
+    assert described({CLUSTER: THEIRS}) == "the whole cluster has the log their-log at nats://theirs:4222"
+    assert described({TEAM_B: OURS}).startswith("the namespace team-b has the log our-log")
 
 
 def test_the_longest_namespace_has_a_key():

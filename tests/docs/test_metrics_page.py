@@ -9,15 +9,17 @@ import yaml
 
 from shared.eventlog.room import FULL
 from shared.eventlog.subjects import AUTHORS
-from shared.job.measures import Measures
+from shared.job.metrics import JobMetrics
 from shared.process.health import Health
-from shared.telemetry.figures import Measure
-from shared.telemetry.metrics import BUILD
+from shared.telemetry.metrics import Metric
+from shared.telemetry.prometheus import BUILD
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
-OF_JOBS = {series.measure.name: series.measure for series in Measures().series}
-OF_PROCESSES = {series.measure.name: series.measure for series in Health("status").figures()} | {BUILD.name: BUILD}
+OF_JOBS = {series.metric.name: series.metric for series in JobMetrics().series}
+OF_PROCESSES = {series.metric.name: series.metric for series in Health("status").current_metrics()} | {
+    BUILD.name: BUILD
+}
 ALL = OF_JOBS | OF_PROCESSES
 
 ALERT_ROWS = re.findall(
@@ -30,31 +32,31 @@ TRAINING_OPERATOR = {
 }
 
 
-def row(measure: Measure) -> str:
-    labels = ", ".join(f"`{label}`" for label in measure.labels)
-    of = "jobs" if measure.name in OF_JOBS else "processes"
-    return f"| `{measure.name}` | {measure.type} | {labels} | {of} | {measure.meaning} |"
+def row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    of = "jobs" if metric.name in OF_JOBS else "processes"
+    return f"| `{metric.name}` | {metric.type} | {labels} | {of} | {metric.meaning} |"
 
 
-def test_the_table_has_every_measure():
+def test_the_table_has_every_metric():
     table = [line for line in PAGE.splitlines() if line.startswith("| `muster_") and line.count("|") == 6]
-    wanted = [row(measure) for measure in ALL.values()]
+    wanted = [row(metric) for metric in ALL.values()]
     assert table == wanted, "the table has to be:\n" + "\n".join(wanted)
 
 
-@pytest.mark.parametrize("measure", ALL.values(), ids=lambda measure: measure.name)
-def test_names_are_as_prometheus_wants_them(measure: Measure):
-    assert re.fullmatch(r"muster(_[a-z]+)+", measure.name)
-    assert measure.name.endswith("_total") == (measure.type == "counter")
-    if measure.type == "histogram":
-        assert measure.name.endswith("_seconds")
-        assert list(measure.buckets) == sorted({*measure.buckets})
-    assert not re.search(r"_(count|sum|bucket|ms|millis|minutes)$", measure.name)
-    assert not {"le", "namespace", "job", "pod", "instance", "name", "uid"} & {*measure.labels}, (
+@pytest.mark.parametrize("metric", ALL.values(), ids=lambda metric: metric.name)
+def test_names_are_as_prometheus_wants_them(metric: Metric):
+    assert re.fullmatch(r"muster(_[a-z]+)+", metric.name)
+    assert metric.name.endswith("_total") == (metric.type == "counter")
+    if metric.type == "histogram":
+        assert metric.name.endswith("_seconds")
+        assert list(metric.buckets) == sorted({*metric.buckets})
+    assert not re.search(r"_(count|sum|bucket|ms|millis|minutes)$", metric.name)
+    assert not {"le", "namespace", "job", "pod", "instance", "name", "uid"} & {*metric.labels}, (
         "a scraper's own, or one for each job"
     )
-    assert measure.meaning
-    assert not measure.meaning.endswith(".")
+    assert metric.meaning
+    assert not metric.meaning.endswith(".")
 
 
 @pytest.mark.parametrize("name", sorted({*re.findall(r"muster_[a-z_]+", PAGE)}))
@@ -103,10 +105,10 @@ def test_with_the_rules_on_the_page_training_operators_dashboards_go_on():
     words = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MXJob": "mxnet", "MPIJob": "mpi"}
     for kind, word in words.items():
         seen = set()
-        for measure in ALL.values():
-            labels = relabelled({"__name__": measure.name, "kind": f"{kind}.kubeflow.org"}, rules)
+        for metric in ALL.values():
+            labels = relabelled({"__name__": metric.name, "kind": f"{kind}.kubeflow.org"}, rules)
             if labels["__name__"].startswith("training_operator"):
-                assert "job_namespace" in measure.labels
+                assert "job_namespace" in metric.labels
                 assert labels["framework"] == word
                 seen.add(labels["__name__"])
             else:

@@ -89,7 +89,7 @@ async def test_the_stream_is_full(place: Place, tmp_path: Path):
             await place.kube.create(TRAININGJOBS, "default", a_job("full", "sleep 1"))
             known = await service.becomes(503)
             assert "maximum bytes exceeded" in known["trouble"]
-            line = await service.says("not ready", "the log stores nothing more", "nats stream edit JOBS --max-bytes")
+            line = await service.says("not ready", "the log is full", "nats stream edit JOBS --max-bytes")
             assert line["why"] == known["trouble"]
             await edit(nats, "JOBS", {"max_bytes": -1})
             await service.says("ready again")
@@ -107,12 +107,12 @@ async def test_the_disk_is_full(place: Place, tmp_path: Path):
         url = f"nats://127.0.0.1:{port}"
         await set_up(url, password=users[ADMIN])
         log = await JetStreamEventLog.connect(url, name="test", user="scheduler", password=users["scheduler"])
-        with pytest.raises(Transient, match="the log stores nothing more"):
+        with pytest.raises(Transient, match="the log is full"):
             await _fill(log)
         await log.close()
         async with a_service("status", tmp_path, place.environment("status", NATS_URL=url)) as service:
             known = await service.becomes(503)
-            line = await service.says("not ready", "the log stores nothing more", "a larger disk and `max_file_store`")
+            line = await service.says("not ready", "the log is full", "a larger disk and `max_file_store`")
             assert not known["owner"]
             await nats.stop()
             nats = _started(tmp_path, port, users, large)

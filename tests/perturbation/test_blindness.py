@@ -108,7 +108,7 @@ async def test_a_watcher_that_stood_still_while_its_history_was_forgotten_wakes_
         await arena.jobs(4)
         await arena.drive(60)
         await arena.agree()
-        woke = arena.said("stood still")
+        woke = arena.said("stalled")
         arena.disturbed.pause()
         begin = asyncio.get_running_loop().time()
         await arena.drive(60)

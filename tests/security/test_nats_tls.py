@@ -77,8 +77,8 @@ async def test_a_certificate_that_ran_out_is_told(tmp_path: Path, authority: Aut
 
 async def test_a_server_without_tls_never_hears_the_password(tmp_path: Path, authority: Authority):
     async with NatsServer(tmp_path / "nats") as server:
-        assert "does not ask for TLS" in await refusal(server, Tls(ca=authority.path))
-        assert "does not ask for TLS" in await refusal(server, None, url=server.url.replace("nats://", "tls://"))
+        assert "offers no TLS" in await refusal(server, Tls(ca=authority.path))
+        assert "offers no TLS" in await refusal(server, None, url=server.url.replace("nats://", "tls://"))
 
 
 async def test_a_file_that_is_missing_or_none_is_named(tmp_path: Path, authority: Authority):
@@ -98,10 +98,10 @@ async def test_a_server_may_ask_for_our_certificate(tmp_path: Path, authority: A
         log = await connect(server, trusted)
         assert await log.identity()
         await log.close()
-        assert "does not take our certificate" in await refusal(server, Tls(ca=authority.path))
+        assert "rejects the client certificate" in await refusal(server, Tls(ca=authority.path))
         foreign = authority.issue("foreign")
         with_foreign = Tls(ca=authority.path, certificate=foreign.certificate, key=foreign.key)
-        assert "does not take our certificate" in await refusal(server, with_foreign)
+        assert "rejects the client certificate" in await refusal(server, with_foreign)
 
 
 async def test_rotated_certificates_and_authorities_are_read_again(tmp_path: Path, authority: Authority):

@@ -13,7 +13,7 @@ from tests.kit.operator import Operator, a_job
 
 pytestmark = [pytest.mark.real, pytest.mark.e2e]
 
-SAID = "nodes are not seen"
+SAID = "nodes are not watched"
 WATCHER = f"system:serviceaccount:{permissions.HOME}:watcher"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.process.collector import LONGEST_SECONDS, leave_out
+from shared.process.collector import LONGEST_SECONDS, freeze_after
 from tests.kit.virtual_time import in_virtual_time
 
 
@@ -28,7 +28,7 @@ class Knot:
 @in_virtual_time
 async def test_nothing_is_collected_until_the_log_is_folded_and_then_only_what_comes_after():
     folded = asyncio.Event()
-    leaving_out = asyncio.create_task(leave_out(folded))
+    leaving_out = asyncio.create_task(freeze_after(folded))
     await asyncio.sleep(0)
     assert not gc.isenabled()
     history = [{"of": "a job"}]
@@ -42,7 +42,7 @@ async def test_nothing_is_collected_until_the_log_is_folded_and_then_only_what_c
 
 @in_virtual_time
 async def test_a_log_that_cannot_be_folded_keeps_nothing_from_being_collected_for_long():
-    leaving_out = asyncio.create_task(leave_out(asyncio.Event()))
+    leaving_out = asyncio.create_task(freeze_after(asyncio.Event()))
     await asyncio.sleep(LONGEST_SECONDS + 1)
     assert leaving_out.done()
     assert gc.isenabled()
@@ -50,7 +50,7 @@ async def test_a_log_that_cannot_be_folded_keeps_nothing_from_being_collected_fo
 
 @in_virtual_time
 async def test_a_service_that_stops_before_it_folded_collects_again():
-    leaving_out = asyncio.create_task(leave_out(asyncio.Event()))
+    leaving_out = asyncio.create_task(freeze_after(asyncio.Event()))
     await asyncio.sleep(0)
     leaving_out.cancel()
     await asyncio.gather(leaving_out, return_exceptions=True)
@@ -63,9 +63,9 @@ async def test_what_an_earlier_fold_left_is_collected_when_the_service_begins_an
     folded.set()
     knot = Knot()
     earlier = weakref.ref(knot)
-    await leave_out(folded)
+    await freeze_after(folded)
     del knot
     gc.collect()
     assert earlier() is not None, "no collection walks over it"
-    await leave_out(folded)
+    await freeze_after(folded)
     assert earlier() is None

@@ -6,10 +6,10 @@ import pytest
 
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.runtime.ownership import Lease
+from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
-from tests.service.test_ownership import KEY, Weather, now
+from tests.service.test_lease import KEY, Weather, now
 from tests.service.test_runtime import Small, Stage, restarting
 
 HOUR_SECONDS = 3_600.0

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.room import Room
 from shared.job.events.event import Author
-from shared.job.measures import Measures
+from shared.job.metrics import JobMetrics
 from shared.ports import free_port
 from shared.process import health
 from shared.runtime.run import Runtime
@@ -75,7 +75,11 @@ async def a_replica(
     """A service that folds this log, as a process would stand."""
     known = health.Health(author)
     runtime = Runtime(
-        Idle(), MemoryEventLog(journal, user=author), owns=lambda: False, meters=known.meters, measures=Measures()
+        Idle(),
+        MemoryEventLog(journal, user=author),
+        owns=lambda: False,
+        metrics=known.metrics,
+        job_metrics=JobMetrics(),
     )
     known.trouble, known.runtime, known.owner = "", runtime, lambda: owner
     running = asyncio.create_task(runtime.run())
@@ -160,7 +164,7 @@ async def test_several_services_of_one_process_are_told_apart():
     journal = await a_log()
     async with a_replica(journal, "status") as status, a_replica(journal, "scaler", owner=False) as scaler:
         assert scaler.runtime is not None
-        scaler.runtime.measures = None
+        scaler.runtime.job_metrics = None
         waiting = health.Health("watcher")
         found = await asked(waiting, scaler, status)
     assert {dict(labels)["service"] for name, labels in found if name == "muster_ready"} == {
@@ -198,6 +202,6 @@ async def test_how_full_the_log_is_is_told_by_stream_and_by_server():
 
 async def test_two_processes_in_one_share_no_figures():
     first, second = health.Health("status"), health.Health("status")
-    first.meters.append("Conflict")
+    first.metrics.append("Conflict")
     assert told(await asked(first), "muster_appends_total", service="status", outcome="Conflict") == 1
     assert told(await asked(second), "muster_appends_total", service="status", outcome="Conflict") == 0

@@ -9,8 +9,8 @@ import pytest
 
 from services.scaler.core.policy import Policy
 from services.scaler.core.script import QUIETLY
+from services.scaler.launcher_commands import HOSTS
 from services.scaler.shell import Scaler
-from services.scaler.within import HOSTS
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS
 from shared.cluster.memory import MemoryCluster

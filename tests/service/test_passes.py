@@ -15,7 +15,7 @@ from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.steps import Step
-from shared.runtime.ownership import Lease
+from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_spec, observed
 from tests.kit.histories import stored

@@ -107,7 +107,7 @@ def test_what_a_package_names_is_a_kind_like_any_other(value: str):
         pytest.param("Stage", "is no Framework", id="another class"),
         pytest.param("Kindless", "needs a group, a version, a plural and a kind", id="without a group"),
         pytest.param("OfPods", "not a Resource of type Custom", id="of another type"),
-        pytest.param("WithoutDefinition", "its definition is none", id="without a definition"),
+        pytest.param("WithoutDefinition", "its definition is no Definition", id="without a definition"),
         pytest.param("BrokenDefinition", "its kind or its definition .KeyError", id="a definition that fails"),
         pytest.param("AnotherTrainingJob", "there is a TrainingJob of kai.* already", id="a kind that Muster has"),
         pytest.param("ARequest", "there is a ScaleOut of kai.* already", id="a kind of request"),
@@ -152,7 +152,7 @@ def test_packages_that_are_installed_are_found(packages: Path):
     a_package(packages, "hives", "from tests.kit.swarm import SwarmJob as FRAMEWORK")
     a_package(packages, "wasps", "raise SystemExit(3)")
     with capture_logs() as said:
-        plugins.tell()
+        plugins.log_frameworks()
     assert names(plugins.installed()) == ["SwarmJob.test.muster.dev"]
     assert [line["event"] for line in said] == ["framework found", "framework left out"]
     assert "the framework wasps of the package wasps (wasps:FRAMEWORK)" in said[1]["why"]

@@ -114,9 +114,9 @@ async def test_a_lost_connection_needs_no_alarm():
 async def test_what_the_log_refuses_is_a_trouble_until_it_takes_it():
     outside = Outside()
     with capture_logs() as said:
-        outside.health.failing = lambda: "the log stores nothing more"
+        outside.health.failing = lambda: "the log is full"
         await asyncio.sleep(10)
-        assert outside.health.trouble == "the log stores nothing more"
+        assert outside.health.trouble == "the log is full"
         outside.health.failing = lambda: ""
         await until(lambda: not outside.health.trouble, seconds=LONGEST_WAIT_SECONDS + 1)
     assert [line["event"] for line in said] == ["not ready", "ready again"]

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from shared.errors import Transient
 from shared.eventlog.durability import Look
 from shared.eventlog.room import Room
-from shared.installation.risks import EVERY_SECONDS, tell_risks, tell_unmonitored
+from shared.installation.risks import EVERY_SECONDS, warn_unmonitored, watch_risks
 from shared.process.health import Health
 from tests.kit.virtual_time import in_virtual_time
 
@@ -31,7 +31,7 @@ async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothi
 
     health = Health("status")
     with capture_logs() as said:
-        telling = asyncio.create_task(tell_risks(health, look))
+        telling = asyncio.create_task(watch_risks(health, look))
         await asyncio.sleep(3.5 * EVERY_SECONDS)
         assert (health.warnings, health.rooms) == (("one copy",), (room,))
         await asyncio.sleep(EVERY_SECONDS)
@@ -43,8 +43,8 @@ async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothi
 
 def test_without_a_monitor_nobody_knows_of_the_disk_and_that_is_told():
     with capture_logs() as said:
-        tell_unmonitored(())
-        tell_unmonitored(("http://127.0.0.1:8222",))
+        warn_unmonitored(())
+        warn_unmonitored(("http://127.0.0.1:8222",))
     (line,) = said
     assert line["log_level"] == "warning"
     assert "NATS_MONITOR" in line["why"]

@@ -586,7 +586,7 @@ class TestOwnership:
             await asyncio.sleep(0.05)
             owner = True
             await until(lambda: len(stage.service.acted) > EFFECTS_PER_JOB, "the last one")
-            outcomes = {key[2]: count for key, count in stage.runtime.meters.series[0].values.items()}
+            outcomes = {key[2]: count for key, count in stage.runtime.metrics.series[0].values.items()}
             assert outcomes == {"Succeeded": EFFECTS_PER_JOB + 1, "Retried": 1}
 
     @in_virtual_time

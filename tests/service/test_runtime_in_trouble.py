@@ -17,7 +17,7 @@ from shared.job.events.event import At
 from shared.job.events.scheduler import JobRestarted
 from shared.job.evolve import evolve
 from shared.job.fold import History
-from shared.job.measures import Measures
+from shared.job.metrics import JobMetrics
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
@@ -338,12 +338,12 @@ async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_clus
 
 @in_virtual_time
 async def test_a_figure_that_cannot_be_counted_holds_no_job_and_is_told_once():
-    class Wrong(Measures):
+    class Wrong(JobMetrics):
         def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
             raise AssertionError("our bug")
 
     stage = Stage(Small(restarting(2)))
-    stage.runtime = Runtime(stage.service, stage.line, measures=Wrong())
+    stage.runtime = Runtime(stage.service, stage.line, job_metrics=Wrong())
     with capture_logs() as said:
         async with stage.running():
             stage.see()

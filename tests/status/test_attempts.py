@@ -204,14 +204,14 @@ def test_an_old_word_asks_for_nothing():
 
 
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
-def test_activeDeadlineSeconds_ends_a_job_for_good_and_not_before(restart: RestartPolicy):
+def test_the_active_deadline_ends_a_job_for_good_and_not_before(restart: RestartPolicy):
     story = a_running_job(active_deadline_seconds=60, restart=restart)
     end = JobFailed(reason="DeadlineExceeded", message="it was active for 60 s (activeDeadlineSeconds)")
     assert owed(*story) is None
     assert owed(*story, ran_out("ActiveDeadline", *story)) == end
 
 
-def test_an_edit_that_removes_activeDeadlineSeconds_is_heard_until_the_end():
+def test_an_edit_that_removes_the_active_deadline_is_heard_until_the_end():
     story = a_running_job(active_deadline_seconds=60)
     assert owed(*story, ran_out("ActiveDeadline", *story), observed(a_spec(), generation=2)) is None
 
@@ -234,7 +234,7 @@ def test_a_pause_is_no_activity_and_a_restart_is():
 
 
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
-def test_schedulingTimeoutSeconds_ends_a_job_for_good_whose_pods_never_ran(restart: RestartPolicy):
+def test_the_scheduling_timeout_ends_a_job_for_good_whose_pods_never_ran(restart: RestartPolicy):
     stuck = pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))
     story = [*a_created_job(scheduling_timeout_seconds=30, restart=restart), stuck]
     why = "it did not run after 30 s (schedulingTimeoutSeconds); resnet-worker-1: ImagePullBackOff"

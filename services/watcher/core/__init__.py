@@ -1,4 +1,1 @@
-"""The watcher's rules: what a job's facts and open questions are, given the cache and the answers.  Pure.
-
-No file here knows a loop, a client, a clock or a log line; an import rule holds every `core` of a service to that.
-"""
+"""The watcher's rules: the facts and open questions of a job, given the cache and the answers.  Pure."""

@@ -1,6 +1,6 @@
-"""The cache: the objects that the watches have shown, as they are now.  Pure.
+"""The cache: the newest state of the objects that the watches have shown.  Pure.
 
-Absence means something only for what was listed completely, and for a job only once its own GET confirmed it.
+An object counts as absent only after a complete list, and a job only after its own GET.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,23 +19,23 @@ from shared.job.views import ChildView, PodView
 T = TypeVar("T")
 
 CHILDREN = ("Service", "ConfigMap", "Secret")
-"""What a job has besides pods and requests."""
+"""The kinds of a job's children besides pods."""
 
 
 class Listing(dict[tuple[str, str], T]):
-    """The objects of one resource by (namespace, name), and how far the watch got."""
+    """The objects of one resource by (namespace, name), and the version that its watch has reached."""
 
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
         """The newest resourceVersion seen; 0 until the first complete LIST."""
         self.outdated = False
-        """An earlier store showed it: it means nothing until it was listed again."""
+        """The store was restored since: the objects count for nothing until the next LIST."""
         self.blind = True
         self.answered = False
-        """Its first list in this store came, or did not come."""
+        """The first LIST in this epoch has succeeded or failed."""
         self.absent = False
-        """Its kind is not served, and was not since we began: there is nothing that we could miss."""
+        """The kind has not been served since the start, so that no object can be missing."""
 
     @property
     def listed(self) -> bool:
@@ -46,33 +46,33 @@ class Cache:
     """The listings of all resources, and indices over them."""
 
     def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False) -> None:
-        """`takes_over` is a person's word that the operators before us are gone."""
+        """`takes_over` confirms that the earlier operators are gone."""
         self._kinds = kinds
         self.takes_over = takes_over
         self.epoch = 0
-        """Raised when versions went back: an etcd restored from a backup counts again."""
+        """Raised when versions went back, because etcd was restored from a backup."""
         self.jobs: Mapping[Resource[Custom], Listing[ObservedJob]] = {each.resource: Listing() for each in kinds}
         """By the resource of their kind."""
         self.requests: dict[str, Listing[ObservedRequest]] = {"ScaleIn": Listing(), "ScaleOut": Listing()}
         self.pods: Listing[tuple[JobKey, PodView]] = Listing()
         selectors = {each.inherits for each in kinds if each.inherits} if takes_over else ()
         self.inherited: Mapping[str, Listing[tuple[JobKey, PodView]]] = {each: Listing() for each in sorted(selectors)}
-        """Pods that other operators made, by the selector of their labels; they are here with our labels, too."""
+        """Pods of other operators, by the selector of their labels, also after they got Muster's labels."""
         self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in CHILDREN}
         self.nodes: Listing[ObservedNode] = Listing()
         self.going: dict[str, ObservedNode] = {}
-        """The nodes that are about to go, by name, and those that went from under their pods."""
+        """The nodes that are about to be removed, by name, and removed ones that still have pods."""
         self.held_back = True
-        """Too many jobs vanished at once to be believed, or not every kind was listed yet."""
+        """No job counts as gone: too many vanished at once, or not every kind was listed yet."""
         self.found: set[JobKey] = set()
-        """Jobs that the first list showed: they were there before this process."""
+        """The jobs of the first list, which are older than this process."""
         self._resources: dict[JobKey, ObservedJob] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
-        """The pods on each node, and whose they are."""
+        """The pods on each node, with their jobs."""
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
-        """Of pods that tolerate something."""
+        """The tolerations of pods that have some."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
         self._placed: dict[JobKey, dict[Uid, ObservedRequest]] | None = None
         """Requests by place; None when a job or a request changed since."""
@@ -86,16 +86,16 @@ class Cache:
         yield self.nodes
 
     def sees(self, kind: Resource[Custom]) -> bool:
-        """Every watch that tells of the jobs of a kind works, on the store that there is.
+        """True if every watch works that concerns jobs of this kind.
 
-        That of nodes is a help, and may be forbidden to us.  Those of other kinds, served or not, tell nothing of it.
+        The watch of nodes does not count, because it may be forbidden; nor do the watches of other kinds of job.
         """
         requests = self.requests.values() if kind == TRAININGJOBS else ()
         watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *self.children.values())
         return not any(listing.blind or listing.outdated for listing in watched)
 
     def listing_of(self, job: Job) -> Listing[ObservedJob] | None:
-        """What was seen of the jobs of this one's kind; None for a kind that this process does not know."""
+        """The listing of the job's kind; None for a kind that this process does not know."""
         resource = self._resources.get(job.key)
         shown = resource.observed if resource is not None else job
         framework = self._kinds.find(shown.api_version, shown.kind)
@@ -103,18 +103,18 @@ class Cache:
 
     @property
     def scalable(self) -> Listing[ObservedJob]:
-        """The jobs that requests are about; an empty listing where this process does not know their kind."""
+        """The listing of TrainingJobs, which requests are about; empty if this process does not know the kind."""
         return self.jobs.get(TRAININGJOBS, Listing())
 
     def enter(self, epoch: int) -> None:
-        """The store is another one from now on: what the watches showed so far says nothing of it."""
+        """Begin an epoch: all objects count for nothing until they are listed again."""
         if epoch > self.epoch:
             self.epoch = epoch
             for listing in self.listings():
                 listing.outdated, listing.answered = listing.version > 0, False
 
     def keys(self) -> set[JobKey]:
-        """Every job there is a trace of."""
+        """Every job of which the cache has a resource, a pod, a child or a request."""
         return {
             *self._resources,
             *self._pods_of,
@@ -123,7 +123,7 @@ class Cache:
         }
 
     def job(self, key: JobKey) -> ObservedJob | None:
-        """The resource of this very uid."""
+        """The resource with this uid."""
         return self._resources.get(key)
 
     def pods_of(self, key: JobKey) -> Mapping[Uid, PodView]:
@@ -134,17 +134,17 @@ class Cache:
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
 
     def inherits(self, job: Job) -> str | None:
-        """The selector of pods that another operator made for jobs of this kind; None for an unknown kind."""
+        """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
         framework = self._kinds.find(job.api_version, job.kind)
         return framework.inherits if framework is not None else None
 
     def has_inherited(self, job: Job) -> bool:
-        """All pods were listed that the operator before us may have made for it."""
+        """True if all pods were listed that an earlier operator may have made for the job."""
         listing = self.inherited.get(self.inherits(job) or "")
         return listing is not None and listing.listed
 
     def went(self, job: Job, pod: PodView) -> bool:
-        """A pod that is not shown any more was there once, as far as the lists go that would show it."""
+        """True if every list that would show the pod is complete, so that its absence means that it is gone."""
         if not pod.claimed and not self.has_inherited(job):
             return False
         listings = [self.pods, *(() if pod.claimed else self.inherited.values())]
@@ -157,7 +157,7 @@ class Cache:
         return (request for listing in self.requests.values() for request in listing.values())
 
     def requests_of(self, key: JobKey) -> dict[Uid, ObservedRequest]:
-        """The requests whose place is this history."""
+        """The requests that belong to this history."""
         if self._placed is None:
             self._placed = {}
             for request in self.all_requests():
@@ -168,14 +168,14 @@ class Cache:
         return next((request for request in self.all_requests() if request.uid == uid), None)
 
     def place(self, request: ObservedRequest) -> JobKey:
-        """The history a request belongs to: its owner's, else that of the job it names, else the waiting room."""
+        """The history of a request: its owner's, else that of the named job, else that of orphaned requests."""
         if request.owner:
             return JobKey(request.namespace, request.job, request.owner)
         resource = self.scalable.get((request.namespace, request.job))
         return resource.key if resource is not None else JobKey(request.namespace, request.job, NO_UID)
 
     def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: ObservedJob | None) -> set[JobKey]:
-        """The job of this kind at (namespace, name) is now so, or is no more; return whom that concerns."""
+        """Set or remove the job of this kind at (namespace, name); return the histories that it concerns."""
         before = self.jobs[kind].pop(at, None)
         if before is not None:
             del self._resources[before.key]
@@ -187,13 +187,13 @@ class Cache:
                 self.found.add(seen.key)
         concerned = {resource.key for resource in (before, seen) if resource is not None}
         if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
-            # The same life: no request changes its place, however often this job changes.  Of others there is none.
+            # The same incarnation: no request moves to another history.
             return concerned
         self._placed = None
         return {JobKey(at[0], at[1], NO_UID), *concerned}
 
     def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> set[JobKey]:
-        """The request at (namespace, name) is now so, or is no more; return whom that concerns."""
+        """Set or remove the request at (namespace, name); return the histories that it concerns."""
         before = self.requests[kind].pop(at, None)
         self._placed = None
         if seen is not None:
@@ -205,7 +205,7 @@ class Cache:
     def set_pod(
         self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None, tolerations: tuple[Toleration, ...] = ()
     ) -> set[JobKey]:
-        """The pod at (namespace, name) is now so, or is no more; return whom that concerns."""
+        """Set or remove the pod at (namespace, name); return the histories that it concerns."""
         before = self.pods.pop(at, None)
         if before is not None:
             _drop(self._pods_of, before[0], before[1].uid)
@@ -223,7 +223,7 @@ class Cache:
         return {key for key, _ in filter(None, (before, seen))}
 
     def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> set[JobKey]:
-        """The pod at (namespace, name), by labels of another operator, is now so, or is no more."""
+        """Set or remove the pod of another operator at (namespace, name); return the histories that it concerns."""
         listing = self.inherited[selector]
         before = listing.pop(at, None)
         if before is not None:
@@ -234,13 +234,13 @@ class Cache:
         return {key for key, _ in filter(None, (before, seen))}
 
     def set_node(self, name: str, seen: ObservedNode | None) -> set[JobKey]:
-        """The node is now so, or is no more; return whom it concerns that it is about to go."""
+        """Set or remove a node; return the histories with pods on a node that is about to be removed."""
         before = self.going.pop(name, None)
         if seen is None:
             self.nodes.pop(("", name), None)
         else:
             self.nodes["", name] = seen
-        # The pods of a node that is no more are removed by and by.
+        # The pods of a deleted node are removed some time later.
         now = seen if seen is not None else GONE
         if not now.reason:
             return set()
@@ -249,7 +249,7 @@ class Cache:
         return set(self._jobs_on.get(name, {}).values()) if now != before else set()
 
     def notice(self, pod: PodView) -> str:
-        """Why the pod has to leave its node; empty while it may stay."""
+        """Why the pod has to leave its node; empty if it may stay."""
         node = self.going.get(pod.node)
         return node.reason if node is not None and leaves(node, self._tolerations.get(pod.uid, ())) else ""
 
@@ -258,7 +258,7 @@ class Cache:
             self.going.pop(node, None)
 
     def set_child(self, kind: str, at: tuple[str, str], seen: tuple[JobKey, ChildView] | None) -> set[JobKey]:
-        """The child at (namespace, name) is now so, or is no more; return whom that concerns."""
+        """Set or remove the child at (namespace, name); return the histories that it concerns."""
         before = self.children[kind].pop(at, None)
         if before is not None:
             _drop(self._children_of, before[0], (kind, before[1].name))

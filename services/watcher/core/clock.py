@@ -1,6 +1,6 @@
-"""Measuring the timers that jobs wait for.  Pure: every "now" comes in.
+"""Measures the timers of jobs.  Pure: every "now" is an argument.
 
-Judgements run only while the watches show life, and start afresh after blindness; promises go on.
+Judgements run only while the watches work, and start again after a blind watch; promises run on.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class Clock:
         self._sees = False
 
     def life(self, *, sees: bool) -> bool:
-        """Whether the watches work; return True when that changed.  Losing sight forgets all judgements."""
+        """Note whether the watches work; return True if that changed.  A blind watch resets all judgements."""
         changed, self._sees = sees != self._sees, sees
         if not sees:
             for running in self._due.values():
@@ -29,7 +29,7 @@ class Clock:
     def measure(
         self, key: JobKey, timers: Iterable[Timer], monotonic: float, wall: datetime
     ) -> tuple[list[Timer], float | None]:
-        """The timers of a job that ran out, and the seconds until the next one does (None without one)."""
+        """The expired timers of a job, and the seconds until the next one expires (None without one)."""
         timers = tuple(timers)
         running = self._due.get(key, {})
         kept = {timer: due for timer, due in running.items() if timer in timers}
@@ -49,5 +49,5 @@ def _remaining(timer: Timer, wall: datetime) -> float:
     if not timer.since:
         return float(timer.seconds)
     elapsed = (wall - datetime.fromisoformat(timer.since)).total_seconds()
-    # Clocks of two machines may differ; no difference makes a promise longer than it is.
+    # The clocks of two machines may differ; that never makes a promise longer.
     return min(max(timer.seconds - elapsed, 0.0), float(timer.seconds))

@@ -1,8 +1,8 @@
-"""Nodes that are about to go: which signs say so, and to which pods they matter.  Pure.
+"""The taints that announce the removal of a node, and the pods that they concern.  Pure.
 
-Only signs of a removal that has begun count.  A cordon alone is none, as people cordon without draining; nor is
-`DeletionCandidateOfClusterAutoscaler`, a mere candidate, nor a recommendation to rebalance, nor a node that is not
-ready or unreachable: those come back, and if they do not, Kubernetes evicts their pods, which then say so themselves.
+Only a removal that has begun counts.  A cordon alone does not, as people cordon without draining; nor does
+`DeletionCandidateOfClusterAutoscaler`, nor a recommendation to rebalance, nor a node that is not ready or unreachable:
+it may come back, and otherwise Kubernetes evicts its pods, which get a condition.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from shared.cluster.objects import Node, Pod, Taint, Toleration
 NODE_DELETED = "NodeDeleted"
 
 CONFIGURED = "NodeTainted"
-"""The reason of a taint that is no well-known one: an administrator said that it counts."""
+"""The reason of a taint that an administrator has configured."""
 
 WELL_KNOWN = {
     # Kubernetes: the machine is off for good, and its pods are removed by force.
@@ -37,17 +37,17 @@ WELL_KNOWN = {
 
 
 KEEPS_OFF = ("NoSchedule", "NoExecute")
-"""Effects of taints; what PreferNoSchedule asks for is only a wish."""
+"""The effects of taints that keep pods off; PreferNoSchedule does not."""
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""What a cordon is to kube-scheduler, even before the taint stands in the node."""
+"""The taint by which kube-scheduler treats a cordon, even before the node has it."""
 
 GONE = ObservedNode(reason=NODE_DELETED, gone=True)
 """A node that was deleted while pods were on it."""
 
 
 def observed_node(node: Node, more: Collection[str] = ()) -> ObservedNode:
-    """What matters of a node; of one that stays that is nothing.  `more` are taints that count besides."""
+    """The node reduced to its announced removal.  `more` are configured taints."""
     reason = notice(node, more)
     if not reason:
         return ObservedNode()
@@ -56,7 +56,7 @@ def observed_node(node: Node, more: Collection[str] = ()) -> ObservedNode:
 
 
 def notice(node: Node, more: Collection[str] = ()) -> str:
-    """Why this node is about to go; empty when nothing says so.  `more` are taints that count besides."""
+    """Why this node is about to be removed; empty if nothing announces that.  `more` are configured taints."""
     if node.metadata.deletion_timestamp is not None:
         return NODE_DELETED
     keys = [taint.key for taint in node.spec.taints or ()]
@@ -65,15 +65,14 @@ def notice(node: Node, more: Collection[str] = ()) -> str:
 
 
 def tolerations(pod: Pod) -> tuple[Toleration, ...]:
-    """What a pod tolerates for good; not what Kubernetes lets every pod tolerate for five minutes."""
+    """The tolerations of a pod without a time limit; Kubernetes gives every pod some of five minutes."""
     return tuple(one for one in pod.spec.tolerations or () if one.toleration_seconds is None)
 
 
 def leaves(node: ObservedNode, tolerated: Collection[Toleration]) -> bool:
-    """Whether a pod with these tolerations is taken from a node that is about to go.
+    """True if a pod with these tolerations is released before its node is removed.
 
-    One for which the node stays open is not: its replacement could be placed there again and again.  It leaves when
-    the node is no more, or when it is evicted, of which it tells itself.
+    A pod that tolerates all fences of the node is not: kube-scheduler could place its replacement there again.
     """
     return node.gone or any(not any(_tolerates(one, fence) for one in tolerated) for fence in node.fences)
 

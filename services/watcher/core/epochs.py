@@ -1,7 +1,7 @@
-"""Whether a LIST comes from another store than the one that was seen before: an etcd restored from a backup.  Pure.
+"""Detects that etcd was restored from a backup.  Pure.
 
-Versions are the store's revision.  A consistent LIST is as new as anything that anybody was told before it was asked
-for: one that is older, or shows an older version of something, is not of the store that we know.
+Versions are the store's revision.  A consistent LIST is at least as new as every earlier answer: a LIST with an older
+version, or with an older version of an object, comes from another store.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,17 +18,17 @@ from shared.job.state import Job
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What was known of one resource before a LIST was asked for."""
+    """The versions of one resource that were known before a LIST."""
 
     epoch: int
     reached: int
-    """How far the watch got, or anything that the log has seen of this resource."""
+    """The newest version that the watch or the log has seen."""
     versions: Mapping[Uid, int]
-    """Of each object, by uid, as the log has it."""
+    """The version of each object in the log, by uid."""
 
 
 def known(epoch: int, reached: int, jobs: Iterable[Job], resource: Resource[Any]) -> Known:
-    """What `jobs` say of a resource, and the watch that reached `reached`."""
+    """The versions of a resource in `jobs`, and the version `reached` of its watch."""
     versions: dict[Uid, int] = {}
     for job in jobs:
         if job.epoch == epoch:
@@ -37,7 +37,7 @@ def known(epoch: int, reached: int, jobs: Iterable[Job], resource: Resource[Any]
 
 
 def went_back(before: Known, version: int, objects: Iterable[Object]) -> bool:
-    """Whether a LIST at `version` that shows `objects` cannot come after what was known `before` it was asked for."""
+    """True if a LIST at `version` with these `objects` is older than what was known `before` it."""
     return version < before.reached or any(
         thing.metadata.version < before.versions.get(Uid(thing.metadata.uid), 0) for thing in objects
     )

@@ -1,8 +1,8 @@
-"""Heads: does this log lead to what the resource and the checkpoint show?  Pure.
+"""Compares the heads in the resource and in the checkpoint with the log.  Pure.
 
-A head beyond the log's end, of another log, or of a job that the log has never seen means that history was lost.  A
-wrong hash within the log is a dispute if the checkpoint, which status writes first, is on the log's side; without
-that witness it is a loss too.  Either holds the job: which side is right a person decides.
+A head beyond the log's end, of another log, or of a job without events means that history was lost.  A wrong hash
+within the log is a dispute if the checkpoint, which the status service writes first, agrees with the log; otherwise it
+is a loss too.  Either holds the job until a person decides which side is right.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,14 +24,14 @@ replace = msgspec.structs.replace
 MISMATCH = "HashMismatch"
 
 ACCEPTED_LOSS = "AcceptedLoss"
-"""The source of a job that goes on after a loss."""
+"""The source of an adopted job that goes on after a loss."""
 
 
 def questions(job: Job, cache: Cache) -> Iterator[Compare]:
-    """Whether the log leads to the head in the resource, and, once, to the one in the checkpoint.
+    """The comparison of the log with the head in the resource and, once, with the checkpoint.
 
-    The checkpoint is read of jobs that were there before this process, and of those that have a status and no event
-    in the log.  Of a new job there is none.
+    The checkpoint is read for jobs that are older than this process, and for those with a status and no event in the
+    log.  A new job has none.
     """
     resource = cache.job(job.key)
     if resource is None:
@@ -43,10 +43,10 @@ def questions(job: Job, cache: Cache) -> Iterator[Compare]:
 
 
 def doubt(job: Job, resource: ObservedJob | None, answers: Answers) -> HistoryBroken | HistoryDisputed | None:
-    """The doubt about this history, until the log has it or a person accepted its head."""
+    """The doubt about this history, until it is recorded or a person has accepted the head."""
     if resource is None or answers.evidence is None:
         return None
-    # After an accepted loss the checkpoint may be ahead of the log for long.
+    # After an accepted loss the checkpoint may stay ahead of the log.
     found = judge(answers.evidence[1], alone=not job.integrity.accepted)
     if found is None or found.head in job.integrity.accepted:
         return None
@@ -65,12 +65,12 @@ def doubt(job: Job, resource: ObservedJob | None, answers: Answers) -> HistoryBr
 
 
 def warning(job: Job) -> tuple[str, str] | None:
-    """What people should read about a history in doubt."""
+    """The log line about a history in doubt."""
     return ("head is wrong", job.integrity.sentence) if job.integrity.doubt is not None and not job.gone else None
 
 
 def judge(evidence: Evidence, *, alone: bool = True) -> Broken | Disputed | None:
-    """What is wrong with a history, or None.  With `alone` the checkpoint raises a doubt by itself."""
+    """The fault of a history, or None.  With `alone` the checkpoint raises a doubt by itself."""
     shown, kept = evidence.shown, evidence.kept
     if shown is not None and (reason := _wrong(evidence, shown)):
         if reason == MISMATCH and kept is not None and _confirmed(evidence, kept):
@@ -93,7 +93,7 @@ def _wrong(evidence: Evidence, named: Named) -> str:
     if known is None or known == named.head.hash:
         return ""
     if named.head.sequence > evidence.began:
-        # A restored log had lost these events, and grew past their sequence since.
+        # A restored log lost these events, and has grown past their sequence since.
         return "BeyondTheEnd"
     return "HistoryLost" if evidence.empty else MISMATCH
 
@@ -103,7 +103,7 @@ def _confirmed(evidence: Evidence, named: Named) -> bool:
 
 
 def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> list[JobAdopted | HistoryAccepted]:
-    """A person named exactly the head that raised the doubt: take on what is there, then go on."""
+    """The facts after a person accepted the head that raised the doubt: adopt the present pods, then go on."""
     doubt = job.integrity.doubt
     if doubt is None or resource.accept != str(doubt.head):
         return []
@@ -142,7 +142,7 @@ def _there(job: Job, pods: Mapping[Uid, PodView]) -> tuple[frozenset[Slot], int]
     slots = frozenset(
         pod.slot
         for pod in pods.values()
-        # An end that decides something counts; another worker that ended is simply no more.
+        # The pod of the leader role decides the job's end; another ended worker counts as gone.
         if pod.attempt == attempt and (alive(pod) or (ended(pod) and (strict or pod.role == LAUNCHER)))
     )
     return slots, attempt

@@ -1,6 +1,6 @@
-"""What the log does not know yet: the difference between a folded job and the cache, and what has to be asked.  Pure.
+"""The difference between a folded job and the cache, as facts for the log, and the questions to ask.  Pure.
 
-Older versions of an object are ignored; changes that no decision needs are not recorded.
+Older versions of an object are ignored.  Changes that no decision needs are not recorded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,25 +29,25 @@ from shared.job.state import Job
 from shared.job.views import PodView
 
 BYTES_PER_EVENT = 200_000
-"""Of pod views in one event, which stays under the log's limit with all that is around them."""
+"""The most bytes of pod views in one event, well below the log's limit."""
 
 UIDS_PER_EVENT = 4_000
-"""So that their 40 bytes each stay under the same limit."""
+"""The most uids in one event: with 40 bytes each they stay below the same limit."""
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What one look at a job gives."""
+    """The result of one comparison."""
 
     facts: tuple[Fact, ...] = ()
-    """What the cache shows and the log lacks, most important first."""
+    """Facts that the cache shows and the log lacks, most important first."""
     questions: tuple[Question, ...] = ()
-    """What has to be asked about the job, whether it was answered or not."""
+    """The questions about the job, answered or not."""
     trusted: bool = True
-    """False until the history was compared with what is kept outside of it: before that nothing is recorded."""
+    """False until the history was compared with the resource and the checkpoint: until then there are no facts."""
     wakes: tuple[JobKey, ...] = ()
-    """Other histories that may have something new to record now."""
+    """Other histories to observe now."""
     warning: tuple[str, str] | None = None
-    """What people should read once in the log of this process, and why it is so."""
+    """A log line and its reason."""
 
 
 def observe(
@@ -55,7 +55,7 @@ def observe(
 ) -> Observed:
     """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
 
-    `histories` are those of the whole log: a request that waited under the job's name keeps its turn there.
+    `histories` are those of the whole log: a request that was an orphan keeps its place in the queue.
     """
     histories = histories if histories is not None else Histories()
     if job.key.uid == NO_UID:
@@ -81,29 +81,29 @@ def _facts(
     if (found := heads.doubt(job, resource, answers)) is not None:
         return [found]
     if job.integrity.doubt is not None:
-        # Before a list of pods the watcher does not know what an acceptance takes on.
+        # Before a list of pods the watcher does not know which pods an acceptance adopts.
         if resource is not None:
             return heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
         return _end(job, cache, presence)
     if (theirs := takeover.begun_by_another(job, resource)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
-        # Another replica saw a newer store: until this one lists again, nothing that it shows is news.
+        # Another replica recorded a new epoch: until this one lists again, its cache is old.
         return []
     events = [*_resource(job, cache, presence)]
     if events or not job.generation:
-        # Pods and requests mean something once the log knows the job.
+        # Pods and requests follow after the job itself.
         return events
     if cache.epoch > job.epoch and not job.gone:
-        # In another store the job itself comes first: what it says of its end decides what its pods' end means.
+        # In a restored store the job comes first: its own end decides what the end of its pods means.
         return []
     if job.another:
         if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
             return []
-        # First its pods, whatever became of them; every service leaves the job alone before it is adopted.
+        # First its pods, in any phase; no service acts on the job before it is adopted.
         return [*_pods(job, cache, launchers, presence)] or [*takeover.adopted(job, cache)]
     views = _pods(job, cache, launchers, presence) if pods else ()
-    # Requests are about TrainingJobs, whatever owner they name.
+    # Requests are about TrainingJobs, even if they name another owner.
     scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
     return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 
@@ -141,12 +141,12 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
 
 
 def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
-    """Of each pod once that its node is about to go; that a notice was taken back is no news."""
+    """The notice, once for each pod, that its node is about to be removed; a withdrawn notice is not recorded."""
     if not cache.going or job.over or not (cache.pods.listed and cache.nodes.listed):
         return
     found: dict[tuple[str, str], list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
-        # Of a pod that the log has never seen it would not be remembered.
+        # The fold ignores a notice for an unknown pod.
         news = uid in job.pods and uid not in job.disrupted and pod.slot in job.attempt.slots
         if news and (reason := cache.notice(pod)):
             found.setdefault((pod.node, reason), []).append(uid)
@@ -157,14 +157,14 @@ def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
 
 
 def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:
-    """What changed about pods; launchers that are `lost` without their job were looked for by its own GET."""
+    """The changes of pods; launchers count as `lost` after a GET has found their job."""
     if not cache.pods.listed:
         return
     now = cache.pods_of(job.key)
     changed = [pod for pod in now.values() if _news(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield PodsObserved(pods=some, epoch=cache.epoch)
-    # The launcher of a job that is gone itself went with it.
+    # The launcher of a deleted job is deleted with it.
     launchers = () if _says(presence, there=False) else lost
     if _says(presence, there=True):
         for uid in launchers:
@@ -202,7 +202,7 @@ def _news(job: Job, cache: Cache, pod: PodView) -> bool:
 
 
 def _told(pod: PodView) -> tuple[object, ...]:
-    # Its node is told of together with what happens to it there.
+    # The node is recorded together with the pod's next phase.
     node = pod.node if pod.phase != "Pending" else ""
     return (pod.phase, pod.ready, pod.exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
 

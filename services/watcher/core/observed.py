@@ -1,4 +1,4 @@
-"""What the watcher sees of a job's resource, of scale requests and of nodes, reduced to what matters of it.  Pure."""
+"""The fields of jobs, scale requests and nodes that the watcher keeps in its cache.  Pure."""
 
 import msgspec
 
@@ -11,28 +11,28 @@ from shared.job.spec import Problem, ScaleKind, ScaleSpec
 
 
 class ObservedJob(msgspec.Struct, frozen=True):
-    """A job's resource as it is now."""
+    """A job's resource."""
 
     key: JobKey
     observed: JobObserved
     deleting: bool
     orphan: bool
     log: str
-    """The log that the head in its status names; empty without a head."""
+    """The id of the log that the head in the status names; empty without a head."""
     head: Head | None
     accept: str
     """The head whose loss a person accepted, `<sequence>:<hash>`."""
     reached: Inherited | None = None
-    """What its status says, where that matters; None when it says nothing."""
+    """The progress in its status, if it matters; None without any."""
 
     @property
     def inherited(self) -> Inherited | None:
-        """The same where no head of ours is in it: another operator may have written it."""
+        """The progress in a status without Muster's head: another operator may have written it."""
         return self.reached if self.head is None else None
 
 
 class ObservedRequest(msgspec.Struct, frozen=True):
-    """A scale request as it is now."""
+    """A scale request."""
 
     kind: ScaleKind
     namespace: str
@@ -41,20 +41,20 @@ class ObservedRequest(msgspec.Struct, frozen=True):
     version: int
     created: str
     job: str
-    """The job it names, or its own name when it names none that could be."""
+    """The name of its job; its own name if that is no valid one."""
     owner: Uid
     spec: ScaleSpec | None
     problems: tuple[Problem, ...]
     phase: str = ""
-    """What its status says; believed only where the log that knew better was lost."""
+    """The phase in its status, which counts only after the history was lost."""
 
 
 class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as it is now; one that stays is like any other."""
+    """A node; all nodes that stay are equal."""
 
     reason: str = ""
-    """Why it is about to go; empty when nothing says so."""
+    """Why it is about to be removed; empty if it stays."""
     fences: tuple[Taint, ...] = ()
-    """What keeps pods off it that do not tolerate this."""
+    """The taints that keep other pods off it."""
     gone: bool = False
-    """It was deleted from under its pods."""
+    """It was deleted while it had pods."""

@@ -1,6 +1,6 @@
-"""How often the pods of one job are told of, when they change one after the other.  Pure.
+"""How long the watcher coalesces changes of one job's pods.  Pure.
 
-A series of views costs the log an append, and every service a look at all of the job's pods.
+An event with views of pods costs an append, and every service a decision over all pods of the job.
 """
 
 from collections.abc import Iterable
@@ -9,33 +9,33 @@ from shared.job.events.catalog import Fact
 from shared.job.events.watcher import PodsGone, PodsObserved
 
 SECONDS_PER_POD = 0.0001
-"""Folding a series and deciding on it takes the four services about a tenth of that for each pod of the job."""
+"""The pause for each pod of the job: about ten times what the four services need to fold and decide."""
 
 APPENDS = 3.0
-"""A pause in appends: a log that is busy with other jobs takes longer for each, and is asked less."""
+"""The pause in durations of an append, so that a busy log gets fewer appends."""
 
 LONGEST_SECONDS = 0.1
-"""What a person who looks at the status does not notice."""
+"""The longest pause, which a person who watches the status does not notice."""
 
 SECONDS_PER_JOB = 0.03
-"""For each job that pauses at the same time: about thirty series a second of all jobs together, if they can wait."""
+"""The pause for each other job that pauses: about thirty events a second for all jobs together."""
 
 LONGEST_IN_A_CROWD_SECONDS = 0.25
-"""Where many jobs start at once, each waits longer for nodes and API server than this."""
+"""The longest pause if many jobs start at once; each of them waits longer for its nodes."""
 
 SHORTEST_SECONDS = 0.005
-"""Of any job: so that those that are told of at the same time are counted."""
+"""The shortest pause, during which jobs that change at the same time are counted."""
 
 
 def coalesces(facts: Iterable[Fact]) -> bool:
-    """True if changes of pods were recorded whole; what does not fit into one event goes on at once."""
+    """True if the facts hold all changes of pods; changes that do not fit into one event follow at once."""
     return sum(isinstance(fact, PodsObserved | PodsGone) for fact in facts) == 1
 
 
 def pause(pods: int, append_seconds: float, others: int) -> float:
-    """Seconds from one series of views of a job with so many pods to the next.
+    """Seconds to coalesce the changes of a job with so many pods.
 
-    `append_seconds` is how long an append takes at the moment, `others` how many jobs pause at the moment.
+    `append_seconds` is the duration of the last append, `others` the number of jobs that pause now.
     """
     alone = min(max(pods * SECONDS_PER_POD, append_seconds * APPENDS), LONGEST_SECONDS)
     crowd = min(others * SECONDS_PER_JOB, LONGEST_IN_A_CROWD_SECONDS)

@@ -1,7 +1,7 @@
-"""What the watcher has to ask before it records something grave, and the answers.  Pure: plain data.
+"""The questions that the watcher asks before it records a deletion or a lost history, and the answers.  Pure.
 
-`observe` lists the questions of a job on every turn for as long as they matter.  The shell asks each one once, and
-forgets an answer when its question is no longer listed: a name that comes back is asked about anew.
+`observe` lists the questions of a job in every turn while they matter.  The shell asks each question once, and drops an
+answer when its question is no longer listed.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,52 +15,52 @@ replace = msgspec.structs.replace
 
 
 class Confirm(msgspec.Struct, frozen=True):
-    """Is the job still there?  Only its own GET says that it is gone, or that it lost its launcher."""
+    """Does the job exist?  Only its own GET proves that it is gone, or that it lost its launcher."""
 
     epoch: int
-    """Of the store that the cache shows: another store's answer means nothing."""
+    """The cache's epoch; an answer from another epoch does not count."""
     launchers: tuple[Uid, ...]
     """Launchers of the job that vanished before their end was seen."""
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """What the GET of a job answered."""
+    """The answer of a job's GET."""
 
     there: bool
-    """An object with this very uid."""
+    """An object with the job's uid exists."""
     deleting: bool = False
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A head, and the log that it is of."""
+    """A head and the id of its log."""
 
     log: str
     head: Head
 
 
 class Compare(msgspec.Struct, frozen=True):
-    """Does the log lead to what is kept outside of it?"""
+    """Does the log lead to the heads in the resource and in the checkpoint?"""
 
     shown: Named | None
-    """The head in the resource; None when it shows none."""
+    """The head in the resource, if it has one."""
     recall: bool
-    """The checkpoint is compared too, the first time."""
+    """The checkpoint is compared too."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log and the checkpoint say of a job."""
+    """The state of a job's history in the log and in the checkpoint."""
 
     identity: str
-    """Of this log."""
+    """The id of this log."""
     began: int
-    """The log's last sequence when the watcher had not yet seen a head of this job."""
+    """The log's last sequence before the watcher saw a head of this job."""
     end: int
     """The log's last sequence."""
     shown: Named | None = None
     kept: Named | None = None
-    """The head in the checkpoint, where it was read."""
+    """The head in the checkpoint, if it was read."""
     hashes: Mapping[int, str]
-    """The hash of the job's history after a sequence; empty where the job has no such event."""
+    """The hash of the job's history after each sequence; empty if the job has no such event."""
     empty: bool = False
     """The log has no event of the job."""
 
@@ -69,22 +69,22 @@ Question = Confirm | Compare
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What was answered about one job, each answer with its question."""
+    """The answers about one job, each with its question."""
 
     presence: tuple[Confirm, Presence] | None = None
     evidence: tuple[Compare, Evidence] | None = None
 
     def has(self, question: Question) -> bool:
-        """True if this very question was answered."""
+        """True if this question was answered."""
         return question in [answered[0] for answered in (self.presence, self.evidence) if answered is not None]
 
     def of(self, question: Confirm | None) -> Presence | None:
-        """The answer to this very question."""
+        """The answer to this question."""
         asked, answered = self.presence or (None, None)
         return answered if question is not None and asked == question else None
 
     def kept(self, questions: Collection[Question]) -> "Answers":
-        """Those of a kind of question that is still asked; the newest head may wait for its answer."""
+        """The answers to questions of a type that is still listed."""
         kinds = {type(question) for question in questions}
         return Answers(self.presence if Confirm in kinds else None, self.evidence if Compare in kinds else None)
 
@@ -93,5 +93,5 @@ UNANSWERED = Answers()
 
 
 def settles(question: Confirm, presence: Presence) -> bool:
-    """False if the job has to be asked for again: its watch is late, or the job is about to go."""
+    """False if another GET is needed: the watch is late, or the job is about to be deleted."""
     return not presence.there or (bool(question.launchers) and not presence.deleting)

@@ -1,4 +1,4 @@
-"""Scale requests that the log does not know yet, or not as they are now.  Pure."""
+"""Scale requests that the log lacks, or has in another state.  Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,20 +14,20 @@ from shared.job.spec import Problem
 from shared.job.state import Job
 
 OVER = ("ScaleSucceeded", "ScaleFailed")
-"""Phases in the status of a request that was carried out, or was not to be."""
+"""Final phases in the status of a request."""
 
 _UNKNOWN = (Problem(reason="HistoryLost", message="create the request again: how far it got is not known"),)
 
 
 def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleRequested | ScaleRequestGone]:
-    """What the log lacks of the requests whose place is this history, in their turn."""
+    """The facts that the log lacks about requests of this history, in the order of the queue."""
     if not (cache.scalable.listed and all(listing.listed for listing in cache.requests.values())):
         return
     now = cache.requests_of(job.key)
     waiting = _requests_of(histories, waiting_room(job.key))
     order = {uid: place for place, uid in enumerate(waiting)}
     last = len(order)
-    # An orphaning delete takes the owner from a request; what is left to tell that it ran is the log.
+    # After a deletion that orphans, a request has no owner: only the log shows whether it ran.
     elsewhere = _begun_elsewhere(job, histories) if now.keys() - job.scaling.requests.keys() else ()
 
     def turn(request: ObservedRequest) -> tuple[int, str, int]:
@@ -61,7 +61,7 @@ def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleReque
             continue
         moved = cache.request(known.uid)
         if moved is None:
-            # A watch that is behind does not show yet what another replica has recorded.
+            # A watch that lags does not show yet what another replica has recorded.
             if known.version <= cache.requests[known.kind].version or cache.epoch > job.epoch:
                 yield ScaleRequestGone(uid=known.uid)
         elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.place(moved)):
@@ -69,7 +69,7 @@ def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleReque
 
 
 def leaving(job: Job, histories: Histories) -> tuple[JobKey, ...]:
-    """The history that requests of this job may leave now: they waited there, and this one has them."""
+    """The history of orphans from which requests may move to this job now."""
     room = waiting_room(job.key)
     if job.key == room or not _requests_of(histories, room).keys() & job.scaling.requests.keys():
         return ()
@@ -77,7 +77,7 @@ def leaving(job: Job, histories: Histories) -> tuple[JobKey, ...]:
 
 
 def waiting_room(key: JobKey) -> JobKey:
-    """Where requests wait for a job of this name."""
+    """The history of requests without a job of this name."""
     return JobKey(key.namespace, key.name, NO_UID)
 
 
@@ -87,13 +87,13 @@ def _requests_of(histories: Histories, key: JobKey) -> Mapping[Uid, Request]:
 
 
 def _begun_elsewhere(job: Job, histories: Histories) -> set[Uid]:
-    """Requests that were acted upon under other incarnations of this job's name: none of them runs again."""
+    """Requests that ran under other incarnations of this job's name: none of them runs again."""
     lives = [life.job for life in histories.lives(job.key) if life.job.key != job.key]
     return {uid for life in lives for uid, request in life.scaling.requests.items() if request.phase != "Pending"}
 
 
 def _as_far_as_known(job: Job, request: ObservedRequest, *, waited: bool) -> ObservedRequest:
-    """The request; one that was under way in events that the log has lost is not carried on, and not begun anew."""
+    """The request, with a problem if it ran in events that the log has lost: it neither goes on nor begins anew."""
     known = job.scaling.requests.get(request.uid)
     begun_unseen = known is None and not waited
     if request.phase != "Scaling" or not (begun_unseen or (known is not None and known.problems == _UNKNOWN)):

@@ -1,7 +1,7 @@
-"""Jobs that another operator began: left alone, or taken over with what is there once a person says so.  Pure.
+"""Jobs of another operator: left alone, or taken over with their pods.  Pure.
 
-Whether an operator still runs cannot be seen from here; two of them would undo each other's work.  So its jobs are
-only noted, until the setting `MUSTER_TAKE_OVER` says that it is gone.
+The watcher cannot see whether that operator still runs, and two operators would undo each other's work.  So its jobs
+are only recorded, until the setting `MUSTER_TAKE_OVER` confirms that it is gone.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ LEFT_ALONE = "a job of another operator is left alone"
 
 
 def begun_by_another(job: Job, resource: ObservedJob | None) -> JobOfAnother | None:
-    """The fact that somebody else's status stands in a resource of which this log has never heard.
+    """The fact that the resource has a status of another operator, and this log has no event of the job.
 
-    A status that we wrote has a head, or the log knows the job: definitions that are not ours drop the head.  That the
-    checkpoint does not know the job either was asked before.
+    A status of Muster's has a head, or the log knows the job: other definitions drop the head.  The checkpoint was
+    compared before.
     """
     if resource is None or resource.inherited is None or resource.head is not None:
         return None
@@ -33,7 +33,7 @@ def begun_by_another(job: Job, resource: ObservedJob | None) -> JobOfAnother | N
 
 
 def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
-    """What people should read about a job of another operator that is left alone."""
+    """The log line about a job of another operator that is left alone."""
     if not job.another or job.gone or (inherits := cache.inherits(job)) is None:
         return None
     if not inherits:
@@ -42,7 +42,7 @@ def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
 
 
 def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
-    """The job as it is there, once the log knows all its pods; nothing while something of it is not known."""
+    """The adoption of a job, once the log knows all its pods."""
     resource = cache.job(job.key)
     if resource is None or resource.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
         return
@@ -51,7 +51,7 @@ def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
 
 def _of(job: Job, spec: JobSpec, theirs: Inherited) -> JobAdopted:
     attempt = max((pod.attempt for pod in job.pods.values()), default=0)
-    # A pod under another name than this slot's would be looked for in vain by the others.
+    # Other services address a pod by its slot's name: a pod with another name is not adopted.
     pods = {pod.slot: pod for pod in job.pods.values() if pod.attempt == attempt and pod.name == job.pod_name(pod.slot)}
     there = frozenset(pods)
     wanted = _wanted(spec, theirs, attempt) if pods or theirs.begun else frozenset()
@@ -81,7 +81,7 @@ def _of(job: Job, spec: JobSpec, theirs: Inherited) -> JobAdopted:
 
 
 def _wanted(spec: JobSpec, theirs: Inherited, attempt: int) -> frozenset[Slot]:
-    """Where a pod should be: the launcher only once it had its turn."""
+    """The slots that should have a pod; the launcher's only after it was created."""
     found = set()
     for role in spec.roles:
         indices = range(role.replicas)

@@ -1,4 +1,4 @@
-"""Jobs and launchers that a list lacks: which to ask for, and when there are too many to believe it.  Pure."""
+"""Jobs and launchers that a list lacks: which ones to GET, and when a list is implausible.  Pure."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 
 VANISHED_AT_ONCE = 10
-"""More jobs (or more than a fifth of all) missing from one LIST are not believed gone: a person decides."""
+"""If more jobs than this, and more than a fifth of all, are missing from one LIST, none counts as gone."""
 
 
 def question(job: Job, cache: Cache) -> Confirm | None:
-    """Ask for the job itself if its list lacks it, or if its launcher vanished before its end was seen."""
+    """A GET of the job, if its list lacks it or its launcher vanished before its end was seen."""
     launchers = _lost_launchers(job, cache)
     if (missing(job, cache) and not cache.held_back) or launchers:
         return Confirm(cache.epoch, tuple(sorted(launchers)))
@@ -21,10 +21,10 @@ def question(job: Job, cache: Cache) -> Confirm | None:
 
 
 def _lost_launchers(job: Job, cache: Cache) -> set[Uid]:
-    """Launchers that vanished before their end was seen, from a job that is not known to go itself.
+    """Launchers that vanished before their end was seen, of a job that is not being deleted.
 
-    Each is lost once the job's own GET, asked after that, finds the job: the watch of pods may be ahead of the watch
-    of jobs, and the launcher of a job that was deleted is no failure.
+    Each is lost if a later GET still finds the job: the watch of pods may be ahead of the watch of jobs, and the
+    launcher of a deleted job is no failure.
     """
     if cache.listing_of(job) is None or job.gone or job.deleting or not cache.pods.listed:
         return set()
@@ -34,23 +34,23 @@ def _lost_launchers(job: Job, cache: Cache) -> set[Uid]:
 
 
 def doubted(jobs: Iterable[Job], cache: Cache) -> tuple[int, int] | None:
-    """How many of how many jobs are missing, where those are too many to be believed; None else."""
+    """The numbers of missing and of all jobs, if too many are missing; None otherwise."""
     alive = [job for job in jobs if counts(job, cache)]
     lost = sum(missing(job, cache) for job in alive)
     return (lost, len(alive)) if too_many(lost, len(alive)) else None
 
 
 def missing(job: Job, cache: Cache) -> bool:
-    """The log takes it for alive, and the complete list of its kind lacks it."""
+    """True if the job exists by the log, and the complete list of its kind lacks it."""
     return counts(job, cache) and cache.job(job.key) is None
 
 
 def counts(job: Job, cache: Cache) -> bool:
-    """The log takes it for alive, and its kind was listed."""
+    """True if the job exists by the log, and its kind was listed."""
     listing = cache.listing_of(job)
     return bool(job.kind) and not job.gone and listing is not None and listing.listed
 
 
 def too_many(missing: int, known: int) -> bool:
-    """Of the jobs that the log takes for alive so many are missing that the LIST is doubted, and not the jobs."""
+    """True if so many jobs are missing that the LIST is implausible."""
     return missing > max(VANISHED_AT_ONCE, known // 5)

@@ -1,4 +1,4 @@
-"""Objects as the log sees them: each Kubernetes object reduced to what decisions need.  Pure."""
+"""Views: Kubernetes objects reduced to the fields that decisions need.  Pure."""
 
 import re
 
@@ -29,7 +29,7 @@ from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, Scale
 from shared.job.views import ChildView, Exit, PodView
 
 MOST_PROBLEMS = 100
-"""A thousand nonsense containers are a thousand problems; an event has an end, and so has a reader's patience."""
+"""The most problems of one job in an event: a thousand wrong containers are a thousand problems."""
 
 _ANOTHERS = Problem(
     reason=OWNED_BY_ANOTHER,
@@ -41,7 +41,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
-    """What the log should know of a job's resource."""
+    """A job's resource reduced to the cache's fields."""
     meta = manifest.metadata
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
@@ -62,18 +62,18 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
         log=log,
         head=head,
         accept=accept,
-        # With a head of ours only an acceptance needs it: reading a status takes time.
+        # With Muster's head only an acceptance needs it, and parsing a status takes time.
         reached=framework.inherited_status(manifest) if head is None or accept else None,
     )
 
 
 def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
-    """What the log should know of a scale request."""
+    """A scale request reduced to the cache's fields."""
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
     owner = meta.controller
     if owner is not None and (owner.api_version.partition("/")[0], owner.kind) != (GROUP, TRAININGJOBS.kind):
-        # It stays with the job that it names: under its owner's uid nobody would ever answer it.
+        # Its history is that of the named job: no service answers under the uid of another owner.
         owner, answer = None, (_ANOTHERS,)
     named = _at(manifest.spec, "selector", "name")
     return ObservedRequest(
@@ -83,7 +83,7 @@ def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
         uid=Uid(meta.uid),
         version=meta.version,
         created=meta.creation_timestamp or "",
-        # The name becomes part of a subject: only what could be a Kubernetes name may.
+        # The name becomes part of a subject: it has to be a valid Kubernetes name.
         job=named if isinstance(named, str) and _NAME.fullmatch(named) else meta.name,
         owner=Uid(owner.uid) if owner is not None else Uid(""),
         spec=answer if isinstance(answer, ScaleSpec) else None,
@@ -93,11 +93,11 @@ def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
 
 
 def observed_pod(pod: Pod) -> tuple[JobKey, PodView] | None:
-    """A pod and the job it says it belongs to; None when its labels or its owner do not say so."""
+    """A pod and its job; None if its labels or its owner name none."""
     meta = pod.metadata
     labels = meta.labels or {}
     key = _key(meta)
-    # A TrainingJob's pods say role and index in et-operator's labels; others of its template's mean nothing.
+    # A TrainingJob's pods have role and index in et-operator's labels; the template's other labels do not count.
     owner = meta.controller
     theirs = owner is not None and (owner.api_version, owner.kind) == (TRAININGJOBS.api_version, TRAININGJOBS.kind)
     role, at = (JOB_ROLE, REPLICA_INDEX) if theirs else (ROLE, INDEX)
@@ -108,10 +108,7 @@ def observed_pod(pod: Pod) -> tuple[JobKey, PodView] | None:
 
 
 def inherited_pod(pod: Pod, kinds: Kinds) -> tuple[JobKey, PodView] | None:
-    """A pod that another operator made, as of the first attempt; None when it is not one of a kind's old pods.
-
-    One that carries our labels by now is seen as any other.
-    """
+    """A pod of another operator, as part of the first attempt; None if it is none or has Muster's labels."""
     claimed, owner = observed_pod(pod), pod.metadata.controller
     framework = kinds.find(owner.api_version, owner.kind) if owner is not None else None
     if claimed is not None or owner is None or framework is None or not owner.name:
@@ -154,10 +151,10 @@ def _view(pod: Pod, slot: Slot) -> PodView:
 
 
 def _phase(pod: Pod) -> str:
-    """The API server's; or the end to which the pod came, as soon as all of its containers have ended.
+    """The pod's phase; its final phase as soon as all of its containers have ended.
 
-    A kubelet tells exit codes up to two seconds before the phase.  Meanwhile the job may be over, and a pod that
-    seems to run would be taken by the clean-up, with its log, and counted as neither succeeded nor failed.
+    A kubelet reports exit codes up to two seconds before the phase.  Meanwhile the job may end, and the clean-up would
+    delete a pod that seems to run, with its log.
     """
     phase = pod.status.phase or "Pending"
     ends = [status.state.terminated for status in pod.status.container_statuses or ()]
@@ -169,7 +166,7 @@ def _phase(pod: Pod) -> str:
 
 
 def _begins_again(pod: Pod, end: Terminated) -> bool:
-    """The kubelet will start that container again; never in a pod of ours, whose restartPolicy is Never."""
+    """True if the kubelet will restart the container; Muster's own pods have the restartPolicy Never."""
     if pod.status.phase in ("Succeeded", "Failed"):
         return False
     policy = pod.spec.restart_policy
@@ -177,7 +174,7 @@ def _begins_again(pod: Pod, end: Terminated) -> bool:
 
 
 def observed_child(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
-    """A Service, ConfigMap or Secret and the job it belongs to; None when its labels or its owner do not say so."""
+    """A Service, ConfigMap or Secret and its job; None if its labels or its owner name none."""
     meta = child.metadata
     key = _key(meta)
     if key is None:
@@ -187,7 +184,7 @@ def observed_child(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
 
 
 def _key(meta: Metadata) -> JobKey | None:
-    # Labels can be copied by anybody; the controller owner is the API server's word.
+    # A user can copy labels; the garbage collector checks the owner.
     uid, owner = (meta.labels or {}).get(JOB_UID), meta.controller
     if not uid or owner is None or not owner.name or owner.uid != uid or uid == NO_UID:
         return None

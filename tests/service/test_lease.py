@@ -11,9 +11,9 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket, Revised
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.runtime.ownership import (
+from shared.runtime.lease import (
+    CHECK_SECONDS,
     LONGEST_OFFER_SECONDS,
-    LOOK_SECONDS,
     MARGIN_SECONDS,
     OFFER_SECONDS,
     TTL_SECONDS,
@@ -84,8 +84,8 @@ class Replica:
     """A process that keeps a lease, and how often it became the owner."""
 
     def __init__(self, bucket: Bucket, holder: str) -> None:
-        self.lease = Lease(bucket, KEY, holder, unwell=lambda: self.unwell)
-        self.unwell = ""
+        self.lease = Lease(bucket, KEY, holder, unready=lambda: self.unready)
+        self.unready = ""
         self.times = 0
         self.takes_seconds = 0.0
         """How long it asks where the log ends."""
@@ -167,7 +167,7 @@ def _take_over(moment: float, *, expires: bool) -> None:
         await until(b.lease.held, "the second one's lease")
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert now() - dead <= TTL_SECONDS + LOOK_SECONDS + 0.02
+        assert now() - dead <= TTL_SECONDS + CHECK_SECONDS + 0.02
 
     takeover()
 
@@ -258,11 +258,11 @@ async def test_a_holder_that_is_not_well_for_long_leaves_its_lease_to_another():
     async with a.alive(), b.alive():
         await until(lambda: a.lease.held() or b.lease.held(), "a holder")
         first, second = (a, b) if a.lease.held() else (b, a)
-        first.unwell = "the API server does not answer"
+        first.unready = "the API server does not answer"
         began = now()
         await until(second.lease.held, "the other one's lease", seconds=OFFER_SECONDS + 2 * TTL_SECONDS)
         assert now() - began >= OFFER_SECONDS, "what passes soon is no reason"
-        first.unwell = ""
+        first.unready = ""
         await asyncio.sleep(10 * OFFER_SECONDS)
         assert second.lease.held(), "and nobody asks for it back"
         assert (first.times, second.times) == (1, 1)
@@ -272,7 +272,7 @@ async def test_a_holder_that_is_not_well_for_long_leaves_its_lease_to_another():
 async def test_who_was_not_well_before_it_had_the_lease_leaves_it_as_soon():
     bucket = await a_bucket()
     a, b, c = (Replica(bucket, name) for name in "abc")
-    b.unwell = "a right is missing"
+    b.unready = "a right is missing"
     async with a.alive():
         await until(a.lease.held, "the lease")
         waiting = asyncio.create_task(b.lease.keep(b.acquired))
@@ -290,7 +290,7 @@ async def test_what_makes_nobody_well_costs_little():
     replicas = Replica(bucket, "a"), Replica(bucket, "b")
     async with replicas[0].alive(), replicas[1].alive():
         for replica in replicas:
-            replica.unwell = "a right is missing"
+            replica.unready = "a right is missing"
         await asyncio.sleep(10 * LONGEST_OFFER_SECONDS)
         before = sum(replica.times for replica in replicas)
         held = 0
@@ -306,9 +306,9 @@ async def test_a_trouble_that_comes_and_goes_is_a_new_one_each_time():
     async with Replica(await a_bucket(), "a").alive() as a:
         await until(a.lease.held, "the lease")
         for _ in range(20):
-            a.unwell = "the API server does not answer"
+            a.unready = "the API server does not answer"
             await asyncio.sleep(OFFER_SECONDS - 2)
-            a.unwell = ""
+            a.unready = ""
             await asyncio.sleep(2)
         assert a.times == 1
 

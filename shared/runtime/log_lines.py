@@ -1,7 +1,7 @@
-"""The lines that tell of a job: which, what, why, and where in its history.  One a decision, one a refused effect.
+"""The log lines about a job: one for each decision, each fact, and each effect that failed.
 
-`job`, `kind` and `uid` say which one, `seq` is a sequence of the log, `reason` one word, `why` a sentence.
-Nothing that a user wrote but names is in them.
+`job`, `kind` and `uid` name the job, `seq` is a sequence of the log, `reason` one word, `why` a sentence.
+A line repeats nothing that a user wrote, except names.
 """
 
 import structlog
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 def decided(job: Job, event: AnyEvent, sequence: int, basis: str) -> None:
-    """A decision is in the log, taken on all of the job's history up to `basis`."""
+    """A decision is in the log; `basis` is the head on which it was taken."""
     on = int(basis.partition(":")[0])
     log.info(type(event).__name__, **_about(job), seq=sequence, basis=on, reason=getattr(event, "reason", ""))
 
@@ -32,12 +32,10 @@ def append_refused(job: Job, event: AnyEvent, refusal: Refused) -> None:
 
 
 def refused(effect: Effect, job: Job, head: Head, refusal: Refused) -> None:
-    """What was to be done at `head` may not be done."""
     log.warning("effect refused", **_about(job), **_what(effect, head), reason=refusal.reason, why=str(refusal))
 
 
 def retried(effect: Effect, job: Job, head: Head, trouble: Trouble) -> None:
-    """What was to be done at `head` could not be done now."""
     log.info("effect will be retried", **_about(job), **_what(effect, head), why=str(trouble))
 
 

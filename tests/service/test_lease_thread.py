@@ -10,8 +10,8 @@ import pytest
 from shared.errors import Refused
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.runtime.beside import STILL_SECONDS, Beside, Ownership
-from shared.runtime.ownership import TTL_SECONDS, Lease
+from shared.runtime.lease import TTL_SECONDS, Lease
+from shared.runtime.lease_thread import STALL_SECONDS, LeaseThread, ThreadedLease
 
 KEY = "scaler"
 
@@ -27,9 +27,9 @@ class Replica:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Replica"]:
         bucket = await MemoryEventLog(self.journal, user=KEY).bucket(LEASES)
-        async with Beside() as self.beside:
+        async with LeaseThread() as self.thread:
             self.lease = Lease(bucket, KEY, "a", clock=time.monotonic)
-            self.owner = Ownership(self.lease, self.beside)
+            self.owner = ThreadedLease(self.lease, self.thread)
             keeping = asyncio.create_task(self.owner.keep(self._acquired))
             try:
                 yield self
@@ -70,11 +70,11 @@ async def test_a_callback_that_takes_longer_than_a_lease_does_not_lose_it():
 async def test_a_loop_that_stands_still_says_so_until_it_moves_again():
     async with Replica().running() as replica:
         await replica.until_held()
-        assert replica.beside.still() == ""
-        stand_still(STILL_SECONDS + 0.2)
-        assert "stood still" in replica.beside.still()
+        assert replica.thread.stalled() == ""
+        stand_still(STALL_SECONDS + 0.2)
+        assert "stalled" in replica.thread.stalled()
         await asyncio.sleep(0.05)
-        assert replica.beside.still() == ""
+        assert replica.thread.stalled() == ""
 
 
 async def test_the_lease_is_not_held_before_the_loop_that_works_was_told():
@@ -106,8 +106,8 @@ async def test_what_still_runs_beside_the_loop_ends_with_it():
             await asyncio.sleep(0.05)
             ended.append("endless")
 
-    async with Beside() as beside:
-        running = asyncio.create_task(beside.run(endless()))
+    async with LeaseThread() as thread:
+        running = asyncio.create_task(thread.run(endless()))
         await asyncio.sleep(0.05)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -120,8 +120,8 @@ async def test_what_becoming_the_owner_meets_ends_the_keeping_here():
     async def acquired() -> None:
         raise Refused("another log stands in its place", reason="LogTruncated")
 
-    async with Beside() as beside:
-        owner = Ownership(Lease(bucket, KEY, "a", clock=time.monotonic), beside)
+    async with LeaseThread() as thread:
+        owner = ThreadedLease(Lease(bucket, KEY, "a", clock=time.monotonic), thread)
         with pytest.raises(Refused, match="another log"):
             await asyncio.wait_for(owner.keep(acquired), 10)
         await owner.release()

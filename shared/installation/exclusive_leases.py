@@ -1,7 +1,7 @@
-"""Services of one log that would act on the same jobs: one of the whole cluster, and one of a namespace.
+"""Leases that exclude each other: that of a service for the whole cluster, and those of the service for namespaces.
 
-Claims in definitions keep installations apart when they are set up, and services of a namespace may not read them.
-Leases do it at the moment of acting: no service holds its own while one of the same kind with the other scope does.
+Both would act on the same jobs.  `muster setup` checks claims in definitions, but services of a namespace may not read
+those; so a service takes no lease while the same service with the other scope holds one.
 """
 
 from shared.errors import Refused
@@ -10,21 +10,21 @@ from shared.job.events.event import Author
 
 
 def lease_key(author: Author, namespace: str) -> str:
-    """Of whoever acts in a namespace, or in the whole cluster without it."""
+    """The lease of a service in a namespace, or in the whole cluster if that is empty."""
     return f"{author}.{namespace}" if namespace else author
 
 
-class Apart:
-    """The bucket of leases, in which the one of the whole cluster and those of namespaces exclude each other."""
+class ExclusiveLeases:
+    """The bucket of leases, with a check before a lease is taken."""
 
     def __init__(self, bucket: Bucket, author: Author, namespace: str) -> None:
         self._bucket = bucket
         self._author = author
         self._namespace = namespace
         self._ours = 0
-        """The revision of a lease that we hold alone."""
+        """The revision of this service's lease after the check."""
 
-    async def must_be_alone(self) -> None:
+    async def must_be_exclusive(self) -> None:
         """Raise `Refused(reason="ScopeTaken")` while a service with the other scope holds a lease."""
         if self._namespace:
             other, theirs = await self._bucket.get(self._author), "the whole cluster"
@@ -46,15 +46,15 @@ class Apart:
         return await self._bucket.below(key)
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
-        """A lease that was held alone without a gap is renewed; any other is held once nobody is seen beside it."""
+        """Renew a lease that was held without a gap; take any other only if no lease of the other scope is held."""
         if expect and expect == self._ours:
             self._ours = await self._bucket.put(key, value, expect=expect, ttl=ttl)
             return self._ours
-        await self.must_be_alone()
+        await self.must_be_exclusive()
         revision = await self._bucket.put(key, value, expect=expect, ttl=ttl)
         try:
-            # Of two at once the later one sees the other, and perhaps both do: they come again at different times.
-            await self.must_be_alone()
+            # Of two concurrent writers the later one sees the other.  If both do, each tries again at another time.
+            await self.must_be_exclusive()
         except Refused:
             await self._bucket.delete(key, expect=revision)
             raise

@@ -9,10 +9,10 @@ from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleRejected,
 from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
 from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, PodsGone
 from shared.job.fold import Histories, History
-from shared.job.measures import Measures
+from shared.job.metrics import JobMetrics
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
-from shared.telemetry.figures import OTHER, Count, Distribution, Words, seconds_between
+from shared.telemetry.metrics import OTHER, BoundedLabel, Count, Histogram, seconds_between
 from tests.kit.builders import (
     R1,
     a_created_job,
@@ -34,24 +34,24 @@ PLACE = (KEY.namespace, KIND)
 
 def measured(*events: AnyEvent, twice: bool = False) -> dict[str, dict[tuple[str, ...], float]]:
     """Every figure by name and labels, of a histogram the number of values."""
-    measures, history = Measures(), History(KEY)
-    histories = Histories(measures.folded)
+    job_metrics, history = JobMetrics(), History(KEY)
+    histories = Histories(job_metrics.folded)
     for event in events:
         line = stored(history, event)
         history.fold(line)
         histories.fold(line)
         if twice:
             histories.fold(line)
-    return values(measures)
+    return values(job_metrics)
 
 
-def values(measures: Measures) -> dict[str, dict[tuple[str, ...], float]]:
+def values(job_metrics: JobMetrics) -> dict[str, dict[tuple[str, ...], float]]:
     return {
-        series.measure.name: {
+        series.metric.name: {
             labels: value if isinstance(value, float | int) else sum(value.counts)
             for labels, value in series.values.items()
         }
-        for series in measures.series
+        for series in job_metrics.series
     }
 
 
@@ -122,14 +122,14 @@ def test_a_job_whose_spec_is_corrected_starts_with_the_correction():
         version=1,
         problems=(Problem(reason="InvalidSpec", message="no"),),
     )
-    measures, history = Measures(), History(KEY)
-    histories = Histories(measures.folded)
+    job_metrics, history = JobMetrics(), History(KEY)
+    histories = Histories(job_metrics.folded)
     for event in (wrong, *a_running_job()):
         line = stored(history, event)
         history.fold(line)
         histories.fold(line)
-    (series,) = (found for found in measures.series if found.measure.name == "muster_job_start_duration_seconds")
-    assert isinstance(series, Distribution)
+    (series,) = (found for found in job_metrics.series if found.metric.name == "muster_job_start_duration_seconds")
+    assert isinstance(series, Histogram)
     # One event a second: the last one is nine after the correction.
     assert series.values[KIND,].total == len(a_running_job()) - 1
 
@@ -176,20 +176,20 @@ def test_refusals_are_counted_by_effect_and_reason():
 
 
 def test_what_is_remembered_of_jobs_on_their_way_is_forgotten_with_them():
-    measures, history = Measures(), History(KEY)
-    histories = Histories(measures.folded)
+    job_metrics, history = JobMetrics(), History(KEY)
+    histories = Histories(job_metrics.folded)
     for event in (*a_running_job(), *scaling_out(2), JobGone(version=9)):
         line = stored(history, event)
         history.fold(line)
         histories.fold(line)
-    assert not measures._accepted
-    assert not measures._first_seen
+    assert not job_metrics._accepted
+    assert not job_metrics._first_seen
 
 
 def test_requests_for_a_job_that_is_not_there_are_no_job():
-    measures, waiting = Measures(), History(JobKey(KEY.namespace, KEY.name, Uid("none")))
-    Histories(measures.folded).fold(stored(waiting, scale_out(2)))
-    assert values(measures)["muster_jobs"] == {}
+    job_metrics, waiting = JobMetrics(), History(JobKey(KEY.namespace, KEY.name, Uid("none")))
+    Histories(job_metrics.folded).fold(stored(waiting, scale_out(2)))
+    assert values(job_metrics)["muster_jobs"] == {}
 
 
 def test_two_who_fold_the_same_log_have_the_same_figures():
@@ -198,18 +198,18 @@ def test_two_who_fold_the_same_log_have_the_same_figures():
 
 
 def test_a_time_that_is_none_is_left_out():
-    history, measures = History(KEY), Measures()
-    histories = Histories(measures.folded)
+    history, job_metrics = History(KEY), JobMetrics()
+    histories = Histories(job_metrics.folded)
     for event in a_running_job():
         line = msgspec.structs.replace(stored(history, event), time="yesterday")
         history.fold(line)
         histories.fold(line)
-    assert values(measures)["muster_job_start_duration_seconds"] == {}
+    assert values(job_metrics)["muster_job_start_duration_seconds"] == {}
     assert seconds_between("2030-01-01T00:00:02Z", "2030-01-01T00:00:01Z") == 0, "two clocks differ"
 
 
 def test_reasons_are_words_and_not_too_many():
-    words = Words(most=2)
+    words = BoundedLabel(most=2)
     assert [words.bounded(word) for word in ("Forbidden", "", "no pods for you", "Invalid", "Third", "Invalid")] == [
         "Forbidden",
         "",
@@ -221,10 +221,10 @@ def test_reasons_are_words_and_not_too_many():
 
 
 def test_a_value_on_a_bound_lies_below_it():
-    measures = Measures()
-    (series,) = (found for found in measures.series if found.measure.name == "muster_scale_duration_seconds")
-    assert isinstance(series, Distribution)
-    first, second, *_ = series.measure.buckets
+    job_metrics = JobMetrics()
+    (series,) = (found for found in job_metrics.series if found.metric.name == "muster_scale_duration_seconds")
+    assert isinstance(series, Histogram)
+    first, second, *_ = series.metric.buckets
     for value in (first, second, 10**9):
         series.observe(value, "Out", "Succeeded")
     assert series.values["Out", "Succeeded"].counts[:2] == [1, 1]

@@ -1,7 +1,7 @@
-"""The lease beside the loop that works: a thread with an event loop of its own renews it.
+"""The thread that renews the lease, with an event loop of its own.
 
-A callback that takes long, such as the decoding of a large list, delays no renewal.  A working loop that stands still
-for good is not well, and `ownership.py` offers its lease to a standby replica.
+A long callback of the working loop, such as the decoding of a large list, delays no renewal.  A working loop that
+stalls makes its replica unready, and `lease.py` offers the lease to a standby replica.
 """
 
 import asyncio
@@ -11,28 +11,28 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from shared.runtime.ownership import Lease
+from shared.runtime.lease import Lease
 
 T = TypeVar("T")
 
-STILL_SECONDS = 2.0
-"""A loop that has not moved for so long stands still."""
+STALL_SECONDS = 2.0
+"""A loop whose last heartbeat is this old has stalled."""
 
-BEAT_SECONDS = 0.5
-"""How often a loop says that it moves."""
+HEARTBEAT_SECONDS = 0.5
+"""Seconds between two heartbeats of a loop."""
 
 
-class Beside:
-    """An event loop in a thread of its own, beside the loop that enters this context."""
+class LeaseThread:
+    """An event loop in a thread of its own, while the working loop is in this context."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="beside", daemon=True)
+        self._thread = Thread(target=self._loop.run_forever, name="lease", daemon=True)
         self._moved = time.monotonic()
 
     async def __aenter__(self) -> Self:
         self._thread.start()
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._heartbeat())
         return self
 
     async def __aexit__(
@@ -48,19 +48,19 @@ class Beside:
         """Run `work` on the other loop and return what it returns; a cancellation of this call cancels `work`."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    def still(self) -> str:
-        """Says that the loop that entered this context stands still; empty while it moves."""
+    def stalled(self) -> str:
+        """Why the working loop counts as stalled; empty while it runs."""
         seconds = time.monotonic() - self._moved
-        return f"the event loop has stood still for {seconds:.0f} s" if seconds >= STILL_SECONDS else ""
+        return f"the event loop has stalled for {seconds:.0f} s" if seconds >= STALL_SECONDS else ""
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         while True:
             self._moved = time.monotonic()
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
 async def _end_all() -> None:
-    """Wait for the end of whatever still runs on this loop, cancelled."""
+    """Cancel the tasks of this loop and wait for their end."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         # A second cancellation would break off the clean-up that the first one began.
@@ -69,39 +69,38 @@ async def _end_all() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-class Ownership:
-    """A lease that the other loop keeps, as the loop that works sees it."""
+class ThreadedLease:
+    """The lease as the working loop sees it; the other loop renews it."""
 
-    def __init__(self, lease: Lease, beside: Beside) -> None:
+    def __init__(self, lease: Lease, thread: LeaseThread) -> None:
         self._lease = lease
-        self._beside = beside
+        self._thread = thread
         self._known = 0
-        """The term of the lease of which the loop that works knows."""
+        """The term of the lease that the working loop was told of."""
 
     @property
     def trouble(self) -> str:
-        """Why the log refused the last request for the lease; empty when it did not."""
+        """Why the log refused the last request for the lease; empty if it did not."""
         return self._lease.trouble
 
     def held(self) -> bool:
-        """The lease is ours, and the loop that works was told so."""
+        """True if this replica holds the lease and the working loop was told so."""
         return self._known == self._lease.term and self._lease.held()
 
     async def keep(self, acquired: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Keep the lease for ever; `acquired` is called in this loop each time the lease becomes ours."""
+        """Acquire and renew the lease for ever; call `acquired` in this loop after each acquisition."""
         home = asyncio.get_running_loop()
 
         async def here() -> None:
             owning = acquired()
-            # From here on this replica may act, and what `acquired` did at once is done.
+            # From here on `held` is true: the synchronous part of `acquired` is done.
             self._known = self._lease.term
             await owning
 
         async def there() -> None:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(here(), home))
 
-        await self._beside.run(self._lease.keep(there))
+        await self._thread.run(self._lease.keep(there))
 
     async def release(self) -> None:
-        """Give the lease up at once."""
-        await self._beside.run(self._lease.release())
+        await self._thread.run(self._lease.release())

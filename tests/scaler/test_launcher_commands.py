@@ -9,7 +9,7 @@ import pytest
 
 from services.scaler.core.effects import CheckDrain, RunScript
 from services.scaler.core.script import QUIETLY
-from services.scaler.within import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE, Within
+from services.scaler.launcher_commands import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE, LauncherCommands
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS
 from shared.cluster.memory import MemoryCluster
@@ -38,7 +38,7 @@ class Inside:
         self.store = MemoryStore()
         self.store.program = self._program
         self.cluster = MemoryCluster(self.store)
-        self.within = Within(self.cluster)
+        self.commands = LauncherCommands(self.cluster)
         self.executed: list[tuple[str, str, tuple[str, ...]]] = []
         self.hosts: Iterator[bytes] = itertools.repeat(b"w:1\na:1\nb:1\n")
         """What the launcher finds in its hosts file, time after time."""
@@ -65,12 +65,12 @@ class Inside:
             "timeout": 30,
             "decision": 7,
         }
-        return await self.within.run(KEY, RunScript(**effect | changes))
+        return await self.commands.run(KEY, RunScript(**effect | changes))
 
     async def look(self, *names: str) -> DrainChecked:
         workers = tuple(enumerate(names or ("resnet-worker-0", "resnet-worker-1")))
         effect = CheckDrain(request=R1, pod="resnet-launcher", container="main", workers=workers, count=1)
-        return await self.within.look(KEY, effect)
+        return await self.commands.look(KEY, effect)
 
     async def _program(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         assert namespace == KEY.namespace

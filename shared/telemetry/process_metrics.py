@@ -1,4 +1,4 @@
-"""What one process does, in figures: effects, appends, and how long they take.  They begin anew with the process."""
+"""The metrics of one process: effects, appends, and how long they take.  They begin anew with the process."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,45 +8,45 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Batch
 from shared.job.events.event import Author
 from shared.job.steps import Effect
-from shared.telemetry.figures import Count, Distribution, Measure, Series, seconds_between
+from shared.telemetry.metrics import Count, Histogram, Metric, Series, seconds_between
 
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Seconds: from an append to a disk that is fast to an API server that nearly gave up."""
+"""Seconds: from an append to a fast disk to an API call that nearly timed out."""
 
-EFFECTS = Measure(
+EFFECTS = Metric(
     "muster_effects_total",
     "counter",
     ("service", "effect", "outcome"),
     "Effects that were carried out, by how they ended: Succeeded, Refused, Retried, Failed",
 )
-EFFECT_SECONDS = Measure(
+EFFECT_SECONDS = Metric(
     "muster_effect_duration_seconds",
     "histogram",
     ("service", "effect"),
     "How long an effect took, waiting for its turn included",
     QUICK,
 )
-APPENDS = Measure(
+APPENDS = Metric(
     "muster_appends_total",
     "counter",
     ("service", "outcome"),
     "Appends to the log, by how they ended: Stored, Conflict (the guard: something newer was there), Retried, Refused",
 )
-APPEND_SECONDS = Measure(
+APPEND_SECONDS = Metric(
     "muster_append_duration_seconds",
     "histogram",
     ("service",),
     "How long an append took that was stored, waiting for its turn included",
     QUICK,
 )
-DECISION_SECONDS = Measure(
+DECISION_SECONDS = Metric(
     "muster_decision_latency_seconds",
     "histogram",
     ("service",),
     "From the last event of a job to the decision that was taken on it and stored",
     QUICK,
 )
-REQUESTS = Measure(
+REQUESTS = Metric(
     "muster_kubernetes_requests_total",
     "counter",
     ("service", "method", "code"),
@@ -54,19 +54,19 @@ REQUESTS = Measure(
 )
 
 
-class Meters:
-    """The figures of one service in one process."""
+class ProcessMetrics:
+    """The metrics of one service in one process."""
 
     def __init__(self, service: Author) -> None:
         self._service = service
-        self._effects, self._effect_seconds = Count(EFFECTS), Distribution(EFFECT_SECONDS)
-        self._appends, self._append_seconds = Count(APPENDS), Distribution(APPEND_SECONDS)
-        self._decision_seconds = Distribution(DECISION_SECONDS)
+        self._effects, self._effect_seconds = Count(EFFECTS), Histogram(EFFECT_SECONDS)
+        self._appends, self._append_seconds = Count(APPENDS), Histogram(APPEND_SECONDS)
+        self._decision_seconds = Histogram(DECISION_SECONDS)
         self._requests = Count(REQUESTS)
         self._last_read = ""
-        """When the last event read was recorded."""
+        """The time of the last event read."""
         self.pending = 0
-        """How many events the log held beyond the last one read, as of then."""
+        """How many later events the log held when the last one was read."""
         self.effects_in_flight = 0
         for outcome in ("Stored", "Conflict", "Retried", "Refused"):
             self._appends.add(service, outcome, by=0)
@@ -84,7 +84,7 @@ class Meters:
 
     @contextmanager
     def effect(self, effect: Effect) -> Iterator[None]:
-        """While it is carried out; what it raises says how it ended."""
+        """Count one effect that is carried out in this context; what it raises says how it ended."""
         kind, loop = type(effect).__name__, asyncio.get_running_loop()
         begun, outcome = loop.time(), ""
         self.effects_in_flight += 1
@@ -102,19 +102,19 @@ class Meters:
             raise
         finally:
             self.effects_in_flight -= 1
-            # One that was broken off, because the process ends, did not end.
+            # A cancelled effect has no outcome: the process ends.
             if outcome:
                 self._effects.add(self._service, kind, outcome)
                 self._effect_seconds.observe(loop.time() - begun, self._service, kind)
 
     def read(self, batch: Batch) -> None:
-        """So much of the log was folded."""
+        """Note that this batch was folded."""
         self.pending = batch.pending
         if batch.events:
             self._last_read = batch.events[-1].time
 
     def seconds_behind(self, now: str) -> float:
-        """How old the oldest unread event is at the most; 0 when there is none."""
+        """The greatest age that the oldest unread event can have; 0 if there is none."""
         return (seconds_between(self._last_read, now) or 0.0) if self.pending else 0.0
 
     def append(self, outcome: str, seconds: float | None = None) -> None:
@@ -123,7 +123,7 @@ class Meters:
             self._append_seconds.observe(seconds, self._service)
 
     def decided(self, seconds: float | None) -> None:
-        """None when the time of what it was decided on cannot be read."""
+        """Count a decision; `seconds` is None if its basis has no readable time."""
         if seconds is not None:
             self._decision_seconds.observe(seconds, self._service)
 

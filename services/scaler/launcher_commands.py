@@ -1,7 +1,7 @@
-"""Commands within launchers: scripts of requests, and looks at which workers are still in use.
+"""Commands in launchers: scripts of requests, and checks of which workers are still in use.
 
-Whatever comes of one is a fact that nobody else knows.  Neither scripts, nor their environment, nor anything that a
-command writes is kept or logged.
+The outcome is a fact that only the scaler knows.  Scripts, their environment and their output are neither kept nor
+logged.
 """
 
 import asyncio
@@ -24,44 +24,43 @@ from shared.job.request import TIMED_OUT
 log = structlog.get_logger()
 
 LOOKS_AT_ONCE = 8
-"""Launchers that are looked into at the same time, by one process."""
+"""The most launchers that one process checks at the same time."""
 
 LOOK_SECONDS = 5.0
-"""For one look, its turn included: whoever did not have a turn by then looks again later."""
+"""Seconds for one check, its wait for a turn included; a check that times out is repeated later."""
 
 BUSY = frozenset({"TooManyRequests", "ServiceUnavailable", "InternalError"})
-"""Refusals that say nothing about the next look."""
+"""Refusals after which the next check may succeed."""
 
 MOST_ARGUMENTS = 4 << 20
-"""Bytes: the arguments of a few hundred processes that were each told of a thousand workers."""
+"""Bytes: the arguments of a few hundred processes that each list a thousand workers."""
 
 HOSTS = ("sh", f"{EDL_FOLDER}/{DISCOVER_HOSTS}")
-"""Prints the hosts file with nothing but a shell, which the script needs too."""
+"""Prints the hosts file; it needs only a shell, as the script does."""
 
 LINK = (
     'while [ $# -gt 1 ]; do [ ! -e "$1" ] || { ln -sf "$2" "$1.new" && mv -f "$1.new" "$1"; } || exit 1; shift 2; done'
 )
-"""Each file that is there becomes a link, by a rename: whoever reads it meanwhile reads the old one or the new one."""
+"""Replaces each existing file by a link, with a rename: a reader gets the old content or the new one."""
 
 LISTED_AGAIN_SECONDS = 0.1
 LONGEST_LISTED_AGAIN_SECONDS = 2.0
 SPARE_SECONDS = 2.0
-"""How long reading the request and waiting for the files may take before the script has less time than it asked for;
-well below its grace."""
+"""Seconds to read the request and to wait for the files; more are taken off the script's timeout."""
 
 READS = 4
 READ_AGAIN_SECONDS = 0.5
 
 
-class Within:
-    """What is run in launchers."""
+class LauncherCommands:
+    """The commands that the scaler runs in launchers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     async def run(self, key: JobKey, effect: RunScript) -> ScriptFinished:
-        """A request's script, from its own text, in the very launcher that it was decided for."""
+        """Run the script of a request in the launcher for which it was decided."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -72,7 +71,7 @@ class Within:
             return ScriptFinished(request=effect.request, reason="Unreachable")
         if effect.kind == "ScaleOut" and not await self._listed(key, effect):
             return ScriptFinished(request=effect.request, reason="HostsNotWritten")
-        # All this is short as a rule; when it is not, the script's end has to be known in time all the same.
+        # If the preparation takes long, the script's end has to be known in time all the same.
         timeout = effect.timeout - max(loop.time() - begun - SPARE_SECONDS, 0.0)
         if timeout <= 0:
             return ScriptFinished(request=effect.request, reason="Unreachable")
@@ -88,7 +87,7 @@ class Within:
         return ScriptFinished(request=effect.request, exit_code=ended.exit_code)
 
     async def look(self, key: JobKey, effect: CheckDrain) -> DrainChecked:
-        """Which leaving workers stand in the arguments of the launcher's processes."""
+        """Find the leaving workers that the arguments of the launcher's processes still name."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._looks:
                 ended = await self._cluster.execute(
@@ -103,9 +102,9 @@ class Within:
         return DrainChecked(request=effect.request, in_use=used, reason="" if used else _doubt(ended.output))
 
     async def link(self, key: JobKey, effect: LinkHosts, files: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Make `files` links to those that follow the ConfigMap, in one step each, once these say what is `wanted`.
+        """Link each of `files` to its file of the ConfigMap, once that has the `wanted` content.
 
-        Raises `Transient` until then, and `Refused` where the launcher has no programs for it.
+        Raises `Transient` until then, and `Refused` if the launcher's image lacks the programs.
         """
         shown = next(iter(files.values()))
         said = await self._ask(key, effect, "cat", shown)
@@ -123,9 +122,9 @@ class Within:
         )
 
     async def _listed(self, key: JobKey, effect: RunScript) -> bool:
-        """Wait until the launcher finds those that come in its hosts files: a kubelet brings them a moment later.
+        """Wait until the kubelet has brought the new workers into the launcher's hosts files.
 
-        Where nobody can look, nobody waits: what is wrong is the script's to say.
+        There is no wait if the check is refused: the script then reports what is wrong.
         """
         loop = asyncio.get_running_loop()
         until, wait = loop.time() + effect.timeout / 2, LISTED_AGAIN_SECONDS
@@ -151,7 +150,7 @@ class Within:
             try:
                 return await self._read(key, effect)
             except Transient as trouble:
-                # Nothing was run yet, so this much may be tried again.
+                # The script has not started, so a retry is safe.
                 await asyncio.sleep(trouble.retry_after or READ_AGAIN_SECONDS)
         return await self._read(key, effect)
 
@@ -162,7 +161,7 @@ class Within:
         launcher = await self._cluster.get(PODS, key.namespace, effect.pod)
         if launcher is None or launcher.metadata.uid != effect.pod_uid:
             raise Refused("the launcher is gone", reason="NoLauncher")
-        # A definition that is not ours lets requests change; what was judged then may not hold any more.
+        # Another definition may let requests change after they were accepted.
         parsed = parse_scale(effect.kind, request)
         if isinstance(parsed, tuple) or not parsed.script or not isinstance(request.spec, dict):
             raise Refused("the request has changed", reason="RequestChanged")
@@ -174,8 +173,8 @@ class Within:
 
 
 def _doubt(output: bytes) -> str:
-    """Why an answer without any worker's name proves nothing; empty when it does."""
+    """Why an output without any worker's name proves nothing; empty if it proves that none is in use."""
     if not output:
-        # There is always the process that answers.
+        # The output always has the process that prints it.
         return "NoAnswer"
     return "TooLong" if len(output) >= MOST_ARGUMENTS else ""

@@ -9,10 +9,10 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
-from shared.installation.apart import Apart, lease_key
-from shared.runtime.ownership import TTL_SECONDS, Lease
+from shared.installation.exclusive_leases import ExclusiveLeases, lease_key
+from shared.runtime.lease import TTL_SECONDS, Lease
 from tests.kit.virtual_time import in_virtual_time, until
-from tests.service.test_ownership import Weather, now
+from tests.service.test_lease import Weather, now
 
 AUTHOR = "watcher"
 
@@ -23,7 +23,9 @@ async def a_bucket() -> Bucket:
 
 class Installation:
     def __init__(self, bucket: Bucket, namespace: str = "") -> None:
-        self.lease = Lease(Apart(bucket, AUTHOR, namespace), lease_key(AUTHOR, namespace), f"host-{namespace}/1")
+        self.lease = Lease(
+            ExclusiveLeases(bucket, AUTHOR, namespace), lease_key(AUTHOR, namespace), f"host-{namespace}/1"
+        )
 
     async def keep(self) -> None:
         async def acquired() -> None:
@@ -88,7 +90,7 @@ async def test_of_scopes_that_begin_at_once_one_is_let_through():
 @in_virtual_time
 async def test_a_lease_whose_answer_was_lost_is_looked_at_again():
     line = Weather(await a_bucket())
-    ours, theirs = Apart(line, AUTHOR, ""), Apart(line, AUTHOR, "team-a")
+    ours, theirs = ExclusiveLeases(line, AUTHOR, ""), ExclusiveLeases(line, AUTHOR, "team-a")
     line.forgets_answers = True
     with pytest.raises(Transient):
         await ours.put(AUTHOR, b"us", expect=0, ttl=10)
@@ -105,6 +107,6 @@ async def test_a_lease_whose_answer_was_lost_is_looked_at_again():
 @in_virtual_time
 async def test_what_another_replica_holds_is_a_conflict_as_ever():
     bucket = await a_bucket()
-    await Apart(bucket, AUTHOR, "").put(AUTHOR, b"us", expect=0, ttl=10)
+    await ExclusiveLeases(bucket, AUTHOR, "").put(AUTHOR, b"us", expect=0, ttl=10)
     with pytest.raises(Conflict):
-        await Apart(bucket, AUTHOR, "").put(AUTHOR, b"another replica", expect=0, ttl=10)
+        await ExclusiveLeases(bucket, AUTHOR, "").put(AUTHOR, b"another replica", expect=0, ttl=10)

@@ -9,7 +9,7 @@ from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
 from shared.job.naming import JOB_UID
 from shared.job.state import Job
-from shared.runtime.claims import QUICK_SECONDS, ours, settle
+from shared.runtime.name_conflicts import QUICK_SECONDS, is_controlled, must_be_controlled
 from tests.kit.histories import KEY
 
 JOB = Job(key=KEY, kind="TrainingJob", api_version="kai.alibabacloud.com/v1alpha1")
@@ -37,13 +37,13 @@ def an_object(
 
 
 def test_ours_is_what_this_very_job_controls():
-    assert ours(an_object("uid-1"), KEY)
-    assert not ours(an_object("uid-9"), KEY)
-    assert not ours(an_object(labelled="uid-1"), KEY), "labels can be copied by anybody"
+    assert is_controlled(an_object("uid-1"), KEY)
+    assert not is_controlled(an_object("uid-9"), KEY)
+    assert not is_controlled(an_object(labelled="uid-1"), KEY), "labels can be copied by anybody"
 
 
 def test_what_is_ours_and_as_we_meant_it_counts_as_made():
-    settle(an_object("uid-1"), JOB, "pod resnet-worker-0")
+    must_be_controlled(an_object("uid-1"), JOB, "pod resnet-worker-0")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_ours_and_as_we_meant_it_counts_as_made():
 )
 def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
     with pytest.raises(Transient) as trouble:
-        settle(meta, JOB, "pod resnet-worker-0", same=same)
+        must_be_controlled(meta, JOB, "pod resnet-worker-0", same=same)
     assert trouble.value.retry_after == QUICK_SECONDS
 
 
@@ -75,11 +75,11 @@ def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
     ],
 )
 def test_what_is_somebody_elses_is_left_alone(meta: Metadata):
-    with pytest.raises(Refused, match="belongs to somebody else") as refusal:
-        settle(meta, JOB, "pod resnet-worker-0")
+    with pytest.raises(Refused, match="belongs to another owner") as refusal:
+        must_be_controlled(meta, JOB, "pod resnet-worker-0")
     assert refusal.value.reason == "NameConflict"
 
 
 def test_an_object_without_labels_is_somebody_elses():
     with pytest.raises(Refused):
-        settle(Metadata(name="resnet"), JOB, "service resnet")
+        must_be_controlled(Metadata(name="resnet"), JOB, "service resnet")

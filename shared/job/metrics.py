@@ -1,6 +1,6 @@
-"""What a log amounts to in figures: jobs, pods and scalings, counted while it is folded.  Pure.
+"""Metrics of jobs, pods and scalings, counted while the log is folded.  Pure.
 
-Whoever folds the same log has the same figures, after a restart too.
+Every fold of the same log has the same values, after a restart too.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from shared.job.events.status import (
 from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, LauncherLost, PodsGone, PodsObserved
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
-from shared.telemetry.figures import Count, Distribution, Measure, Series, Words, seconds_between
+from shared.telemetry.metrics import BoundedLabel, Count, Histogram, Metric, Series, seconds_between
 
 PLACE = ("job_namespace", "kind")
 """Not `namespace`, which a scraper adds itself to say where the scraped pod is."""
@@ -29,60 +29,60 @@ PLACE = ("job_namespace", "kind")
 WAITS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds: from pods that start at once to images that have to be pulled onto nodes that have to be made."""
 
-JOBS = Measure("muster_jobs", "gauge", (*PLACE, "phase"), "Jobs that are there, by phase")
-CREATED = Measure("muster_jobs_created_total", "counter", PLACE, "Jobs that were taken on")
-DELETED = Measure("muster_jobs_deleted_total", "counter", PLACE, "Jobs whose resource is gone")
-SUCCESSFUL = Measure("muster_jobs_successful_total", "counter", PLACE, "Jobs that succeeded")
-FAILED = Measure("muster_jobs_failed_total", "counter", PLACE, "Jobs that failed")
-RESTARTED = Measure("muster_jobs_restarted_total", "counter", PLACE, "Attempts that were given up for another one")
-START = Measure(
+JOBS = Metric("muster_jobs", "gauge", (*PLACE, "phase"), "Jobs that are there, by phase")
+CREATED = Metric("muster_jobs_created_total", "counter", PLACE, "Jobs that were taken on")
+DELETED = Metric("muster_jobs_deleted_total", "counter", PLACE, "Jobs whose resource is gone")
+SUCCESSFUL = Metric("muster_jobs_successful_total", "counter", PLACE, "Jobs that succeeded")
+FAILED = Metric("muster_jobs_failed_total", "counter", PLACE, "Jobs that failed")
+RESTARTED = Metric("muster_jobs_restarted_total", "counter", PLACE, "Attempts that were given up for another one")
+START = Metric(
     "muster_job_start_duration_seconds",
     "histogram",
     ("kind",),
     "From the first sight of a job that can run to its first JobRunning; jobs paused or taken over before are left out",
     WAITS,
 )
-PODS_CREATED = Measure("muster_pods_created_total", "counter", PLACE, "Pods of jobs that came")
-PODS_DELETED = Measure("muster_pods_deleted_total", "counter", PLACE, "Pods of jobs that went")
-PODS_FAILED = Measure("muster_pods_failed_total", "counter", PLACE, "Pods of jobs that failed")
-SCALES = Measure(
+PODS_CREATED = Metric("muster_pods_created_total", "counter", PLACE, "Pods of jobs that came")
+PODS_DELETED = Metric("muster_pods_deleted_total", "counter", PLACE, "Pods of jobs that went")
+PODS_FAILED = Metric("muster_pods_failed_total", "counter", PLACE, "Pods of jobs that failed")
+SCALES = Metric(
     "muster_scale_requests_total",
     "counter",
     (*PLACE, "direction", "outcome"),
     "Scale requests that ended, edits of the size among them",
 )
-SCALE = Measure(
+SCALE = Metric(
     "muster_scale_duration_seconds",
     "histogram",
     ("direction", "outcome"),
     "From the acceptance of a scale request to its end",
     WAITS,
 )
-REFUSED = Measure(
+REFUSED = Metric(
     "muster_effects_refused_total",
     "counter",
     ("effect", "reason"),
     "Rounds of effects that were refused and recorded as EffectRefused",
 )
-DECISIONS = Measure("muster_decisions_total", "counter", ("decision", "reason"), "Decisions of all services")
+DECISIONS = Metric("muster_decisions_total", "counter", ("decision", "reason"), "Decisions of all services")
 
 DECISION_NAMES = {kind: str(kind.__struct_config__.tag) for kind in AUTHORS if kind not in FACTS}
 
 
-class Measures:
-    """The figures of one fold."""
+class JobMetrics:
+    """The metrics of one fold."""
 
     def __init__(self) -> None:
         self._jobs = Count(JOBS)
         self._created, self._deleted = Count(CREATED), Count(DELETED)
         self._successful, self._failed = Count(SUCCESSFUL), Count(FAILED)
         self._restarted = Count(RESTARTED)
-        self._start = Distribution(START)
+        self._start = Histogram(START)
         self._pods_created, self._pods_deleted = Count(PODS_CREATED), Count(PODS_DELETED)
         self._pods_failed = Count(PODS_FAILED)
-        self._scales, self._scale = Count(SCALES), Distribution(SCALE)
+        self._scales, self._scale = Count(SCALES), Histogram(SCALE)
         self._refused, self._decisions = Count(REFUSED), Count(DECISIONS)
-        self._words = Words()
+        self._words = BoundedLabel()
         self._first_seen: dict[JobKey, str] = {}
         """When jobs were seen that have not run yet."""
         self._accepted: dict[tuple[JobKey, Uid], str] = {}
