@@ -129,7 +129,7 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
             requests_over=sum(request.over for request in job.scaling.requests.values()),
             sequence=history.sequence,
             over=job.over,
-            gone=job.gone,
+            gone=bool(job.gone),
             note=history.held or _note(job, short),
             status=short.status,
         )

@@ -7,8 +7,8 @@ import msgspec
 import typer
 
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
-from muster.causes.fold import Causes
 from muster.causes.link import Link
+from muster.causes.walk import Causes
 from muster.causes.words import of_at_most
 from muster.following import condition_of
 from muster.history import of_history
@@ -104,7 +104,9 @@ def as_lines(chains: list[Chain]) -> list[str]:
 
 def _heading(causes: Causes, target: Target) -> list[str]:
     job, short = causes.job, summary(causes.job, known_kinds())
-    state = "gone; it was " * job.gone + (_phase(job, short) or ("refused" if job.problems else "not taken on yet"))
+    state = "gone; it was " * bool(job.gone) + (
+        _phase(job, short) or ("refused" if job.problems else "not taken on yet")
+    )
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""
@@ -146,7 +148,7 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
 
 def _known(causes: Causes) -> str:
     indices: dict[str, set[int]] = {}
-    for slot in causes.pods.lives:
+    for slot in causes.lives:
         if slot.role != LAUNCHER:
             indices.setdefault(slot.role, set()).add(slot.index)
     pods = [f"{role} {range_words(ranges(found))}" for role, found in sorted(indices.items())]

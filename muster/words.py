@@ -10,7 +10,7 @@ from shared.job.spec import LAUNCHER, JobSpec, Problem, ScaleSpec
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots
 
-QUIET = {"uid", "version", "epoch", "request", "api_version", "hash", "log", "node"}
+QUIET = {"uid", "version", "epoch", "request", "api_version", "hash", "log", "node", "because"}
 """Fields that people rarely ask for; `--json` shows them."""
 
 

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from muster.causes.fold import Causes
 from muster.causes.link import Link
+from muster.causes.waiting import request_waits_for, waits_for
+from muster.causes.walk import Causes
 from muster.causes.words import listing
+from shared.job.membership import Members
 from shared.job.naming import Slot
 from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER
@@ -23,50 +25,45 @@ class Chain(msgspec.Struct, frozen=True):
 
 def of_job(causes: Causes) -> list[Chain]:
     """Why it is in its phase, what it waits for, and why it has its size."""
-    job = causes.job
+    job, newest, at = causes.job, causes.newest.get, causes.at.get
+    live = not job.over and not job.gone
+    listed = live and not job.between_attempts and isinstance(job.membership, Members)
+    asked = {
+        "why it is gone": newest("JobGone") if job.gone else None,
+        f"why it is {job.phase}": causes.phase,
+        "what it waits for": waits_for(causes),
+        "why its newest edit is not acted upon": newest("JobObserved") if job.problems and job.phase else None,
+        f"why this is attempt {job.attempt.number + 1}": at(job.attempt.since) if job.attempt.number else None,
+        "why it is below its minimum": at(job.attempt.below_minimum) if live else None,
+        f"why these workers are in the {listing(job)}": newest("HostsPublished") if listed else None,
+        "why it shall have this size": causes.sized if live else None,
+    }
     chains: list[Chain] = []
     told: set[int] = set()
-
-    def tell(question: str, head: Link | None) -> None:
+    for question, head in asked.items():
         if head is None or id(head) in told:
-            return
-        links = []
+            continue
+        links: list[Link] = []
         for link in head.chain():
             links.append(link)
             if id(link) in told:
                 break
             told.add(id(link))
         chains.append(Chain(question, tuple(links)))
-
-    if job.gone:
-        tell("why it is gone", causes.going)
-    tell(f"why it is {job.phase}", causes.phase)
-    tell("what it waits for", causes.waits_for())
-    if job.problems and job.phase:
-        tell("why its newest edit is not acted upon", causes.spec)
-    if job.attempt.number:
-        tell(f"why this is attempt {job.attempt.number + 1}", causes.attempt)
-    if not job.over and not job.gone:
-        if job.attempt.below_minimum:
-            tell("why it is below its minimum", causes.below)
-        if not job.between_attempts:
-            tell(f"why these workers are in the {listing(job)}", causes.hosts)
-        tell("why it shall have this size", causes.sized)
-    if not chains:
-        tell("what is known of it", causes.spec)
-    return chains
+    first = newest("JobObserved")
+    return chains or ([Chain("what is known of it", tuple(first.chain()))] if first is not None else [])
 
 
 def of_slot(causes: Causes, slot: Slot) -> Chain:
     """Everything that happened to one place and its pod, with the causes."""
-    return Chain(f"why {causes.job.pod_name(slot)} is as it is", _closed(causes.pods.lives[slot]))
+    return Chain(f"why {causes.job.pod_name(slot)} is as it is", _closed(causes.lives[slot]))
 
 
 def of_request(causes: Causes, request: Request) -> list[Chain]:
     """Everything that a request came to, with the causes; and what it waits for."""
     links = _closed(causes.requests.get(request.uid, []))
     chains = [Chain(f"why {request.kind.lower()}/{request.name} is {request_state(causes, request)}", links)]
-    awaited = causes.request_waits_for(request)
+    awaited = request_waits_for(causes, request)
     if awaited is not None and awaited not in links:
         chains.append(Chain("what it waits for", tuple(awaited.chain())))
     return chains
@@ -77,7 +74,7 @@ def slot_of(causes: Causes, word: str) -> Slot | None:
     that of the newest attempt.
     """
     job = causes.job
-    known = causes.pods.lives.keys()
+    known = causes.lives.keys()
     roles = Counter(slot.role for slot in {(slot.role, slot.index): slot for slot in known}.values())
 
     def words(slot: Slot) -> Iterator[str]:

@@ -4,8 +4,10 @@ import signal
 from collections.abc import Iterable
 
 from muster.words import counted, range_words
-from shared.job.events.watcher import ScaleRequested
-from shared.job.naming import Slot
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import DrainChecked, ScriptFinished
+from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, ScaleRequested
+from shared.job.naming import Slot, config_name
 from shared.job.policies import replacement
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
@@ -53,6 +55,8 @@ _TIMERS = {
     "TimeToLive": "it was over for the time that it is kept{}",
 }
 
+OWN_OUTPUT = "why it ended so; its own output may say"
+
 _SIGNAL_CODES = 128
 """A shell's convention that container runtimes keep: above it an exit code is a signal's number."""
 
@@ -90,7 +94,7 @@ def applied(spec: JobSpec) -> str:
     """What was asked for first."""
     pause = ", suspended" if spec.suspend else ""
     roles = [_role(role, spec) for role in spec.roles if role.name != LAUNCHER and role.replicas]
-    return f"somebody applied the job: {in_a_row(roles)}{pause}"
+    return f"the job was applied: {in_a_row(roles)}{pause}"
 
 
 def _role(role: RoleSpec, spec: JobSpec) -> str:
@@ -112,20 +116,54 @@ def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
     if now.worker.replicas != was.worker.replicas:
         wishes.append(f"run {counted(now.worker.replicas, 'worker')} instead of {was.worker.replicas}")
     if not wishes:
-        return f"somebody edited the job (generation {generation})"
-    return f"somebody asked to {in_a_row(wishes)}"
+        return f"the job was edited (generation {generation})"
+    return f"the job was edited to {in_a_row(wishes)}"
 
 
 def scale_wish(event: ScaleRequested) -> str:
     """What a scale request asks for."""
     who = f"{event.kind} {event.name}"
     if event.problems or event.spec is None:
-        return f"somebody created {who}, which cannot be acted upon: {problem_line(event.problems)}"
+        return f"{who} was created, which cannot be acted upon: {problem_line(event.problems)}"
     spec = event.spec
     if spec.pod_names:
-        return f"somebody created {who}: {', '.join(spec.pod_names)} to leave"
+        return f"{who} was created: {', '.join(spec.pod_names)} to leave"
     direction = "more worker" if spec.kind == "ScaleOut" else "fewer worker"
-    return f"somebody created {who}: {counted(spec.count or 0, direction)}"
+    return f"{who} was created: {counted(spec.count or 0, direction)}"
+
+
+def noticed(event: DisruptionNoticed, pods: Iterable[PodView]) -> str:
+    """That a node is about to go, and with which pods."""
+    node = f"node {event.node} is about to go" if event.node else "some pods are about to go"
+    names = ", ".join(sorted(pod.name for pod in pods))
+    return f"{node}: {plain(event.reason)}" + (f"; it takes {names} along" if names else "")
+
+
+def hosts_of(event: ChildrenObserved, job: Job) -> int:
+    """The version of the job's own hosts files among these objects; 0 where they are not."""
+    name = config_name(job.key.name)
+    return max((child.hosts for child in event.children if child.name == name and child.ours), default=0)
+
+
+def refusal_line(event: EffectRefused, job: Job) -> str:
+    """What was refused, why, and how many times; `job` knows of the refusal."""
+    refusal = job.refusals.get(event.effect)
+    times = f", {refusal.count} times in a row" if refusal and refusal.count > 1 else ""
+    where = f" ({event.field})" if event.field else ""
+    final = ", and would be again unless something changes" if event.permanent else ""
+    return f"{event.effect} was refused: {plain(event.reason)}{where}{final}{times}"
+
+
+def script_line(event: ScriptFinished) -> str:
+    """How a script ended."""
+    how = f"with exit code {event.exit_code}" if event.exit_code is not None else "and its exit code is not known"
+    return f"the script ended, {how}{sentence(plain(event.reason))}"
+
+
+def drain_line(event: DrainChecked) -> str:
+    """Which leaving workers the launcher still uses."""
+    used = f"workers {', '.join(map(str, event.in_use))} are still in use" if event.in_use else ""
+    return used or plain(event.reason) or "the leaving workers are no longer in use"
 
 
 def of_at_most(limit: int) -> str:
@@ -170,11 +208,11 @@ def names_of(job: Job, slots: Iterable[Slot]) -> str:
     if len(found) == 1:
         return job.pod_name(found[0])
     if job.spec is not None and not job.spec.has_launcher:
-        return in_a_row([_names(job, role, found) for role in dict.fromkeys(slot.role for slot in found)]) or "nobody"
+        return in_a_row([_names(job, role, found) for role in dict.fromkeys(slot.role for slot in found)]) or "no pod"
     words = ["the launcher"] if any(slot.role == LAUNCHER for slot in found) else []
     if workers := [slot.index for slot in found if slot.role == WORKER]:
         words.append(f"worker{'s' if len(workers) > 1 else ''} {range_words(ranges(workers))}")
-    return " and ".join(words) or "nobody"
+    return " and ".join(words) or "no pod"
 
 
 def _names(job: Job, role: str, slots: list[Slot]) -> str:

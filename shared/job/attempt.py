@@ -27,6 +27,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What belongs to one attempt alone.  `Attempt(number=n)` is an attempt that has no slots yet."""
 
     number: int = 0
+    since: int = 0
+    """The sequence of the restart, or of the adoption, that began it; 0 of a job's first attempt."""
     assigned: At | None = None
     """When the attempt got its first slots."""
     slots: SortedSet[Slot] = SortedSet()
@@ -43,6 +45,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many pods were replaced for a fault of their own."""
     tallies: Mapping[str, Tally] = {}
     """By role, how many pods ended."""
+    news: Mapping[Slot, int] = {}
+    """By slot, the sequence of the newest fact that changed its pod: its phase, readiness, exits, or its way out."""
     launcher_lost: bool = False
     """The launcher vanished before its end was seen."""
     launcher_gone: PodView | None = None
@@ -50,6 +54,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     An end that was seen outlives the pod, also when the pod is deleted afterwards.
     """
+    launcher_ended: int = 0
+    """The sequence at which `launcher_gone` became known; 0 before."""
     inherited: SortedSet[Uid] = SortedSet()
     """The pods that another operator made, of a job that was taken over from it."""
     gathered: bool = False

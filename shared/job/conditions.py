@@ -53,3 +53,8 @@ def holds(conditions: tuple[Condition, ...], kind: str) -> bool:
 def no_longer(conditions: tuple[Condition, ...], kind: str, reason: str, at: At) -> tuple[Condition, ...]:
     """The conditions with the one of this type false, if it was true."""
     return with_condition(conditions, kind, at, status=False, reason=reason) if holds(conditions, kind) else conditions
+
+
+def since(conditions: tuple[Condition, ...], kind: str) -> int:
+    """The sequence at which the condition of this type became true; 0 where it is not."""
+    return next((known.since.sequence for known in conditions if known.type == kind and known.status), 0)

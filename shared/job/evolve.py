@@ -116,7 +116,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 job, deleting=True, orphan=job.orphan or event.orphan, version=max(job.version, event.version)
             )
         case JobGone():
-            return replace(job, gone=True)
+            return replace(job, gone=job.gone or at.sequence)
         case JobOfAnother():
             return replace(job, another=True)
         case JobAdopted():
@@ -124,9 +124,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case ScaleRequested():
             return requested(job, event, at)
         case ScaleRequestGone():
-            return request_gone(job, event)
+            return request_gone(job, event, at)
         case TimePassed():
-            return _time_passed(job, event)
+            return _time_passed(job, event, at)
         case EffectRefused():
             return _refused(job, event, at)
         case SlotsAssigned():
@@ -134,7 +134,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case SlotsReleased():
             return set_down(job, event, at)
         case JobRestarted():
-            return restarted(job, event)
+            return restarted(job, event, at)
         case HostsPublished():
             # Where nobody reads such files, they are in place at once.
             return seen(hosts_published(job, event), at)
@@ -181,7 +181,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case HistoryDisputed() | HeadForged() | HistoryAccepted():
             return replace(job, integrity=judged(job.integrity, event, at))
         case DisruptionNoticed():
-            return noticed(job, event)
+            return noticed(job, event, at)
         case ScriptStarted():
             return script_started(job, event, at)
         case ScriptFinished():
@@ -216,14 +216,15 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         version=event.version,
         # On a job that runs the last valid spec holds.
         spec=event.spec if event.spec is not None else job.spec,
+        edited=at.sequence if event.spec not in (None, job.spec) else job.edited,
         problems=event.problems,
         conditions=conditions,
         deleting=deleting,
         orphan=job.orphan and deleting,
-        gone=False,
+        gone=0,
     )
     # Another minimum may be more than there are, or no more than there are.
-    return enough(resized(asked_to_restart(job, before), before, at), at)
+    return enough(resized(asked_to_restart(job, before, at), before, at), at)
 
 
 def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
@@ -237,7 +238,15 @@ def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
             children[child.kind, child.name] = child
     made = {_MADE_BY[child.kind] for child in event.children if child.kind in _MADE_BY}
     refusals = {effect: refusal for effect, refusal in job.refusals.items() if effect not in made}
-    return seen(replace(job, children=children, refusals=refusals), at)
+    return seen(_written(replace(job, children=children, refusals=refusals), at), at)
+
+
+def _written(job: Job, at: At) -> Job:
+    """Note when the newest hosts files were first seen in the cluster."""
+    members, hosts = job.membership, job.hosts
+    if not isinstance(members, Members) or members.written or hosts is None or hosts.hosts < members.version:
+        return job
+    return replace(job, membership=replace(members, written=at.sequence))
 
 
 def _sentence(event: JobObserved | ScaleRequested) -> str:
@@ -286,7 +295,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
     )
 
 
-def _time_passed(job: Job, event: TimePassed) -> Job:
+def _time_passed(job: Job, event: TimePassed, at: At) -> Job:
     refusals = {
         effect: replace(refusal, due=True)
         if refusal.at.sequence == event.anchor and event.timer == BACK_OFF + effect
@@ -294,9 +303,11 @@ def _time_passed(job: Job, event: TimePassed) -> Job:
         for effect, refusal in job.refusals.items()
     }
     if event.timer.startswith(BACK_OFF):
-        # The refusal itself remembers; what is refused for weeks would fill the set.
+        # The refusal itself remembers; what is refused for weeks would fill the mapping.
         return replace(job, refusals=refusals)
-    return replace(job, timers_passed=job.timers_passed | {(event.anchor, event.timer)})
+    timer = (event.anchor, event.timer)
+    passed = job.timers_passed.get(timer, at.sequence)
+    return replace(job, timers_passed={**job.timers_passed, timer: passed})
 
 
 def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Job:
@@ -308,4 +319,4 @@ def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Jo
 def _finished(job: Job, phase: Phase, event: PhaseEntered, at: At) -> Job:
     for kind in ("Running", "Scaling", "Restarting"):
         job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
-    return replace(_phase(job, phase, phase, event, at), completion_time=at.time, ended=at, restart_wanted=False)
+    return replace(_phase(job, phase, phase, event, at), completion_time=at.time, ended=at, restart_wanted=0)

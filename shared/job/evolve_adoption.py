@@ -14,6 +14,7 @@ from shared.job.events.watcher import JobAdopted, PodsObserved
 from shared.job.evolve_pods import pods_observed
 from shared.job.losses import Tally, Vacancy
 from shared.job.membership import Members, Unknown
+from shared.job.naming import Slot
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job, with_attempt, with_scaling
@@ -31,13 +32,14 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     Instants of that time, as far as they are known, stay what they were: a deadline counts from the true beginning,
     a time to live from the true end.
     """
-    slots, lost = each(event.slots), each(event.lost)
+    slots, lost, known = each(event.slots), each(event.lost), job.attempt.news
     workers = sum(slot.role == WORKER for slot in slots)
     members = indices(event.members)
     began = At(at.sequence, event.start_time or at.time)
     taken_over = event.source == ANOTHER_OPERATOR
     attempt = Attempt(
         number=event.attempt,
+        since=at.sequence,
         assigned=began if slots or lost else None,
         slots=slots,
         spent=lost,
@@ -61,7 +63,12 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     launcher_lost = any(slot.role == LAUNCHER for slot in lost)
     job = with_attempt(job, vacancies=missed, launcher_lost=launcher_lost)
     # As if they were seen now for the first time: those that had ended leave their slots.
-    return pods_observed(replace(job, pods={}), PodsObserved(pods=tuple(job.pods.values()), epoch=job.epoch), at)
+    seen = PodsObserved(pods=tuple(job.pods.values()), epoch=job.epoch)
+    job = pods_observed(replace(job, pods={}), seen, at)
+    # What made a pod so happened before the adoption.
+    news = {**job.attempt.news, **known}
+    ended_at = news.get(Slot(event.attempt, LAUNCHER, 0), 0) if job.attempt.launcher_gone is not None else 0
+    return with_attempt(job, news=news, launcher_ended=ended_at)
 
 
 def _finished(job: Job, event: JobAdopted, at: At) -> Job:

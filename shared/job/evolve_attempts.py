@@ -107,10 +107,10 @@ def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
     conditions = job.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
         conditions = no_longer(conditions, kind, event.reason, at)
-    return replace(with_attempt(job, below_minimum=0), conditions=conditions, restart_wanted=False)
+    return replace(with_attempt(job, below_minimum=0), conditions=conditions, restart_wanted=0)
 
 
-def restarted(job: Job, event: JobRestarted) -> Job:
+def restarted(job: Job, event: JobRestarted, at: At) -> Job:
     """A new attempt, without slots."""
     fixed = job.spec is not None and not job.spec.handling.elastic
     if job.spec is not None and fixed and job.scaling.size:
@@ -118,11 +118,11 @@ def restarted(job: Job, event: JobRestarted) -> Job:
         job = with_scaling(job, size=job.spec.worker.replicas)
     return replace(
         job,
-        attempt=Attempt(number=event.attempt),
+        attempt=Attempt(number=event.attempt, since=at.sequence),
         membership=Unknown(job.membership.version),
         restarts=job.restarts + event.counted,
         restarting=None,
-        restart_wanted=False,
+        restart_wanted=0,
         paused=False,
         # What was refused may be allowed by now, and another template may be right.
         refusals={},
@@ -148,10 +148,10 @@ def active_again(job: Job, event: JobCreated, at: At) -> Job:
     return replace(job, start_time=job.start_time or at.time, active=job.active or at, conditions=conditions)
 
 
-def asked_to_restart(job: Job, before: JobSpec | None) -> Job:
+def asked_to_restart(job: Job, before: JobSpec | None, at: At) -> Job:
     """Note that a person changed the word that asks for a restart, of a job that has something to restart."""
     if before is None or job.spec is None or not job.spec.restart or job.spec.restart == before.restart:
         return job
     runs = job.phase in ("Running", "Scaling") or (job.starting and job.attempt.begun)
     # Between attempts it ends the wait for the next one.
-    return replace(job, restart_wanted=runs or job.restarting is not None)
+    return replace(job, restart_wanted=at.sequence if runs or job.restarting is not None else 0)

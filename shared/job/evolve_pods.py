@@ -39,13 +39,15 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     attempt = job.attempt
     pods, disrupted = dict(job.pods), dict(job.disrupted)
     tallies, vacancies, launcher = dict(attempt.tallies), dict(attempt.vacancies), attempt.launcher_gone
-    failures, over = job.failures, dict[Slot, None]()
+    failures, over, news = job.failures, dict[Slot, None](), dict(attempt.news)
     fresh = 0
     for pod in event.pods:
         known = pods.get(pod.uid)
         if known is not None and known.version >= pod.version:
             continue
         pods[pod.uid] = pod
+        if pod.attempt == attempt.number and (known is None or _course(known) != _course(pod)):
+            news[pod.slot] = at.sequence
         if pod.disruption:
             disrupted[pod.uid] = pod.disruption
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
@@ -69,7 +71,9 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         spent=attempt.spent | over,
         tallies=tallies,
         vacancies=vacancies,
+        news=news,
         launcher_gone=launcher,
+        launcher_ended=attempt.launcher_ended or (at.sequence if launcher is not None else 0),
     )
     unseen = job.unseen
     if unseen.slots:
@@ -84,6 +88,11 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         refusals=_progress(job, fresh),
     )
     return enough(seen(with_milestones(job, at), at), at)
+
+
+def _course(pod: PodView) -> tuple[object, ...]:
+    """What of a pod decisions are made by."""
+    return pod.phase, pod.ready, pod.exits, pod.deleting, pod.disruption
 
 
 def _succeeded_by(pods: Mapping[Uid, PodView], pod: PodView) -> bool:
@@ -117,13 +126,21 @@ def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Va
     )
 
 
-def noticed(job: Job, event: DisruptionNoticed) -> Job:
+def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
     """These pods are about to go."""
     new = {uid: event.reason for uid in event.uids if uid in job.pods}
+    job = with_news(job, new, at)
     return replace(job, disrupted={**job.disrupted, **new}) if new else job
 
 
+def with_news(job: Job, uids: Iterable[Uid], at: At) -> Job:
+    """Note that something happened to these pods, as far as they are of this attempt."""
+    slots = [pod.slot for uid in uids if (pod := job.pods.get(uid)) and pod.attempt == job.attempt.number]
+    return with_attempt(job, news={**job.attempt.news, **dict.fromkeys(slots, at.sequence)}) if slots else job
+
+
 def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
+    job = with_news(job, uids, at)
     attempt = job.attempt
     pods, disrupted = dict(job.pods), dict(job.disrupted)
     vacancies, launcher = dict(attempt.vacancies), attempt.launcher_gone
@@ -146,6 +163,7 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
         spent=attempt.spent | lost,
         vacancies=vacancies,
         launcher_gone=launcher,
+        launcher_ended=attempt.launcher_ended or (at.sequence if launcher is not None else 0),
     )
     return replace(job, attempt=attempt, pods=pods, disrupted=disrupted, failures=failures[-KEPT_FAILURES:])
 

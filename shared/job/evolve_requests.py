@@ -33,17 +33,17 @@ def requested(job: Job, event: ScaleRequested, at: At) -> Job:
     if known.phase == "Pending":
         known = replace(known, spec=event.spec, problems=event.problems)
     # A request that came back after it left (its job went and another came) waits again under this job.
-    known = replace(known, version=event.version, owner=event.owner or known.owner, gone=False)
+    known = replace(known, version=event.version, owner=event.owner or known.owner, gone=0)
     return with_scaling(job, requests={**job.scaling.requests, event.uid: known})
 
 
-def request_gone(job: Job, event: ScaleRequestGone) -> Job:
+def request_gone(job: Job, event: ScaleRequestGone, at: At) -> Job:
     known = job.scaling.requests.get(event.uid)
     if known is None:
         return job
     if known.phase == "Pending":
         return with_scaling(job, requests=without(job.scaling.requests, event.uid))
-    return with_request(job, event.uid, gone=True)
+    return with_request(job, event.uid, gone=at.sequence)
 
 
 def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
@@ -67,7 +67,11 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         # How the last one ended is over, so that the end of this one is a change again, with a time of its own.
         if holds(conditions, kind):
             conditions = with_condition(conditions, kind, at, status=False, reason="ScalingStart")
-    job = with_attempt(job, slots=job.attempt.slots | added, next_index=next_index(job, added))
+    slots = job.attempt.slots | added
+    # Nothing is decided by the pods of released slots once they are gone.
+    kept = slots | job.attempt.spent | [pod.slot for pod in job.pods.values()]
+    news = {slot: sequence for slot, sequence in job.attempt.news.items() if slot in kept}
+    job = with_attempt(job, slots=slots, next_index=next_index(job, added), news=news)
     job = with_scaling(job, requests={**job.scaling.requests, event.request: request}, open=event.request)
     return replace(job, conditions=conditions)
 
@@ -175,7 +179,7 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
         if at.sequence <= before.at:
             return job
         # The look that waited for it was taken: one timer of a long drain is enough to remember.
-        job = replace(job, timers_passed=job.timers_passed - {(before.at, DRAIN_CHECK)})
+        job = replace(job, timers_passed=without(job.timers_passed, (before.at, DRAIN_CHECK)))
     count = before.count + 1 if before is not None else 1
     look = DrainLook(at=at.sequence, count=count, in_use=event.in_use, unknown=event.reason)
     return with_request(job, event.request, look=look)

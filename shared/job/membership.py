@@ -40,6 +40,8 @@ class Members(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Workers that a scale-in took out of the hosts files and that were not released yet."""
     departures: Mapping[Slot, Departure] = {}
     """Workers that left the hosts files, for whatever reason; entries of released slots are harmless."""
+    written: int = 0
+    """The sequence at which hosts files of this version were seen in the cluster; 0 before."""
 
 
 Membership = Unknown | Members

@@ -75,7 +75,8 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     released: bool = False
     forced: int = 0
     """The sequence at which its workers were released although they were in use; 0 when they were not."""
-    gone: bool = False
+    gone: int = 0
+    """The sequence at which its object was deleted; 0 while it is there."""
     replaced: int = 0
     """How many of the workers that it brings were replaced before all were Ready."""
     resize: int | None = None

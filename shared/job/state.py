@@ -64,11 +64,14 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     epoch: int = 0
     spec: JobSpec | None = None
     """The last valid one."""
+    edited: int = 0
+    """The sequence at which that spec was first observed."""
     problems: tuple[Problem, ...] = ()
     """Of the newest generation."""
     deleting: bool = False
     orphan: bool = False
-    gone: bool = False
+    gone: int = 0
+    """The sequence at which the resource was no more; 0 while it is there."""
     expired: bool = False
     integrity: Integrity = Integrity()
     another: bool = False
@@ -80,8 +83,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     restarts: int = 0
     disruptions: int = 0
     """Attempts in a row that a disruption ended before they were steady."""
-    restart_wanted: bool = False
-    """A person asked for a restart that has not begun."""
+    restart_wanted: int = 0
+    """The sequence at which a person asked for a restart that has not begun; 0 when there is none."""
     active: At | None = None
     """Since when the job is admitted and not suspended; None before, and while it is Suspended."""
     restarting: Restarting | None = None
@@ -111,8 +114,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By (kind, name)."""
     refusals: Mapping[str, Refusal] = {}
     """By effect."""
-    timers_passed: SortedSet[tuple[int, str]] = SortedSet()
-    """Timers that ran out: (anchor, timer)."""
+    timers_passed: Mapping[tuple[int, str], int] = {}
+    """Timers that ran out, (anchor, timer), each with the sequence of its `TimePassed`."""
 
     @property
     def over(self) -> bool:

@@ -13,8 +13,9 @@ import msgspec
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog, Stored, scope_of
 from shared.eventlog.retry import backoff
+from shared.job.because import because
 from shared.job.events.catalog import FACTS, AnyEvent
-from shared.job.events.event import Author
+from shared.job.events.event import Author, Decided
 from shared.job.fold import History
 from shared.job.naming import JobKey, decision_subject, fact_subject
 from shared.runtime import log_lines
@@ -79,9 +80,14 @@ class Appends:
         self._slots = asyncio.Semaphore(APPENDS_IN_FLIGHT)
 
     def record(self, history: History, event: AnyEvent) -> Coroutine[None, None, None] | None:
-        """The append of a decision, to be run; None until the job's last append was read back, which wakes the job."""
+        """The append of a decision, to be run; None until the job's last append was read back, which wakes the job.
+
+        A decision gets `because`, the event that made it, from the state on which it was taken.
+        """
         if self.busy(history):
             return None
+        if isinstance(event, Decided):
+            event = msgspec.structs.replace(event, because=because(history.job, event))
         self._under_way[history.job.key].appending = True
         return self._append(history, event, self._expected(history, event), history.basis, history.time)
 

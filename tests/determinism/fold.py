@@ -21,8 +21,10 @@ from services.status.core.decide import decide as status
 from services.status.core.documents import of_job, of_requests
 from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
+from shared.job.because import because
+from shared.job.events.event import Decided
 from shared.job.fold import Histories, History
-from shared.job.steps import Step
+from shared.job.steps import Record, Step
 from shared.job.timing import next_due
 from tests.determinism.spelling import Spelling
 from tests.kit.histories import kinds_of
@@ -59,14 +61,16 @@ def prefixes(events: list[Stored]) -> Iterator[Prefix]:
             yield Prefix(event.sequence, spelled((history.held, job)), spelled(documents), steps)
 
 
-def steps_of(history: History, kinds: Kinds) -> list[Step | tuple[str, int, int]]:
-    """What the scheduler, the scaler and status owe a job, and the timers that the watcher measures."""
+def steps_of(history: History, kinds: Kinds) -> list[Step | int | tuple[str, int, int]]:
+    """What the scheduler, the scaler and status owe a job, what made each decision, and the watcher's timers."""
     if history.held:
         return []
     job = history.job
     # Timers are "in no particular order": the watcher measures each by itself.
     timers = sorted((timer.name, timer.anchor, timer.seconds) for timer in next_due(job))
-    return [*scheduler(job), *scaler(job, POLICY), *status(job, kinds), *timers]
+    steps = [*scheduler(job), *scaler(job, POLICY), *status(job, kinds)]
+    decisions = (step.event for step in steps if isinstance(step, Record))
+    return [*steps, *(because(job, event) for event in decisions if isinstance(event, Decided)), *timers]
 
 
 def main(path: Path, at: int | None) -> None:

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import typer
 
-from muster.causes.fold import Causes
-from muster.causes.pods import OWN_END
+from muster.causes.walk import Causes
+from muster.causes.words import OWN_OUTPUT
 from muster.targets import parse_target
 from muster.why import caused, explained, told
 from shared.frameworks.kinds import BUILT_IN
@@ -188,7 +188,7 @@ def test_a_place_that_is_filled_again_tells_of_its_new_pod_alone():
     answer = said([*a_job_with_a_pod_made_again(), PodsObserved(pods=(worker,))], "worker-1")
     gone = next(line for line in answer.splitlines() if "is being deleted" in line)
     assert "is about to go" in gone
-    assert OWN_END not in answer.partition("is being deleted")[0]
+    assert OWN_OUTPUT not in answer.partition("is being deleted")[0]
 
 
 def test_the_end_of_the_job_is_that_of_the_pod_that_judges_it():

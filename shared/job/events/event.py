@@ -14,6 +14,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=Fals
     """
 
 
+class Decided(Event, frozen=True, kw_only=True):
+    """A decision: an event that a service chose to write."""
+
+    because: int = 0
+    """The sequence of the earlier event of this job that made the decision (`shared.job.because`).
+
+    0 where none is known, and in decisions that release 0.1 wrote.
+    """
+
+
 class At(msgspec.Struct, frozen=True, gc=False):
     """Where and when an event stands: what `evolve` needs of the envelope."""
 

@@ -1,6 +1,6 @@
 """What the scaler decides about scale requests and hosts files, and what it alone can know of a launcher."""
 
-from shared.job.events.event import Event
+from shared.job.events.event import Decided, Event
 from shared.job.naming import Uid
 from shared.job.spec import ScaleKind
 from shared.job.views import Member, Slots
@@ -22,14 +22,14 @@ class DrainChecked(Event, frozen=True, tag="DrainChecked"):
     reason: str = ""
 
 
-class ScriptStarted(Event, frozen=True, tag="ScriptStarted"):
+class ScriptStarted(Decided, frozen=True, tag="ScriptStarted"):
     """The request's script runs, this once."""
 
     request: Uid
     timeout: int
 
 
-class ScaleAccepted(Event, frozen=True, tag="ScaleAccepted"):
+class ScaleAccepted(Decided, frozen=True, tag="ScaleAccepted"):
     """A request is carried out from now on: these workers come, or these leave."""
 
     request: Uid
@@ -42,14 +42,14 @@ class ScaleAccepted(Event, frozen=True, tag="ScaleAccepted"):
     """Seconds that leaving workers get after the hosts file changed, where nobody can look inside."""
 
 
-class ScaleRejected(Event, frozen=True, tag="ScaleRejected"):
+class ScaleRejected(Decided, frozen=True, tag="ScaleRejected"):
     """A request cannot be carried out; nothing was touched."""
 
     request: Uid
     reason: str
 
 
-class HostsPublished(Event, frozen=True, tag="HostsPublished"):
+class HostsPublished(Decided, frozen=True, tag="HostsPublished"):
     """The members are these; the hosts file follows.  Of a scale request it is the point of no return."""
 
     version: int
@@ -61,7 +61,7 @@ class HostsPublished(Event, frozen=True, tag="HostsPublished"):
     """Seconds that workers get once these files are in place, who leave them because their node is about to go."""
 
 
-class WorkersReleased(Event, frozen=True, tag="WorkersReleased"):
+class WorkersReleased(Decided, frozen=True, tag="WorkersReleased"):
     """Leaving workers are no longer used; their pods go."""
 
     request: Uid
@@ -69,14 +69,14 @@ class WorkersReleased(Event, frozen=True, tag="WorkersReleased"):
     reason: str = ""
 
 
-class ScaleSucceeded(Event, frozen=True, tag="ScaleSucceeded"):
+class ScaleSucceeded(Decided, frozen=True, tag="ScaleSucceeded"):
     """The request is done."""
 
     request: Uid
     reason: str
 
 
-class ScaleFailed(Event, frozen=True, tag="ScaleFailed"):
+class ScaleFailed(Decided, frozen=True, tag="ScaleFailed"):
     """The request ended without what it asked for; `released` is what it gives back."""
 
     request: Uid
@@ -84,7 +84,7 @@ class ScaleFailed(Event, frozen=True, tag="ScaleFailed"):
     released: tuple[Slots, ...] = ()
 
 
-class ScaleCancelled(Event, frozen=True, tag="ScaleCancelled"):
+class ScaleCancelled(Decided, frozen=True, tag="ScaleCancelled"):
     """The request ended because it, or its job, went; `released` is what it gives back."""
 
     request: Uid

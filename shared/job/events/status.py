@@ -1,9 +1,9 @@
 """What the status service decides: one event for each phase that a job enters."""
 
-from shared.job.events.event import Event
+from shared.job.events.event import Decided
 
 
-class PhaseEntered(Event, frozen=True):
+class PhaseEntered(Decided, frozen=True):
     """The decisions of the status service: one per phase."""
 
     reason: str

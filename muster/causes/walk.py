@@ -1,0 +1,284 @@
+"""The walk: one pass over a history that gives each event its words and the earlier event that caused it.  Pure.
+
+A decision names its cause (`because`); for those of release 0.1 `shared.job.because` says it from the state before
+them.  A fact about a pod or a request was caused by what happened to that pod or request before, a timer by its anchor;
+what people, nodes and programs do has no cause in the log.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from muster.causes import decisions, pods
+from muster.causes.link import Link, newest
+from muster.causes.waiting import awaited, awaited_by, first_awaited
+from muster.causes.words import (
+    OWN_OUTPUT,
+    applied,
+    changed,
+    drain_line,
+    hosts_of,
+    names_of,
+    noticed,
+    problem_line,
+    refusal_line,
+    scale_wish,
+    script_line,
+    timer_line,
+)
+from muster.words import counted
+from shared.eventlog import Stored
+from shared.job.because import Cause, cause, emptied
+from shared.job.events import scaler, scheduler, watcher
+from shared.job.events.catalog import AUTHORS, Decision, Fact
+from shared.job.events.event import Decided
+from shared.job.events.refused import EffectRefused
+from shared.job.events.setup import LogCreated
+from shared.job.fold import History
+from shared.job.naming import JobKey, Slot, Uid
+from shared.job.policies import replacement
+from shared.job.request import Request
+from shared.job.spec import WORKER
+from shared.job.state import Job, needed_workers
+from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
+from shared.job.upcast import Malformed, UnknownEvent, read_event
+from shared.job.views import PodView, alive, each
+
+DELETED_BY = "who deleted it is not in this log"
+UNRECORDED = "what led to it is not in this log"
+
+_OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
+_DOUBTS = ("HistoryBroken", "HistoryDisputed", "HistoryAccepted")
+
+
+class Causes:
+    """One job's fold, and a link for each event that says something about the job, a pod or a request."""
+
+    def __init__(self, key: JobKey) -> None:
+        self.history = History(key)
+        self.at: dict[int, Link] = {}
+        """By sequence; of an event about several pods that of the last."""
+        self.newest: dict[str, Link] = {}
+        """By type of event."""
+        self.lives: dict[Slot, list[Link]] = {}
+        """Everything about a slot, in log order."""
+        self.last: dict[Slot, Link] = {}
+        """What happened to a slot or its pod last: the cause of what happens next."""
+        self.requests: dict[Uid, list[Link]] = {}
+        """What each request came to, in log order."""
+        self.known: dict[Uid, Request] = {}
+        """Every request there ever was, as it was last: one that left before its turn is in the job no more."""
+        self.phase: Link | None = None
+
+    @property
+    def job(self) -> Job:
+        return self.history.job
+
+    @property
+    def doubt(self) -> Link | None:
+        """The newest word on whether the log is whole."""
+        return newest(self.newest.get(kind) for kind in _DOUBTS)
+
+    @property
+    def sized(self) -> Link | None:
+        """The newest hosts files that carried the change of a request."""
+        return newest(link for links in self.requests.values() for link in links if link.type == "HostsPublished")
+
+    def fold(self, stored: Stored) -> None:
+        """One more event of this job, in log order."""
+        before = self.job
+        self.history.fold(stored)
+        author, tag = stored.subject.split(".")[4:]
+        try:
+            event = read_event(stored.body, tag)
+        except (UnknownEvent, Malformed):
+            # The history is held and says why; what this event would have explained stays unknown.
+            return
+        if author in AUTHORS[type(event)]:
+            here = Link(stored.sequence, stored.time, tag, author, "")
+            if isinstance(event, Decided):
+                self._decided(event, before, here)
+            else:
+                self._seen(event, before, here)
+            self._note_minimum(before, here)
+        if self.job.scaling.requests is not before.scaling.requests:
+            self.known.update(self.job.scaling.requests)
+
+    def find(self, sequence: int, slot: Slot | None = None) -> Link | None:
+        """The link of an event, and of the pod in that slot where it tells of pods.
+
+        A fact may have no news for people, such as the phase of a pod whose exit is known: then the pod's last news.
+        """
+        for link in reversed(self.lives.get(slot, ()) if slot is not None else ()):
+            if link.sequence == sequence or (link.sequence < sequence and link.author == "watcher"):
+                return link
+        return self.at.get(sequence)
+
+    def _decided(self, event: Decision, before: Job, here: Link) -> None:
+        made_by = cause(before, event)
+        if event.because not in (0, made_by.sequence):
+            made_by = Cause(event.because)
+        text, slots = decisions.told(event, before, self.job)
+        link = self._decision(here, text, made_by)
+        if isinstance(event, scheduler.SlotsAssigned) and event.replaces:
+            for slot, old in zip(sorted(each(event.slots)), sorted(each(event.replaces)), strict=False):
+                again = decisions.refilled(before, slot, old, event.reason)
+                self._keep(self._decision(here, again, emptied(before, old)), [slot])
+        elif isinstance(event, scaler.HostsPublished) or (isinstance(event, scaler.ScaleAccepted) and event.leaving):
+            # About these workers, and no cause of what happens to them later.
+            self._tell(link, slots)
+            self._keep(link)
+        else:
+            self._keep(link, slots)
+        if isinstance(event, decisions.PHASES):
+            self.phase = link
+        self._add(getattr(event, "request", Uid("")), link)
+
+    def _decision(self, here: Link, text: str, made_by: Cause) -> Link:
+        """A decision: something always led to it."""
+        found = self.find(made_by.sequence, made_by.slot) if made_by.sequence < here.sequence else None
+        return here.says(text, found, unknown="" if found else UNRECORDED)
+
+    def _seen(self, event: Fact, before: Job, here: Link) -> None:
+        match event:
+            case watcher.JobObserved():
+                self._observed(event, before, here)
+            case watcher.JobDeleting():
+                self._keep(here.says("it was deleted, and waits for a finalizer", unknown=DELETED_BY))
+            case watcher.JobGone():
+                led = self.newest.get("JobExpired") or self.newest.get("JobDeleting")
+                self._keep(here.says("the resource is gone", led, unknown="" if led else DELETED_BY))
+            case watcher.JobOfAnother():
+                self._keep(here.says("another operator began it, and may still be running"))
+            case watcher.JobAdopted():
+                led = self.doubt or self.newest.get("JobOfAnother")
+                text = f"the history begins here, in the middle: adopted from {event.source}"
+                self._keep(here.says(text, led), self.job.attempt.slots)
+            case watcher.PodsObserved():
+                for pod in event.pods:
+                    if self.job.pods.get(pod.uid) == pod and before.pods.get(pod.uid) != pod:
+                        self._pod(pods.observed(here, pod, before, self.last.get(pod.slot), self._going()), pod.slot)
+                        self._nudged(before, pod, here)
+            case watcher.PodsGone() | watcher.LauncherLost():
+                for uid in event.uids if isinstance(event, watcher.PodsGone) else (event.uid,):
+                    if known := before.pods.get(uid):
+                        self._pod(pods.gone(here, known, before, self.last.get(known.slot), self._going()), known.slot)
+            case watcher.DisruptionNoticed():
+                named = [before.pods[uid] for uid in event.uids if uid in before.pods]
+                self._keep(here.says(noticed(event, named)), [pod.slot for pod in named])
+            case watcher.ChildrenObserved():
+                hosts = hosts_of(event, before)
+                if hosts > (before.hosts.hosts if before.hosts is not None else 0):
+                    self._in_place(hosts, here.says(f"the hosts files of version {hosts} are in place", self._files()))
+            case watcher.ScaleRequested():
+                if event.uid not in before.scaling.requests:
+                    self.requests[event.uid] = [self._keep(here.says(scale_wish(event)))]
+            case watcher.ScaleRequestGone():
+                said = "the request went to its job" if event.reason == "Bound" else "the request was deleted"
+                self._add(event.uid, self._keep(here.says(said)))
+            case watcher.TimePassed():
+                self._passed(event, before, here)
+            case EffectRefused():
+                self._keep(here.says(refusal_line(event, self.job)))
+            case scaler.ScriptFinished():
+                unknown = OWN_OUTPUT if event.exit_code else ""
+                link = here.says(script_line(event), self._last_of(event.request), unknown=unknown)
+                self._add(event.request, self._keep(link))
+            case scaler.DrainChecked():
+                self._add(event.request, self._keep(here.says(drain_line(event), self._last_of(event.request))))
+            case watcher.HistoryBroken():
+                self._keep(here.says(f"the log does not lead to the head in the resource: {event.reason}"))
+            case watcher.HistoryDisputed():
+                self._keep(here.says(f"the resource shows the head {event.theirs}, log and checkpoint {event.ours}"))
+            case watcher.HistoryAccepted():
+                self._keep(here.says("a person accepted that the log goes on without that head", self.doubt))
+            case LogCreated() | watcher.ChildGone() | watcher.HeadForged():
+                # They change nothing whose cause people ask for.
+                pass
+
+    def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:
+        was, now = before.spec, self.job.spec
+        if event.problems:
+            self._keep(here.says(f"what was applied cannot be acted upon: {problem_line(event.problems)}"))
+        elif now is not None and was != now:
+            link = self._keep(here.says(applied(now) if was is None else changed(was, now, event.generation)))
+            for uid in self.job.scaling.requests:
+                if uid not in before.scaling.requests:
+                    # The edit of a size waits in the same queue as requests do.
+                    self.requests[uid] = [link]
+
+    def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
+        known = before.pods.get(pod.uid)
+        if known is not None and known.hosts < pod.hosts:
+            text = f"{pod.name} was told of the hosts files of version {pod.hosts}"
+            self._in_place(pod.hosts, here.says(text, self.newest.get("ChildrenObserved") or self._files()))
+
+    def _in_place(self, version: int, link: Link) -> None:
+        self._keep(link)
+        request = self.job.scaling.open_request
+        if request is not None and request.published == version:
+            self._add(request.uid, link)
+
+    def _passed(self, event: watcher.TimePassed, before: Job, here: Link) -> None:
+        timer = (event.anchor, event.timer)
+        seconds = next((due.seconds for due in next_due(before) if (due.anchor, due.name) == timer), None)
+        request = before.scaling.open_request
+        led = None
+        if event.timer == SCHEDULING:
+            led = awaited(self, before, first_awaited(before))
+        elif event.timer == SCALING_DEADLINE and request is not None:
+            led = awaited_by(self, before, request) or self._last_of(request.uid)
+        empty = (slot for slot, vacancy in before.attempt.vacancies.items() if vacancy.at.sequence == event.anchor)
+        slot = next(empty, None) if event.timer.startswith(replacement.TIMER) else None
+        link = self._keep(here.says(timer_line(event.timer, seconds), led or self.find(event.anchor, slot)))
+        if request is not None and event.timer in _OF_REQUESTS:
+            self._add(request.uid, link)
+
+    def _note_minimum(self, before: Job, here: Link) -> None:
+        """A running job fell below its minimum: with the loss that it fell by."""
+        job, since = self.job, self.job.attempt.below_minimum
+        if not since or since == before.attempt.below_minimum:
+            return
+        views = job.by_slot()
+        running = {slot for slot in job.attempt.workers if alive(views.get(slot)) and views[slot].phase == "Running"}
+        workers = [slot for slot in job.attempt.places if slot.role == WORKER]
+        absent = [slot for slot in workers if slot not in running]
+        without = f" without {names_of(job, absent)}" if len(absent) > 1 else ""
+        text = f"{counted(len(running), 'running worker')} left{without}, and minReplicas is {needed_workers(job)}"
+        loss = newest(map(self.last.get, absent)) or self.phase
+        if loss is not None and loss.sequence == here.sequence:
+            self._keep(msgspec.structs.replace(loss, text=f"{loss.text}; {text}"))
+        else:
+            self._keep(here.says(text, loss, unknown="" if loss else UNRECORDED))
+
+    def _going(self) -> Link | None:
+        """The deletion of the resource, with which all pods go."""
+        return newest(self.newest.get(kind) for kind in ("JobGone", "JobDeleting"))
+
+    def _files(self) -> Link | None:
+        return self.newest.get("HostsPublished")
+
+    def _last_of(self, uid: Uid) -> Link | None:
+        links = self.requests.get(uid)
+        return links[-1] if links else None
+
+    def _pod(self, link: Link | None, slot: Slot) -> None:
+        if link is not None:
+            self._keep(link, [slot])
+
+    def _keep(self, link: Link, slots: Iterable[Slot] = ()) -> Link:
+        """A link that may be the cause of others, and of what happens in these slots."""
+        self.at[link.sequence] = self.newest[link.type] = link
+        for slot in slots:
+            self.last[slot] = link
+        self._tell(link, slots)
+        return link
+
+    def _tell(self, link: Link, slots: Iterable[Slot]) -> None:
+        for slot in slots:
+            self.lives.setdefault(slot, []).append(link)
+
+    def _add(self, uid: Uid, link: Link) -> None:
+        """A request came to this; of one that is not known nothing is told."""
+        if uid in self.requests:
+            self.requests[uid].append(link)

@@ -1,0 +1,278 @@
+"""Because: which earlier event made a decision.  Pure.
+
+Read from the state before the decision.  A decision that waited for several events was made by the newest of them.
+The runtime writes the answer into each decision; `muster why` asks for it where release 0.1 wrote none.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from shared.job import timing
+from shared.job.conditions import since
+from shared.job.events import scaler, scheduler, status
+from shared.job.events.catalog import Decision
+from shared.job.membership import Members
+from shared.job.naming import RESTART_REQUESTED, Slot
+from shared.job.policies import replacement
+from shared.job.request import Request
+from shared.job.sorted_set import SortedSet
+from shared.job.spec import LAUNCHER, JobSpec
+from shared.job.state import Job, exit_of
+from shared.job.views import alive, each, ended, indices
+
+
+class Cause(NamedTuple):
+    """An earlier event; of one that tells of pods, the slot of the pod that mattered."""
+
+    sequence: int
+    slot: Slot | None = None
+
+
+UNKNOWN = Cause(0)
+
+
+def because(job: Job, decision: Decision) -> int:
+    """The sequence of the event that made this decision; 0 where none is known."""
+    return cause(job, decision).sequence
+
+
+def cause(job: Job, decision: Decision) -> Cause:
+    """The event that made this decision, by the state before it."""
+    match decision:
+        case status.JobCreated() | status.JobSuspended():
+            return Cause(job.edited)
+        case status.JobRunning():
+            return _newest(_scaled(job) if job.phase == "Scaling" else _started(job))
+        case status.JobScaling():
+            request = job.scaling.open_request
+            return Cause(request.accepted) if request is not None else UNKNOWN
+        case status.JobRestarting() if decision.reason == RESTART_REQUESTED:
+            return Cause(job.restart_wanted)
+        case status.JobRestarting() | status.JobFailed() | status.JobSucceeded():
+            return _newest(_ended(job, decision))
+        case scheduler.SlotsAssigned():
+            return _newest(_assigned(job, decision))
+        case scheduler.SlotsReleased():
+            return _interrupted(job)
+        case scheduler.JobRestarted():
+            return _newest(_restarted(job))
+        case scheduler.JobExpired():
+            return _timer(job, job.ended.sequence if job.ended is not None else 0, timing.TIME_TO_LIVE)
+        case scaler.HostsPublished():
+            return _newest(_published(job, decision))
+        case scaler.WorkersReleased():
+            return _newest(_let_go(job, decision))
+        case scaler.ScaleAccepted() | scaler.ScriptStarted() | scaler.ScaleSucceeded():
+            request = job.scaling.requests.get(decision.request)
+            return _newest(_carried_on(job, request)) if request is not None else UNKNOWN
+        case scaler.ScaleRejected() | scaler.ScaleFailed() | scaler.ScaleCancelled():
+            request = job.scaling.requests.get(decision.request)
+            return _newest(_given_up(job, request, decision.reason)) if request is not None else UNKNOWN
+
+
+def emptied(job: Job, slot: Slot) -> Cause:
+    """What emptied a slot that is filled again; the end of its back-off where there was one."""
+    vacancy = job.attempt.vacancies.get(slot)
+    if vacancy is None:
+        return UNKNOWN
+    waited = _timer(job, vacancy.at.sequence, replacement.timer_name(replacement.delay(job, slot, vacancy)))
+    return waited if waited.sequence else Cause(vacancy.at.sequence, slot)
+
+
+def _newest(causes: Iterable[Cause]) -> Cause:
+    """The newest; of several in one event the last."""
+    found = UNKNOWN
+    for one in causes:
+        found = one if one.sequence >= found.sequence else found
+    return found
+
+
+def _timer(job: Job, anchor: int, name: str) -> Cause:
+    """The end of a timer that ran out."""
+    return Cause(job.timers_passed.get((anchor, name), 0))
+
+
+def _news(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
+    """The newest of what happened to each of these pods, or the loss of it."""
+    attempt = job.attempt
+    for slot in sorted(slots):
+        vacancy = attempt.vacancies.get(slot)
+        yield Cause(vacancy.at.sequence if vacancy is not None else attempt.news.get(slot, 0), slot)
+
+
+def _begun(job: Job) -> Cause:
+    """The attempt began: the job was taken on, adopted or restarted."""
+    return Cause(job.attempt.since or (job.active.sequence if job.active is not None else 0))
+
+
+def _interrupted(job: Job) -> Cause:
+    """The job ended or was suspended, or its attempt was given up."""
+    if job.ended is not None:
+        return Cause(job.ended.sequence)
+    if job.restarting is not None:
+        return Cause(job.restarting.at.sequence)
+    return Cause(since(job.conditions, "Suspended") or job.attempt.since)
+
+
+def _launcher(job: Job) -> Cause:
+    """The end of the launcher, or the newest that is known of it."""
+    attempt = job.attempt
+    slot = Slot(attempt.number, LAUNCHER, 0)
+    # A launcher that was missing when the job was adopted has no other news.
+    return Cause(attempt.launcher_ended or attempt.news.get(slot, 0) or attempt.since, slot)
+
+
+def _scaled(job: Job) -> Iterator[Cause]:
+    """The request that changed the size is over."""
+    for kind in ("ScaleSucceeded", "ScaleFailed"):
+        yield Cause(since(job.conditions, kind))
+
+
+def _started(job: Job) -> Iterator[Cause]:
+    """The launcher runs, or a pod of the leader role that counts."""
+    if job.spec is None or job.spec.has_launcher:
+        yield _launcher(job)
+    else:
+        running = SortedSet(pod.slot for pod in job.pods.values() if pod.phase == "Running")
+        yield from _news(job, _leaders(job, job.spec) & (running | job.attempt.spent))
+
+
+def _leaders(job: Job, spec: JobSpec) -> SortedSet[Slot]:
+    """The slots of the leader role that decide when the job runs and ends."""
+    first = spec.handling.succeeds == "First"
+    return SortedSet(
+        slot for slot in job.attempt.places if slot.role == spec.handling.judge and not (first and slot.index)
+    )
+
+
+def _ended(job: Job, decision: status.JobRestarting | status.JobFailed | status.JobSucceeded) -> Iterator[Cause]:
+    """What ended the attempt: a limit, a refusal, or the end of pods."""
+    limit = _limit(job, decision.reason)
+    if limit.sequence:
+        yield limit
+        return
+    spec, launcher = job.spec, job.seen_launcher
+    if job.attempt.launcher_lost or (launcher is not None and (ended(launcher) or exit_of(job, launcher) is not None)):
+        yield _launcher(job)
+        return
+    vacancies = job.attempt.vacancies
+    if isinstance(decision, status.JobSucceeded):
+        ends = [slot for slot, vacancy in vacancies.items() if vacancy.succeeded]
+        yield from _news(job, _leaders(job, spec) & ends if spec is not None else ends)
+        return
+    replaced = replacement.owed(job)
+    lost = [slot for slot, vacancy in sorted(vacancies.items()) if not vacancy.succeeded and slot not in replaced]
+    leaders = [slot for slot in lost if spec is not None and slot.role == spec.handling.judge]
+    strict = spec is not None and spec.handling.strict
+    # Of several the verdict names the first where each of them is needed.
+    yield from _news(job, leaders[:1] or (lost[:1] if strict else lost))
+
+
+def _limit(job: Job, reason: str) -> Cause:
+    """The timer or the refusal that ended the attempt."""
+    attempt = job.attempt
+    match reason:
+        case "BelowMinimum":
+            timer = _timer(job, attempt.below_minimum, timing.BELOW_MINIMUM)
+            return timer if timer.sequence else Cause(attempt.below_minimum)
+        case "DeadlineExceeded" if job.active is not None:
+            timer = _timer(job, job.active.sequence, timing.ACTIVE_DEADLINE)
+        case "SchedulingTimeout" if attempt.assigned is not None:
+            timer = _timer(job, attempt.assigned.sequence, timing.SCHEDULING)
+        case _:
+            timer = UNKNOWN
+    refused = (known.at.sequence for known in job.refusals.values() if known.permanent and known.reason == reason)
+    return timer if timer.sequence else Cause(next(refused, 0))
+
+
+def _assigned(job: Job, decision: scheduler.SlotsAssigned) -> Iterator[Cause]:
+    """Pods were lost; or the attempt begins; or, for the launcher, the hosts files are in place."""
+    replaced = each(decision.replaces)
+    if replaced:
+        yield from (emptied(job, slot) for slot in replaced)
+    elif all(slot.role == LAUNCHER for slot in each(decision.slots)) and isinstance(job.membership, Members):
+        yield _begun(job)
+        yield Cause(job.membership.written)
+    else:
+        yield _begun(job)
+
+
+def _restarted(job: Job) -> Iterator[Cause]:
+    """The wait for the next attempt is over, a person ended it, or the job was resumed."""
+    why = job.restarting
+    if why is None:
+        yield Cause(job.active.sequence if job.active is not None else 0)
+        return
+    yield Cause(why.at.sequence)
+    yield _timer(job, why.at.sequence, timing.RESTART)
+    yield Cause(job.restart_wanted)
+
+
+def _published(job: Job, decision: scaler.HostsPublished) -> Iterator[Cause]:
+    """A request came so far; or workers became Ready, or are lost or about to go."""
+    yield _begun(job)
+    request = job.scaling.requests.get(decision.request)
+    if request is not None:
+        yield from _carried_on(job, request)
+        return
+    changed = indices(decision.members) ^ job.listed_workers
+    yield from _news(job, map(job.attempt.worker_slot, changed))
+
+
+def _let_go(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
+    """The workers are no longer used, or had their time to finish."""
+    slots = each(decision.slots)
+    request = job.scaling.requests.get(decision.request)
+    departures = [departure for slot in slots if (departure := job.departures.get(slot)) is not None]
+    for departure in departures:
+        yield Cause(departure.seen)
+        yield _timer(job, departure.seen, timing.DISRUPTION_DRAIN)
+    if request is None:
+        yield from _news(job, slots)
+        return
+    yield from _milestones(request)
+    yield _timer(job, request.seen, timing.DRAIN)
+    yield _timer(job, request.waits_since, timing.SCALING_DEADLINE)
+    if request.look is not None:
+        yield Cause(request.look.at)
+    if not alive(job.launcher):
+        yield _launcher(job)
+
+
+def _milestones(request: Request) -> Iterator[Cause]:
+    """How far a request came."""
+    yield from map(Cause, (request.order, request.accepted, request.seen))
+    if request.script is not None:
+        yield Cause(request.script.ended)
+
+
+def _carried_on(job: Job, request: Request) -> Iterator[Cause]:
+    """What the next step of a request waits for: its turn, its pods, its script, or the hosts files."""
+    yield from _milestones(request)
+    if not request.published:
+        yield from _news(job, request.added)
+    elif request.released:
+        yield from _news(job, (job.attempt.worker_slot(member.index) for member in request.leaving))
+
+
+def _given_up(job: Job, request: Request, reason: str) -> Iterator[Cause]:
+    """Why a request came to nothing."""
+    match reason:
+        case "RequestDeleted":
+            yield Cause(request.gone)
+        case "JobGone":
+            yield Cause(job.gone)
+        case "JobFinished" | "JobSuspended" | "JobRestarted":
+            yield _interrupted(job)
+        case "NoLauncher":
+            yield _launcher(job)
+        case "WorkerFailed":
+            ill = [pod.slot for uid, pod in job.pods.items() if uid in job.disrupted]
+            yield from _news(job, request.added & (job.attempt.spent | ill))
+        case _ if refused := [known.at.sequence for known in job.refusals.values() if known.reason == reason]:
+            yield Cause(max(refused))
+        case _:
+            yield from _milestones(request)
+            yield _timer(job, request.waits_since, timing.SCALING_DEADLINE)
+            if request.script is not None:
+                yield _timer(job, request.script.started, timing.SCRIPT_DEADLINE)
