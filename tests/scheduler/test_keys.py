@@ -23,23 +23,23 @@ def a_job_with(**spec: str) -> list[AnyEvent]:
 
 
 def there(*events: AnyEvent) -> bool:
-    return keys.there(a_history(events).job)
+    return keys.ready(a_history(events).job)
 
 
 def test_a_job_that_is_taken_on_gets_a_pair_before_its_first_pod():
     taken_on = [observed(a_spec()), JobCreated(reason="TrainingJobCreated")]
-    given(*taken_on).then(keys.owed, CreateSecret())
-    given(*a_created_job()).then(keys.owed, CreateSecret())
+    given(*taken_on).then(keys.missing, CreateSecret())
+    given(*a_created_job()).then(keys.missing, CreateSecret())
     assert not there(*a_created_job())
 
 
 def test_a_pair_that_was_seen_is_not_made_again():
-    given(*a_created_job(), secret()).then_nothing(keys.owed)
+    given(*a_created_job(), secret()).then_nothing(keys.missing)
     assert there(*a_created_job(), secret())
 
 
 def test_a_secret_that_vanished_is_made_again_and_waited_for():
-    given(*a_running_job(), GONE).then(keys.owed, CreateSecret())
+    given(*a_running_job(), GONE).then(keys.missing, CreateSecret())
     assert not there(*a_running_job(), GONE)
 
 
@@ -52,7 +52,7 @@ def test_a_secret_that_vanished_is_made_again_and_waited_for():
     ],
 )
 def test_nothing_is_made_and_nothing_waited_for_when(spec: dict[str, str]):
-    given(*a_job_with(**spec)).then_nothing(keys.owed)
+    given(*a_job_with(**spec)).then_nothing(keys.missing)
     assert there(*a_job_with(**spec))
 
 
@@ -63,24 +63,24 @@ def test_another_object_of_that_name_is_no_pair():
 
 def test_a_name_that_somebody_has_is_waited_for():
     taken = [*a_created_job(), EffectRefused(effect="CreateSecret", reason="NameConflict")]
-    given(*taken).then_nothing(keys.owed)
+    given(*taken).then_nothing(keys.missing)
     assert not there(*taken)
-    given(*taken, TimePassed(anchor=len(taken), timer="BackOff:CreateSecret")).then(keys.owed, CreateSecret())
+    given(*taken, TimePassed(anchor=len(taken), timer="BackOff:CreateSecret")).then(keys.missing, CreateSecret())
 
 
 def test_what_is_refused_for_good_is_not_tried_again():
     refused = EffectRefused(effect="CreateSecret", reason="Invalid", permanent=True)
-    given(*a_created_job(), refused).then_nothing(keys.owed)
+    given(*a_created_job(), refused).then_nothing(keys.missing)
 
 
 def test_of_a_job_that_runs_what_was_refused_for_good_is_tried_again():
     refused = EffectRefused(effect="CreateSecret", reason="Invalid", permanent=True)
     story = [*a_running_job(), GONE, refused]
-    given(*story).then_nothing(keys.owed)
-    given(*story, TimePassed(anchor=len(story), timer="BackOff:CreateSecret")).then(keys.owed, CreateSecret())
+    given(*story).then_nothing(keys.missing)
+    given(*story, TimePassed(anchor=len(story), timer="BackOff:CreateSecret")).then(keys.missing, CreateSecret())
 
 
 def test_a_suspended_job_needs_none():
     released = SlotsReleased(slots=(workers(0, 1),), reason="Suspended")
     suspended = [*a_created_job(), JobSuspended(reason="Suspended"), released]
-    given(*suspended).then_nothing(keys.owed)
+    given(*suspended).then_nothing(keys.missing)

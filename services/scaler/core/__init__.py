@@ -1,1 +1,1 @@
-"""The scaler's rules: the hosts files, and how a scale request is accepted, carried on and ended.  Pure."""
+"""The scaler's rules: who is in the hosts files, and how a scale request is accepted, carried out and ended.  Pure."""

@@ -1,4 +1,4 @@
-"""What the scaler owes a job.  Pure."""
+"""Decides the scaler's next steps for a job.  Pure."""
 
 from services.scaler.core import disruption, membership, queue
 from services.scaler.core.policy import Policy
@@ -8,7 +8,7 @@ from shared.job.steps import Step
 
 
 def decide(job: Job, policy: Policy) -> list[Step]:
-    """Hosts files to publish and write, requests to own, accept, carry on and end."""
+    """Hosts files to publish and write; requests to own, accept, carry out and end."""
     if job.halted or job.key.uid == NO_UID:
         return []
     if job.gone:
@@ -17,4 +17,4 @@ def decide(job: Job, policy: Policy) -> list[Step]:
         return []
     if job.over:
         return queue.after_the_end(job)
-    return [*membership.owed(job, policy), *disruption.owed(job), *queue.owed(job, policy)]
+    return [*membership.next_steps(job, policy), *disruption.next_steps(job), *queue.next_steps(job, policy)]

@@ -1,7 +1,6 @@
-"""Workers whose node is about to go, or who are about to be evicted: drained and released before that happens.  Pure.
+"""Drains and releases workers before their eviction or the removal of their node.  Pure.
 
-That they leave the hosts files at once is `membership.py`'s; their places are vacant from their release on, and the
-scheduler fills them again.
+`membership.py` takes them out of the hosts files at once; the scheduler replaces them after their release.
 """
 
 from services.scaler.core import membership
@@ -13,19 +12,19 @@ from shared.job.timing import DISRUPTION_DRAIN, passed
 from shared.job.views import spans
 
 
-def owed(job: Job) -> list[Step]:
-    """The release of those that nobody uses any more; nothing while they drain."""
+def next_steps(job: Job) -> list[Step]:
+    """Release the disrupted workers that the launcher no longer uses; nothing while they drain."""
     if job.between_attempts or job.spec is None or not job.spec.handling.elastic:
-        # Where every worker is needed to the end, each works for as long as its node lets it.
+        # A job that needs every worker to the end keeps each until the kubelet stops it.
         return []
-    # Whom a request brings or takes is its own to release.
+    # The open request releases the workers that it adds or removes.
     others = job.scaling.arriving | job.outgoing
     free = [slot for slot in membership.disrupted(job) if slot not in others and _unused(job, slot)]
     return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason="Disrupted"))] if free else []
 
 
 def _unused(job: Job, slot: Slot) -> bool:
-    """The hosts files do not list it, and the launcher had time to let go of it, if ever they did."""
+    """True if the hosts files never listed the worker, or no longer do and the drain time has passed."""
     if slot.index in job.listed_workers:
         return False
     departure = job.departures.get(slot)

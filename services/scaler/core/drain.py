@@ -1,6 +1,6 @@
-"""Whether leaving workers are still used: looked up in the launcher, or given some time where nobody can look.  Pure.
+"""Decides when leaving workers may be released: no process of the launcher names them, or the drain time passed.  Pure.
 
-The workers have left the hosts files, and the launcher has seen that; what follows is `scale_in.py`'s.
+By then the launcher has seen hosts files without them; `scale_in.py` has the steps before and after.
 """
 
 import re
@@ -16,17 +16,17 @@ from shared.job.timing import DRAIN, DRAIN_CHECK, passed
 from shared.job.views import alive
 
 LOOK = ("sh", "-c", f"cat /proc/[0-9]*/cmdline {EDL_FOLDER}/{HOSTFILE} {MPI_FOLDER}/{HOSTFILE}")
-"""The arguments of all processes, each ended by a NUL, and the hosts: an image may lack `ps`.  Nothing is put into it.
+"""Prints the arguments of all processes, each ended by a NUL, and the hosts files.
 
-A file that is not there is passed over: kinds differ, and users mount their own.  A kubelet brings the hosts files a
-moment after they were written; whom the launcher still finds there is in use too.
+It needs no `ps`, which an image may lack, and ignores missing files: kinds differ, and users mount their own.  The
+kubelet updates the hosts files with a delay; a worker that they still list is in use.
 """
 
 _BETWEEN = re.compile(rb"[\0\s,:=@]+")
 
 
 def answer(job: Job, request: Request, *, late: bool) -> str | CheckDrain | None:
-    """Why the workers can be released now, or the look that is due, or None while it is waited."""
+    """The reason to release the workers now, or the check that is due; None while there is nothing to do but wait."""
     look = request.look
     if not alive(job.launcher) or (look is not None and not look.unknown and not look.in_use):
         return "Drained"
@@ -43,14 +43,14 @@ def answer(job: Job, request: Request, *, late: bool) -> str | CheckDrain | None
 
 
 def names(arguments: bytes) -> frozenset[bytes]:
-    """What could be a worker's name among the arguments of processes, or in hosts files, as it would stand in DNS."""
+    """Every word of process arguments or hosts files that may be a pod's name, cut at the first dot."""
     return frozenset(word.partition(b".")[0] for word in _BETWEEN.split(arguments))
 
 
 def in_use(arguments: bytes, workers: Sequence[tuple[int, str]]) -> tuple[int, ...]:
-    """The indices of those `workers` (index, name) that anybody was told of; `worker-1` is not `worker-10`."""
-    told = names(arguments)
-    return tuple(index for index, name in workers if name.encode() in told)
+    """The indices of the `workers` (index, name) that the arguments name; `worker-1` is not `worker-10`."""
+    named = names(arguments)
+    return tuple(index for index, name in workers if name.encode() in named)
 
 
 def _look(job: Job, request: Request) -> CheckDrain | None:

@@ -1,4 +1,4 @@
-"""What the scaler does in the cluster, as data."""
+"""The scaler's effects on the cluster, as data."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from shared.job.steps import Effect
 
 
 class WriteHosts(Effect, frozen=True):
-    """The hosts ConfigMap with these members, unless it holds this version or a newer one."""
+    """Write the hosts ConfigMap with these members, unless it has this version or a newer one."""
 
     version: int
     members: tuple[int, ...]
@@ -20,7 +20,7 @@ class WriteHosts(Effect, frozen=True):
 
 
 class NudgeLauncher(Effect, frozen=True):
-    """An annotation of the launcher pod, so that its kubelet loads the hosts files now and not within a minute."""
+    """Annotate the launcher pod: its kubelet then updates the hosts files at once, not within a minute."""
 
     name: str
     uid: Uid
@@ -32,9 +32,9 @@ class NudgeLauncher(Effect, frozen=True):
 
 
 class LinkHosts(Effect, frozen=True):
-    """In a launcher that another operator made: its hosts files as links to those that follow the ConfigMap.
+    """Replace the hosts files of an adopted launcher by links to the mounted ConfigMap, once that has the `version`.
 
-    Only once these show the `version`, and then the launcher counts as nudged to load it.
+    The launcher then counts as nudged to this version.
     """
 
     apart: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class LinkHosts(Effect, frozen=True):
 
 
 class OwnRequest(Effect, frozen=True):
-    """The job as the request's controller owner: from then on it can bind to no other."""
+    """Make the job the request's controller owner: the request can then bind to no other job."""
 
     kind: ScaleKind
     name: str
@@ -62,7 +62,7 @@ class OwnRequest(Effect, frozen=True):
 
 
 class RunScript(Effect, frozen=True, kw_only=True):
-    """A request's script, in the launcher's first container.  What came of it is a `ScriptFinished`."""
+    """Run a request's script in the launcher's first container.  The outcome is a `ScriptFinished`."""
 
     apart: ClassVar[bool] = True
 
@@ -89,7 +89,7 @@ class RunScript(Effect, frozen=True, kw_only=True):
 
 
 class CheckDrain(Effect, frozen=True, kw_only=True):
-    """A look at which leaving workers the launcher's processes still know.  What it shows is a `DrainChecked`."""
+    """Check which leaving workers the launcher's processes name.  The outcome is a `DrainChecked`."""
 
     apart: ClassVar[bool] = True
 
@@ -99,7 +99,7 @@ class CheckDrain(Effect, frozen=True, kw_only=True):
     workers: tuple[tuple[int, str], ...]
     """Index and name."""
     count: int
-    """Which look it is, from one: two of them are two wishes."""
+    """The number of this check, from 1: two checks of a request are two effects."""
 
     @property
     def target(self) -> str:
@@ -107,7 +107,7 @@ class CheckDrain(Effect, frozen=True, kw_only=True):
 
 
 class DeleteHosts(Effect, frozen=True):
-    """The hosts ConfigMap that the garbage collector left."""
+    """Delete the hosts ConfigMap of a job that is gone, by uid."""
 
     name: str
     uid: Uid

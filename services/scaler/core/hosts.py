@@ -1,6 +1,6 @@
-"""The hosts ConfigMap: the members in every format that launchers read.  Pure.
+"""Renders the hosts ConfigMap: the members in every format that launchers read.  Pure.
 
-Who is a member is decided in `membership.py`; the formats, and where the launcher finds each key, are the framework's.
+`membership.py` decides who is a member; the framework has the formats and the paths in the launcher.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from shared.job.spec import JobSpec
 def hosts_config_map(
     framework: Framework, key: JobKey, spec: JobSpec, *, members: Sequence[WorkerName], version: int
 ) -> Document:
-    """The ConfigMap of this version; its annotation is what the watcher compares, without reading the files."""
+    """The ConfigMap of this version; the watcher reads the version from its annotation."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,8 +1,7 @@
-"""Membership: the workers in the hosts files.  Pure.
+"""Decides the members: the workers in the hosts files.  Pure.
 
-The first members are all workers, from the moment that all are Ready.  A member leaves when it is released, ends,
-is deleted, vanishes, or is about to go with its node; not being Ready for a while does not remove it.  Losses never
-wait for the scale queue.
+The first members are all workers, as soon as all are Ready.  A member leaves when its pod is released, ends, is
+deleted, vanishes or is disrupted; a pod that is not Ready for a while stays a member.  Losses bypass the scale queue.
 """
 
 from services.scaler.core.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
@@ -18,32 +17,32 @@ from shared.job.steps import Record, Step
 from shared.job.views import PodView, alive, ranges
 
 
-def owed(job: Job, policy: Policy) -> list[Step]:
-    """A new list of members when they changed; the files written, and the launcher nudged to load them."""
+def next_steps(job: Job, policy: Policy) -> list[Step]:
+    """Publish the members if they changed, write the hosts files, and nudge the launcher to load them."""
     if job.spec is None or not (job.spec.handling.elastic or job.spec.handling.hosts_files):
         return []
     wanted = next_members(job)
     steps: list[Step] = []
     if not isinstance(wanted, Unknown) and (wanted != _published(job) or _unwritten(job) or _overtaken(job)):
         doomed = {slot.index for slot in disrupted(job)}
-        # Workers get no time to drain where no launcher reads the hosts files.
-        told = job.spec.handling.hosts_files and doomed & (job.listed_workers - wanted)
-        drain = policy.drain_seconds if told else 0
+        # Without hosts files no launcher learns of the drain.
+        drains = job.spec.handling.hosts_files and doomed & (job.listed_workers - wanted)
+        drain = policy.drain_seconds if drains else 0
         steps.append(Record(publish(job, wanted, drain=drain)))
     return [*steps, *written(job)]
 
 
 def next_members(job: Job) -> SortedSet[int] | Unknown:
-    """The indices of the members now, before a scale request changes them; Unknown while no worker can be one yet."""
+    """The indices of the members without the open request's changes; Unknown until the first members are Ready."""
     if job.between_attempts:
         return Unknown()
     pods, doomed = job.by_slot(), disrupted(job)
     if not isinstance(job.membership, Members):
         workers = job.attempt.workers
         if job.launcher_alone:
-            # It reads hosts files all the same.
+            # A launcher without workers reads hosts files, too.
             return SortedSet() if job.phase else Unknown()
-        # The launcher begins with as many as the job shall have: a place that is filled again is waited for.
+        # The launcher starts with the job's full size, so the first members include every replacement.
         if not workers or doomed or replacement.owed(job) or any(not ready(pods.get(slot)) for slot in workers):
             return Unknown()
         return SortedSet(slot.index for slot in workers)
@@ -60,7 +59,7 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
 
 
 def disrupted(job: Job) -> SortedSet[Slot]:
-    """Worker slots whose pod is about to go with its node, or evicted."""
+    """Worker slots whose pod will be evicted or lose its node."""
     if not job.disrupted:
         return SortedSet()
     pods, workers = job.by_slot(), job.attempt.workers
@@ -68,13 +67,13 @@ def disrupted(job: Job) -> SortedSet[Slot]:
 
 
 def publish(job: Job, wanted: SortedSet[int], request: Uid = Uid(""), *, drain: int = 0) -> HostsPublished:
-    """The next version of the hosts files; higher than one from a history that was lost."""
+    """The next version of the hosts files, above any version in the cluster: a lost history may have written one."""
     newest = max(job.membership.version, job.hosts.hosts if job.hosts is not None else 0)
     return HostsPublished(version=newest + 1, members=ranges(wanted), request=request, drain=drain)
 
 
 def written(job: Job) -> list[Step]:
-    """The files of the newest version, and a nudge once they are seen."""
+    """Write the newest version; once it is seen, nudge the launcher to load it."""
     if not job.membership.version or (job.spec is not None and not job.spec.handling.hosts_files):
         return []
     hosts, launcher = job.hosts, job.launcher
@@ -92,7 +91,7 @@ def written(job: Job) -> list[Step]:
 
 
 def leftover(job: Job) -> list[Step]:
-    """The hosts ConfigMap of a job that is gone."""
+    """Delete the hosts ConfigMap of a job that is gone."""
     hosts = job.hosts
     return [DeleteHosts(hosts.name, hosts.uid)] if hosts is not None and hosts.ours and not job.orphan else []
 
@@ -103,15 +102,15 @@ def _published(job: Job) -> SortedSet[int] | None:
 
 
 def _unwritten(job: Job) -> bool:
-    """The members are those of the operator before us, whose files nobody has written anew yet."""
+    """True if the job was adopted, and Muster has not written its hosts files yet."""
     return job.adopted and not job.membership.version
 
 
 def _overtaken(job: Job) -> bool:
-    """The files in the cluster are of a history that was lost: newer than ours, whatever is in them."""
+    """True if the cluster's hosts files are newer than this history's: a lost history wrote them."""
     return job.hosts is not None and job.hosts.hosts > job.membership.version
 
 
 def ready(pod: PodView | None) -> bool:
-    """The pod is Ready, and nobody asked it to go."""
+    """True if the pod is Ready and is not being deleted."""
     return pod is not None and alive(pod) and pod.ready

@@ -1,11 +1,11 @@
-"""What an administrator may set about scaling, as the core receives it.  Pure."""
+"""The administrator's settings of scaling, as the rules receive them.  Pure."""
 
 import msgspec
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: int = 10
-    """How long leaving workers get after the hosts files changed.
+    """Seconds that leaving workers get after the hosts files changed, at most half of the request's timeout.
 
-    Longer lets a slow framework let go of them; never more than half of the request's own timeout.
+    Slow frameworks need more of them to finish with a worker.
     """

@@ -1,7 +1,7 @@
-"""The queue of scale requests: first seen, first served, one at a time; accept or reject.  Pure.
+"""Works off the queue of scale requests: first seen, first served, one at a time; accepts or rejects each.  Pure.
 
 An edit of the job's own number of workers waits in the same queue.
-How an accepted request is carried on is decided in `scale_out.py` and `scale_in.py`.
+`scale_out.py` and `scale_in.py` carry an accepted request out.
 """
 
 from services.scaler.core import scale_in, scale_out
@@ -17,15 +17,15 @@ from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.views import Member, spans
 
 
-def owed(job: Job, policy: Policy) -> list[Step]:
-    """The open request carried on, or the next one taken up."""
+def next_steps(job: Job, policy: Policy) -> list[Step]:
+    """Carry the open request out, or accept or reject the next one."""
     request = job.scaling.open_request
     if request is not None:
         if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
             return _cancelled(request, "JobSuspended" if job.phase == "Suspended" else "JobRestarted")
-        return scale_out.owed(job, request) if request.kind == "ScaleOut" else scale_in.owed(job, request)
+        return scale_out.next_steps(job, request) if request.kind == "ScaleOut" else scale_in.next_steps(job, request)
     if job.leaving:
-        # An ended scale-in whose file was late: its workers still have to go before anybody else's turn.
+        # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
         return scale_in.late(job)
     waiting = first(job)
     if waiting is None or job.phase != "Running":
@@ -34,7 +34,7 @@ def owed(job: Job, policy: Policy) -> list[Step]:
 
 
 def after_the_end(job: Job) -> list[Step]:
-    """The job is over or gone: the open request ends with it, those that wait are rejected in their order."""
+    """After the job's end: cancel the open request, and reject the waiting ones in their order."""
     request = job.scaling.open_request
     reason = "JobGone" if job.gone else "JobFinished"
     if request is not None:
@@ -53,7 +53,7 @@ def _cancelled(request: Request, reason: str) -> list[Step]:
 
 
 def first(job: Job) -> Request | None:
-    """The request that waits longest, by the log's order."""
+    """The first waiting request in the order of the log."""
     return next((request for request in job.scaling.requests.values() if request.phase == "Pending"), None)
 
 
@@ -74,14 +74,14 @@ def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
 
 
 def _ownable(job: Job, request: Request) -> bool:
-    """It has yet to become this job's, and can."""
+    """True if the job does not own the request yet, and no other object does."""
     return request.owner != job.key.uid and all(problem.reason != OWNED_BY_ANOTHER for problem in request.problems)
 
 
 def _own(job: Job, request: Request) -> list[Step]:
     refusal = job.refusals.get("OwnRequest")
     if refusal is not None and refusal.permanent:
-        # An owner will never be written to it, and those behind it shall have their turn.
+        # A permanent refusal rejects the request, so that the next one gets its turn.
         return [Record(ScaleRejected(request=request.uid, reason=refusal.reason))]
     if not job.may_try("OwnRequest"):
         return []
@@ -92,7 +92,7 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
     """The acceptance, or the reason against it."""
     assert job.spec is not None
     workers = job.spec.worker
-    # Places that are about to be filled again count as filled.
+    # Slots of workers that will be replaced count.
     size = len(scale_out.filled(job))
     if spec.kind == "ScaleOut":
         count = spec.count or 0
@@ -119,16 +119,16 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
 
 
 def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
-    """What an edit of the job's own number of workers comes to, by how many there are when its turn comes."""
+    """Accept or reject an edit of the job's own number of workers, by its size when the edit's turn comes."""
     assert job.spec is not None
     role, here = job.spec.worker, len(scale_in.places(job))
     if role.max_replicas is not None and size > role.max_replicas:
         return ScaleRejected(request=request.uid, reason="AboveMaximum")
     if size < role.min_replicas:
         return ScaleRejected(request=request.uid, reason="BelowMinimum")
-    # Nodes may have to be added before the new workers run, and nobody named a time.
+    # An edit has no timeout of its own, and new workers may have to wait for new nodes.
     deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
-    # Workers that are about to be replaced come by themselves.
+    # The scheduler replaces lost workers itself.
     missing = size - len(scale_out.filled(job))
     if missing > 0:
         new = scale_out.places(job, missing)
@@ -140,7 +140,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
 
 
 def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:
-    """The workers of these names, compared whole; None when one of them is no worker of this job."""
+    """The workers of these names, compared whole; None if one of them is no worker of this job."""
     pods = job.by_slot()
     workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
     if any(name not in workers for name in names):

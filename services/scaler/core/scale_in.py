@@ -1,7 +1,7 @@
-"""Who leaves, and carrying a scale-in on: its script, hosts files without them, seen, drained, released, gone.  Pure.
+"""Carries a scale-in out: its script, then the leaving workers unlisted, drained, released and gone.  Pure.
 
-Never released before the file is seen, never deleted before release.  Before `HostsPublished` a failure changes
-nothing; after it the leaving workers are released all the same.
+No worker is released before the launcher has seen hosts files without it, and none is deleted before its release.
+Before `HostsPublished` a failure changes nothing; after it the leaving workers are released even so.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ from shared.job.views import Member, PodView, spans
 
 
 def places(job: Job) -> SortedSet[Slot]:
-    """Those that a smaller size leaves fewer of: of the workers that are there.
+    """The slots from which a smaller size takes.
 
-    Where a place is filled again under its own name, one that is empty for a while counts too: that worker 0 is
-    about to come back is no reason to keep worker 2 in its stead.
+    A kind that replaces pods under their own names counts vacancies, too: if worker 0 will be replaced, worker 2
+    still is the one to leave.
     """
     in_place = job.spec is not None and job.spec.handling.in_place
     return scale_out.filled(job) if in_place else job.attempt.workers
 
 
 def victims(job: Job, count: int) -> tuple[Member, ...]:
-    """The `count` workers with the highest indices, highest first; all there are when there are fewer."""
+    """The `count` workers with the highest indices, highest first; fewer if there are fewer."""
     # By number, not by name: "worker-10" sorts before "worker-9".
     pods = job.by_slot()
     ranked = sorted(places(job), key=lambda slot: slot.index, reverse=True)
@@ -37,13 +37,13 @@ def victims(job: Job, count: int) -> tuple[Member, ...]:
 
 
 def member(slot: Slot, pods: Mapping[Slot, PodView]) -> Member:
-    """A worker by slot and by the pod that holds it now."""
+    """A worker as index and uid of its present pod."""
     pod = pods.get(slot)
     return Member(slot.index, pod.uid if pod is not None else Uid(""))
 
 
-def owed(job: Job, request: Request) -> list[Step]:
-    """The next step of an accepted scale-in; nothing while it waits for the files, the drain or the pods."""
+def next_steps(job: Job, request: Request) -> list[Step]:
+    """The next step of an accepted scale-in; none while it waits for the hosts files, the drain or the pods."""
     late = passed(job, request.waits_since, SCALING_DEADLINE)
     if not request.published:
         return _publish(job, request, late=late)
@@ -63,7 +63,7 @@ def owed(job: Job, request: Request) -> list[Step]:
 
 
 def late(job: Job) -> list[Step]:
-    """The workers of a scale-in that ended before its file was seen: released once it is."""
+    """Release the workers of a scale-in that failed before its hosts files were seen, now that they are."""
     if not hosts_seen(job, job.membership.version):
         return []
     for request in job.scaling.requests.values():
@@ -74,7 +74,7 @@ def late(job: Job) -> list[Step]:
 
 
 def of_this_attempt(job: Job, request: Request) -> bool:
-    """It was accepted for the workers that the job has now; those of another attempt only have the same names."""
+    """True if the request was accepted in this attempt; workers of another attempt only have the same names."""
     return job.attempt.assigned is None or request.accepted > job.attempt.assigned.sequence
 
 
@@ -84,7 +84,7 @@ def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
             return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
         if late:
             return [Record(ScaleFailed(request=request.uid, reason="DeadlineExceeded"))]
-    steps = script.owed(job, request)
+    steps = script.next_steps(job, request)
     if steps is not None:
         return steps
     members = membership.next_members(job)

@@ -1,6 +1,6 @@
-"""Carrying a scale-out on: pods made, all Ready, hosts files published, seen, its script run.  Pure.
+"""Carries a scale-out out: new pods Ready, hosts files published and seen, then its script.  Pure.
 
-`HostsPublished` is the point of no return: before it a failure takes all new workers back, after it none.
+`HostsPublished` is the point of no return: a failure before it releases all new workers, a failure after it none.
 """
 
 from itertools import count as numbers
@@ -21,27 +21,27 @@ from shared.job.views import Slots, spans
 
 
 def filled(job: Job) -> SortedSet[Slot]:
-    """The workers that are there, and those that are about to be replaced."""
+    """The slots of all workers, and of those that will be replaced."""
     return job.attempt.workers | [slot for slot in replacement.owed(job) if slot.role == WORKER]
 
 
 def places(job: Job, count: int) -> tuple[Slots, ...]:
-    """Where `count` new workers go.
+    """Slots for `count` new workers.
 
-    Indices that were never used in this attempt; or the lowest free ones, where replacements keep theirs: nobody
-    there remembers a name as that of a dead host, and people know their workers by 0, 1, 2.
+    Their indices are new in this attempt: frameworks remember the name of a dead host.  A kind that replaces pods
+    under their own names uses the lowest free indices.
     """
     if job.spec is None or not job.spec.handling.in_place:
         return (Slots(job.attempt.number, WORKER, ((job.attempt.next_index, job.attempt.next_index + count - 1),)),)
-    # What is left of a pod has its name until it is gone.
+    # A terminating pod keeps its name until it is gone.
     there = job.attempt.places | {pod.slot for pod in job.pods.values()}
     taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER)}
     free = islice(filterfalse(taken.__contains__, numbers()), count)
     return spans(job.attempt.worker_slot(index) for index in free)
 
 
-def owed(job: Job, request: Request) -> list[Step]:
-    """The next step of an accepted scale-out; nothing while it waits for pods or for the files."""
+def next_steps(job: Job, request: Request) -> list[Step]:
+    """The next step of an accepted scale-out; none while it waits for pods or hosts files."""
     late = passed(job, request.waits_since, SCALING_DEADLINE)
     if request.published:
         if request.seen:
@@ -60,23 +60,23 @@ def owed(job: Job, request: Request) -> list[Step]:
             return [Record(membership.publish(job, wanted, request.uid))]
     refusal = job.refusals.get("CreatePod")
     if refusal is not None and refusal.at.sequence < request.accepted:
-        # That pod was none of this request's.
+        # The refused pod was not one of this request.
         refusal = None
     if late or (refusal is not None and refusal.permanent):
-        # What is refused for good will not be made by waiting.
+        # A permanent refusal does not end by waiting.
         reason = refusal.reason if refusal is not None else "DeadlineExceeded"
         return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]
     return []
 
 
 def _seen(job: Job, request: Request) -> list[Step]:
-    """The launcher has the new hosts files: the job keeps its new size, whatever follows."""
+    """The step after the launcher has seen the new hosts files: the job keeps its new size even if the script fails."""
     if request.gone and script.wanted(request):
-        # The script went with the request.
+        # The deleted request had the script.
         return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
-    steps = script.owed(job, request)
+    steps = script.next_steps(job, request)
     if steps is not None:
         return steps
-    # It is done, however late status comes to say that it began.
+    # The request succeeds only after the status service recorded its start.
     done = Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))
     return [done] if job.phase == "Scaling" else []

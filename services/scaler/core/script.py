@@ -1,7 +1,7 @@
-"""A request's script: run once, in the launcher, for the workers that the request brings or takes.  Pure.
+"""Runs a request's script once, in the launcher, for the workers that the request adds or removes.  Pure.
 
-When its turn comes is decided in `scale_out.py` (after the hosts files) and `scale_in.py` (before them).
-Its text and its environment stay in the resource; what it writes is nobody's business.
+`scale_out.py` runs it after the hosts files changed, `scale_in.py` before.
+Its text and environment stay in the resource; its output is neither kept nor logged.
 """
 
 from collections.abc import Sequence
@@ -17,25 +17,25 @@ from shared.job.timing import SCRIPT_DEADLINE, passed
 from shared.job.views import alive
 
 QUIETLY = ("sh", "-c", 'exec "$@" > /dev/null 2>&1', "sh")
-"""What a script writes stays where it is.
+"""Discards the script's output.
 
-Nobody reads it, and the end of a long output was lost with the news of how the script ended: uvloop closes a TLS
-connection whose reading is paused before all of it is read (its pull request 661).
+No part of Muster reads it, and with a long output the exit code was lost: uvloop closes a TLS connection whose reading
+is paused before all of it is read (its pull request 661).
 """
 
 
 def wanted(request: Request) -> bool:
-    """It has one, and it did not begin yet."""
+    """True if the request has a script that has not started."""
     return request.spec is not None and request.spec.script and request.script is None
 
 
 def running(request: Request) -> bool:
-    """It began, and nobody knows yet how it ended."""
+    """True if the script started and its end is not known."""
     return request.script is not None and not request.script.ended
 
 
-def owed(job: Job, request: Request) -> list[Step] | None:
-    """Its next step, nothing while it runs; None once it ended well, and for a request without one."""
+def next_steps(job: Job, request: Request) -> list[Step] | None:
+    """The script's next step, `[]` while it runs; None once it succeeded, and for a request without a script."""
     if wanted(request):
         return _begun(job, request)
     script = request.script
@@ -63,7 +63,7 @@ def owed(job: Job, request: Request) -> list[Step] | None:
 
 
 def command(script: str, environment: Sequence[tuple[str, str]], hosts: str) -> list[str]:
-    """The arguments to execute.  No shell reads any of them but its own: a value arrives byte for byte."""
+    """The arguments to execute.  No other shell interprets them, so each value arrives byte for byte."""
     run = ["sh", script, hosts]
     return [*QUIETLY, *(["env", *(f"{name}={value}" for name, value in environment), *run] if environment else run)]
 
@@ -76,12 +76,12 @@ def _begun(job: Job, request: Request) -> list[Step]:
 
 
 def _failed(request: Request, reason: str) -> Record:
-    # In a scale-in nothing has changed yet; a scale-out has its workers in the hosts files, and they stay.
+    # A scale-in has changed nothing yet; a scale-out keeps its workers, which the hosts files already list.
     return Record(ScaleFailed(request=request.uid, reason=reason))
 
 
 def _hosts(job: Job, request: Request) -> str:
-    """`pod:slots,pod2:slots`: those that come, or those that leave."""
+    """`pod:slots,pod2:slots` of the workers that the request adds or removes."""
     if request.kind == "ScaleOut":
         indices = sorted(slot.index for slot in request.added)
     else:

@@ -1,1 +1,1 @@
-"""The scheduler's rules: which places exist, and which pods and Services to make or remove.  Pure."""
+"""The scheduler's rules: which slots a job has, and which pods and Services to create or delete.  Pure."""

@@ -1,4 +1,4 @@
-"""Cleaning up: after the end by the job's cleanPodPolicy, after its deletion everything that is left.  Pure."""
+"""Cleans up: after a job's end by cleanPodPolicy, after the resource's deletion all of its objects.  Pure."""
 
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
@@ -9,7 +9,7 @@ from shared.job.views import spans
 
 
 def after_the_end(job: Job) -> list[Step]:
-    """Release what the policy takes: `Running` the pods that still run, `All` every pod, `None` none."""
+    """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot."""
     policy = job.spec.clean_pod_policy if job.spec is not None else "None"
     going = {"None": frozenset(), "Running": job.attempt.slots, "All": job.attempt.places}[policy]
     if not going:
@@ -18,7 +18,7 @@ def after_the_end(job: Job) -> list[Step]:
 
 
 def expiry(job: Job) -> list[Step]:
-    """The resource goes when its time to live after the end ran out; its children go with it."""
+    """Delete the resource when ttlSecondsAfterFinished is over; the garbage collector deletes its children."""
     if job.expired:
         return [DeleteJob()]
     if job.ended is None or not passed(job, job.ended.sequence, TIME_TO_LIVE):
@@ -27,7 +27,7 @@ def expiry(job: Job) -> list[Step]:
 
 
 def everything(job: Job) -> list[Step]:
-    """The resource is gone: delete by uid what the garbage collector has not taken yet."""
+    """Delete, by uid, the pods, Services and Secrets that outlive the resource, as the garbage collector would."""
     pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))

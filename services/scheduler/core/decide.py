@@ -1,4 +1,4 @@
-"""What the scheduler owes a job.  Pure."""
+"""Decides the scheduler's next steps for a job.  Pure."""
 
 from services.scheduler.core import cleanup, keys, replacing, restart, slots
 from shared.job.state import Job
@@ -6,7 +6,7 @@ from shared.job.steps import Step
 
 
 def decide(job: Job) -> list[Step]:
-    """Slots to assign or release, pods and Service to make, pods to remove."""
+    """Slots to assign or release; pods, Services and Secrets to create or delete."""
     if job.halted or job.orphan:
         return []
     if job.gone:
@@ -16,6 +16,6 @@ def decide(job: Job) -> list[Step]:
     if job.over:
         return [*cleanup.after_the_end(job), *cleanup.expiry(job), *slots.surplus(job), *slots.unclaimed(job)]
     if job.between_attempts:
-        return [*restart.owed(job), *slots.surplus(job)]
-    decisions = [*replacing.owed(job), *slots.assigned(job), *keys.owed(job)]
+        return [*restart.next_steps(job), *slots.surplus(job)]
+    decisions = [*replacing.next_steps(job), *slots.assigned(job), *keys.missing(job)]
     return [*decisions, *slots.missing(job), *slots.surplus(job), *slots.unclaimed(job)]

@@ -1,11 +1,11 @@
-"""What the scheduler does in the cluster, as data."""
+"""The scheduler's effects on the cluster, as data."""
 
 from shared.job.naming import Slot, Uid
 from shared.job.steps import Effect
 
 
 class CreateService(Effect, frozen=True):
-    """A headless Service: the one behind all names, or that of one slot's pod."""
+    """Create a headless Service: the job's, or that of one slot's pod."""
 
     slot: Slot | None = None
 
@@ -15,7 +15,7 @@ class CreateService(Effect, frozen=True):
 
 
 class CreateSecret(Effect, frozen=True):
-    """The Secret with the key pair that the job's pods reach each other with."""
+    """Create the Secret with the ssh key pair of the job's pods."""
 
     @property
     def target(self) -> str:
@@ -23,7 +23,7 @@ class CreateSecret(Effect, frozen=True):
 
 
 class CreatePod(Effect, frozen=True):
-    """The pod of a slot; `scaleout` names the ScaleOut that asked for it."""
+    """Create the pod of a slot; `scaleout` is the name of the ScaleOut that added the slot."""
 
     slot: Slot
     scaleout: str = ""
@@ -34,7 +34,7 @@ class CreatePod(Effect, frozen=True):
 
 
 class ClaimPod(Effect, frozen=True):
-    """Our labels on this very pod, which another operator made."""
+    """Put Muster's labels on a pod, given by uid, that another operator created."""
 
     name: str
     uid: Uid
@@ -46,7 +46,7 @@ class ClaimPod(Effect, frozen=True):
 
 
 class DeletePod(Effect, frozen=True):
-    """This very pod, by uid."""
+    """Delete a pod by uid."""
 
     name: str
     uid: Uid
@@ -57,7 +57,7 @@ class DeletePod(Effect, frozen=True):
 
 
 class DeleteService(Effect, frozen=True):
-    """What the garbage collector left, or whose pod is no more."""
+    """Delete a Service by uid: its job is gone, or its pod's slot was released."""
 
     name: str
     uid: Uid
@@ -68,7 +68,7 @@ class DeleteService(Effect, frozen=True):
 
 
 class DeleteSecret(Effect, frozen=True):
-    """What the garbage collector left."""
+    """Delete the Secret of a job that is gone, by uid."""
 
     name: str
     uid: Uid
@@ -79,7 +79,7 @@ class DeleteSecret(Effect, frozen=True):
 
 
 class DeleteJob(Effect, frozen=True):
-    """The job's own resource, by uid: its time to live is over."""
+    """Delete the job's own resource by uid: its time to live is over."""
 
     @property
     def target(self) -> str:

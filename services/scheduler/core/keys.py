@@ -1,6 +1,6 @@
-"""The key pair with which the launcher reaches the workers: whether a Secret has to be made for it.  Pure.
+"""Decides whether a job needs a Secret with an ssh key pair for its launcher and workers.  Pure.
 
-The pair itself is made when the effect is carried out, in `keypair.py`: a decision knows no secrets.
+The shell generates the pair, in `keypair.py`: no decision and no event contains a secret.
 """
 
 from services.scheduler.core.effects import CreateSecret
@@ -9,17 +9,17 @@ from shared.job.state import Job
 from shared.job.steps import Step
 
 
-def there(job: Job) -> bool:
-    """The pods can be made: the Secret was seen, or is the user's own, or nobody attaches by ssh."""
+def ready(job: Job) -> bool:
+    """True if pods can be created: the Secret was seen, the user brings one, or the job uses no ssh."""
     return not _needed(job) or ("Secret", secret_name(job.key.name)) in job.children
 
 
-def owed(job: Job) -> list[Step]:
-    """The Secret, asked for as soon as the job is taken on: its pods wait for it.
+def missing(job: Job) -> list[Step]:
+    """Create the Secret as soon as the job is admitted: its pods wait for it.
 
-    One that vanished is made again, with another pair, for the pods that come.
+    A Secret that was deleted is created again with another pair, for the pods that follow.
     """
-    if job.phase == "Suspended" or there(job) or not job.may_try("CreateSecret"):
+    if job.phase == "Suspended" or ready(job) or not job.may_try("CreateSecret"):
         return []
     return [CreateSecret()]
 

@@ -1,6 +1,6 @@
-"""Pods that ended or vanished by themselves: their places filled again.  Pure.
+"""Assigns slots for pods that ended or vanished without a release.  Pure.
 
-Which places, how often and how soon is `shared.job.replacement`'s to say.
+`shared/job/policies/replacement.py` has the rules: which pods are replaced, how often and after which back-off.
 """
 
 from services.scheduler.core.effects import DeletePod
@@ -14,24 +14,24 @@ from shared.job.verdict import verdict
 from shared.job.views import Slots, spans
 
 
-def owed(job: Job) -> list[Step]:
-    """New slots for every place whose back-off is over."""
+def next_steps(job: Job) -> list[Step]:
+    """Slots for every vacancy whose back-off is over."""
     due = [slot for slot, vacancy in replacement.owed(job).items() if replacement.due(job, slot, vacancy)]
     if not due or verdict(job) is not None:
-        # Nobody comes back to an attempt that is over.
+        # An attempt that is over gets no pods.
         return []
     if job.spec is not None and job.spec.handling.in_place:
         return _in_place(job, due)
-    # Each has an index that was never used in this attempt.
+    # Each index is new in this attempt: frameworks remember the name of a dead host.
     new = Slots(job.attempt.number, WORKER, ((job.attempt.next_index, job.attempt.next_index + len(due) - 1),))
     return [Record(SlotsAssigned(slots=(new,), replaces=spans(due), reason="WorkersReplaced"))]
 
 
 def _in_place(job: Job, due: list[Slot]) -> list[Step]:
-    """The same slots once more: what is left of a pod goes first, because the next one has its name."""
+    """The same slots again; the old pod is deleted first, because the new one has its name."""
     left = {pod.slot: pod for pod in sorted(job.pods.values(), key=lambda pod: pod.deleting, reverse=True)}
     free = [slot for slot in due if slot not in left]
-    # Those in places that were released go without being told here.
+    # `slots.surplus` deletes the pods in released slots.
     going: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for slot in due

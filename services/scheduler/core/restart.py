@@ -1,6 +1,6 @@
-"""Between attempts: the slots of the old one released, the next one begun after the back-off, or after a pause.  Pure.
+"""Begins the next attempt: releases the slots of the last one, then waits for the back-off or the resumption.  Pure.
 
-Whether there is another attempt is the verdict's, and status records it (`JobRestarting`, `JobSuspended`).
+`shared/job/verdict.py` decides whether there is another attempt; the status service records that (`JobRestarting`).
 """
 
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
@@ -11,8 +11,8 @@ from shared.job.timing import RESTART, passed
 from shared.job.views import spans
 
 
-def owed(job: Job) -> list[Step]:
-    """First every slot is released, so that the pods go; then the next attempt, once its back-off is over."""
+def next_steps(job: Job) -> list[Step]:
+    """Release every slot, so that the pods are deleted; then begin the next attempt when its back-off is over."""
     held = job.attempt.places
     if held:
         return [Record(SlotsReleased(slots=spans(held), reason=f"Job{job.phase}"))]

@@ -1,6 +1,6 @@
-"""Slots: which exist, and the difference between them and the pods that were seen.  Pure.
+"""Assigns the first slots of an attempt, and compares the slots with the pods that were seen.  Pure.
 
-When a scale-out or a scale-in changes them is the scaler's decision.
+The scaler decides when a scale request changes the slots.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from shared.job.views import Slots
 
 
 def assigned(job: Job) -> list[Step]:
-    """First all pods but the launcher's; it follows once names resolve and the hosts files list all the others."""
+    """Assign all slots but the launcher's; then that one, when the Service exists and all workers are listed."""
     if not job.starting or job.spec is None or job.spec.suspend:
         return []
     if not job.attempt.begun:
@@ -40,12 +40,12 @@ def _launchers(job: Job) -> tuple[Slots, ...]:
 
 
 def _listed(job: Job) -> bool:
-    """The hosts files of this attempt were written."""
+    """True if the hosts files of this attempt were written."""
     return isinstance(job.membership, Members) and job.hosts is not None and job.hosts.hosts >= job.membership.version
 
 
 def _alone(job: Job) -> bool:
-    """No pod of an earlier attempt is there, or may be: the pods of two attempts never run at the same time."""
+    """True if no pod of an earlier attempt can exist: pods of two attempts never run at the same time."""
     if job.unseen.slots and not passed(job, job.unseen.since, UNSEEN):
         return False
     return all(pod.attempt >= job.attempt.number for pod in job.pods.values())
@@ -58,31 +58,31 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
     first = tuple(Slots(job.attempt.number, role, ((0, size - 1),)) for role, size in sizes.items() if size)
     reason = "JobRestarted" if job.attempt.number else "JobCreated"
     if job.launcher_alone:
-        # Nobody is waited for; but it reads hosts files all the same.
+        # A launcher without workers reads hosts files, too.
         return [Record(SlotsAssigned(slots=_launchers(job), reason=reason))] if _listed(job) else []
     return [Record(SlotsAssigned(slots=first, reason=reason))] if first else []
 
 
 def missing(job: Job) -> list[Step]:
-    """The Services and the pods that shall be there and were not seen."""
+    """Create the Services and pods of slots for which none was seen."""
     if not job.attempt.slots:
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
-    if job.problems or not keys.there(job) or not job.may_try("CreatePod"):
-        # Of a resource that is invalid by now no pod can be made; the one that is corrected wakes us.
+    if job.problems or not keys.ready(job) or not job.may_try("CreatePod"):
+        # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return steps
     filled = {pod.slot for pod in job.pods.values()}
     wanted = sorted(slot for slot in job.attempt.slots - filled if _known(job, slot))
     refusal = job.refusals.get("CreatePod")
     if refusal is not None:
-        # Probe with a few: what refused one pod would refuse a thousand, a thousand times.
+        # After a refusal a few pods probe: an exhausted quota would refuse each of a thousand.
         wanted = wanted[: refusal.probe]
     asked = job.scaling.open_request
     return [*steps, *(CreatePod(slot, _scaleout(asked, slot)) for slot in wanted)]
 
 
 def surplus(job: Job) -> list[Step]:
-    """Pods whose slot was released, or that belong to an earlier attempt; Services of slots that were released."""
+    """Delete pods of released slots and of earlier attempts, and Services of released slots."""
     kept = job.attempt.places
     pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
@@ -93,7 +93,7 @@ def surplus(job: Job) -> list[Step]:
 
 
 def unclaimed(job: Job) -> list[Step]:
-    """Pods that another operator made and that do not carry our labels yet."""
+    """Claim the pods that another operator created and that lack Muster's labels."""
     if not job.adopted or not job.may_try("ClaimPod"):
         return []
     kept = job.attempt.places
@@ -105,19 +105,19 @@ def unclaimed(job: Job) -> list[Step]:
 
 
 def _known(job: Job, slot: Slot) -> bool:
-    """The resource says what its pod is made of; a role may have been taken out of it."""
+    """True if the resource still has the slot's role: an edit may have removed it."""
     return job.spec is not None and job.spec.has(slot.role)
 
 
 def _together(job: Job) -> bool:
-    """One Service is behind the names of all pods."""
+    """True if one Service serves all pods of the job."""
     return job.spec is None or job.spec.handling.services == "Job"
 
 
 def _apart(job: Job, slots: SortedSet[Slot]) -> SortedSet[Slot]:
-    """Those of `slots` with a Service of their own: all where the kind wants it so.
+    """The slots with a Service of their own: all of them if the kind says so.
 
-    Pods that another operator made find each other by such names alone, and nobody asks for a launcher's.
+    Pods of an adopted job know each other by the names of such Services; a launcher needs none.
     """
     if not job.served_apart:
         return SortedSet()
@@ -125,22 +125,22 @@ def _apart(job: Job, slots: SortedSet[Slot]) -> SortedSet[Slot]:
 
 
 def _services(job: Job) -> Iterator[Step]:
-    """Those that are wanted and were not seen."""
+    """Create the Services that were not seen."""
     if _together(job) and not _served(job):
         yield CreateService()
     refusal = job.refusals.get("CreateService")
-    # Sorted last: as a rule none is missing.
+    # The filter comes before the sort, because usually none is missing.
     missing = sorted(
         slot
         for slot in _apart(job, job.attempt.slots)
         if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.children
     )
-    # As with pods: what refused one would refuse a thousand.
+    # After a refusal a few probe, as with pods.
     yield from map(CreateService, missing if refusal is None else missing[: refusal.probe])
 
 
 def _idle_services(job: Job) -> Iterator[Step]:
-    """Of pods that were released while the others go on; between attempts and after the end they stay."""
+    """Delete Services of released slots while the attempt runs; between attempts and after the end they stay."""
     if (_together(job) and not job.adopted) or not job.attempt.begun or job.over or job.between_attempts:
         return
     kept: set[str] = {job.pod_name(slot) for slot in _apart(job, job.attempt.places)}
@@ -152,7 +152,7 @@ def _idle_services(job: Job) -> Iterator[Step]:
 
 
 def _served(job: Job) -> bool:
-    """The Service behind the workers' names is there."""
+    """True if the Service of the job was seen."""
     return ("Service", service_name(job.key.name)) in job.children
 
 
