@@ -1,8 +1,8 @@
-"""The proof that a history is whole: a rolling hash over a job's events, confirmed by every decision.  Pure.
+"""Proves that a history is complete: each decision confirms a hash chain over the job's events.  Pure.
 
-h = SHA-256(h before | subject | event id | time | body as stored), over facts and decisions alike.
-A decision carries its *basis*, `<sequence>:<hash>` of the last event folded when it was taken; a reader that
-cannot confirm it has lost, changed or reordered something.
+h = SHA-256(previous h | subject | event id | time | stored body), over facts and decisions alike.
+A decision has a *basis*: `<sequence>:<hash>` of the last event that its author had folded.  If a reader's own hash
+differs, an event was lost, changed or reordered.
 """
 
 from hashlib import sha256
@@ -14,7 +14,7 @@ START = b"\0" * 32
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a history stands: a sequence of the log and the hash over everything up to it."""
+    """The end of a history: the sequence of its last event and the hash after it."""
 
     sequence: int
     hash: str
@@ -25,22 +25,22 @@ class Head(msgspec.Struct, frozen=True):
 
 def link(before: bytes, subject: str, event_id: str, time: str, body: bytes) -> bytes:
     """The hash after one more event."""
-    # The zero byte cannot stand in any of the parts before the body, so no two events read alike.
+    # No part before the body can contain a zero byte, so different events give different input.
     return sha256(before + f"{subject}\0{event_id}\0{time}\0".encode() + body).digest()
 
 
 def basis(sequence: int, digest: bytes) -> str:
-    """How a decision names what it was taken on."""
+    """The basis of a decision, as its header spells it."""
     return f"{sequence}:{digest.hex()}"
 
 
 def checkpoint_of(log: str, head: Head) -> str:
-    """How a head is kept beside the log of this identity."""
+    """The value of a checkpoint: the identity of the log and the head."""
     return f"{log}/{head}"
 
 
 def checkpointed(text: str) -> tuple[str, Head | None]:
-    """The log and the head that a checkpoint names; nothing for what is none."""
+    """The log and the head that a checkpoint names; `("", None)` for a malformed one."""
     log, _, head = text.partition("/")
     sequence, _, digest = head.partition(":")
     return (log, Head(int(sequence), digest)) if log and sequence.isdecimal() and digest else ("", None)

@@ -1,7 +1,7 @@
-"""Histories: the fold of the whole log into one record per job, with its chain checked on the way.  Pure.
+"""Folds the log into one history per job, and checks the chain of each.  Pure.
 
-A history that meets something it cannot understand or confirm is *held*: the fold goes on, the chain too, but
-nobody may act on that job in this process.
+A history with an event that this process cannot read or confirm is *held*: its fold and its chain go on, but this
+process takes no step for the job.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,11 +61,11 @@ class History:
         self.facts: dict[str, int] = {}
         """The last fact's sequence by author."""
         self.held = ""
-        """Why nobody may act on this job here; empty when all is well."""
+        """Why this process takes no step for the job; empty if it may."""
         self.held_for: Held | None = None
-        """The same in one word."""
+        """The reason for it."""
         self.held_at = 0
-        """The last sequence by then."""
+        """The last sequence at that moment."""
         self._since_decision: dict[int, bytes] = {0: START}
         """The hashes that a decision may name as its basis."""
 
@@ -78,12 +78,12 @@ class History:
         return basis(self.sequence, self.digest)
 
     def hash_at(self, sequence: int) -> str | None:
-        """The hash after this sequence, while it is still kept: since the last decision's basis."""
+        """The hash after this sequence; None before the last decision's basis, where none is kept."""
         digest = self._since_decision.get(sequence)
         return digest.hex() if digest is not None else None
 
     def fold(self, stored: Stored) -> AnyEvent | None:
-        """One more event of this job, in log order; return it when it was one that counts."""
+        """Fold the next event of the job; return it, or None if it has no effect."""
         subject, sequence = stored.subject, stored.sequence
         _, author, tag = subject.rsplit(".", 2)
         self.sequence, self.time = sequence, stored.time
@@ -94,7 +94,7 @@ class History:
             self.facts[author] = sequence
         self.digest = link(self.digest, subject, stored.event_id, stored.time, stored.body)
         if self.job.key.uid != NO_UID:
-            # Requests whose job does not exist yet are facts alone: no decision names one of them as its basis.
+            # The requests of a job that does not exist yet are facts only: no decision has one of them as its basis.
             self._since_decision[sequence] = self.digest
         try:
             event = read_event(stored.body, tag)
@@ -109,16 +109,16 @@ class History:
             self.hold("ForeignEvent", f"{author} may not write {tag}, and did at {sequence}")
             return None
         if (subject[0] == "j") == (type(event) in FACTS):
-            # Under the other family it would have passed another guard than its own.
+            # The guard of appends depends on the family.
             family = subject.partition(".")[0]
-            self.hold("ForeignEvent", f"{tag} does not belong under {family}, and stands there at {sequence}")
+            self.hold("ForeignEvent", f"{tag} does not belong under {family}, and is there at {sequence}")
             return None
         self.job = evolve(self.job, event, At(sequence, stored.time))
         return event
 
     def _confirm(self, sequence: int, named: str) -> None:
         stated, _, digest = named.partition(":")
-        # A header can say anything: only what could be one of our sequences is read as a number.
+        # A header is untrusted: only a possible sequence is parsed.
         at = int(stated) if stated.isdecimal() and len(stated) < LONGEST_SEQUENCE else -1
         known = self._since_decision.get(at)
         if known is None or known.hex() != digest:
@@ -126,24 +126,24 @@ class History:
             self.hold("NotConfirmed", f"the decision at {sequence} was taken on {what}, which is not in this history")
             return
         if at < self.last_decision:
-            # The guard of the log lets one of two decisions on the same basis through.
+            # The log accepts only one of two decisions on the same basis.
             why = f"the decision at {sequence} was taken on {at}, without the decision at {self.last_decision}"
             self.hold("NotFenced", why)
             return
-        # A later decision's basis lies at or after this one's: older hashes are not asked for again.
+        # The next decision's basis is at or after this one's, so older hashes are dropped.
         if next(iter(self._since_decision)) < at:
             self._since_decision = {kept: held for kept, held in self._since_decision.items() if kept >= at}
 
     def hold(self, reason: Held, why: str) -> None:
-        """Stop acting on this job in this process; the first reason stays."""
+        """Take no further step for this job in this process; the first reason stays."""
         if not self.held:
             self.held, self.held_for, self.held_at = why, reason, self.sequence
 
 
 def closed(job: Job) -> bool:
-    """The job is gone with its pods, children and requests: no service has anything to do about it.
+    """True if the job is gone with its pods, children and requests, so that no service has a step for it.
 
-    An event may open it again, such as a `JobObserved` after a restored backup.
+    A later event can open it again, such as a `JobObserved` after the restoration of a backup.
     """
     if (
         not job.gone
@@ -160,7 +160,7 @@ class Histories:
     """Every history of the log by job key."""
 
     def __init__(self, measure: Measure | None = None) -> None:
-        """`measure` is told of every event that counts: the job before it, the event, the job after it, its time."""
+        """`measure` gets each event with an effect: the job before it, the event, the job after it, its time."""
         self._measure = measure
         self._by_key: dict[JobKey, History] = {}
         self._by_prefix: dict[str, History] = {}
@@ -170,12 +170,12 @@ class Histories:
         """The last sequence folded, of any job."""
 
     def fold(self, stored: Stored) -> History | None:
-        """Fold one event into its job's history and return that; None for one that was folded before."""
+        """Fold one event into its job's history and return that; None for an event that was folded before."""
         if stored.sequence <= self.position:
             return None
         self.position = stored.sequence
         subject = stored.subject
-        # Making a key of a subject costs more than this lookup; a history has two prefixes, one a family.
+        # This lookup costs less than parsing the subject; a history has one prefix per family.
         prefix = subject.rsplit(".", 2)[0]
         history = self._by_prefix.get(prefix)
         if history is None:
@@ -192,7 +192,7 @@ class Histories:
         return history
 
     def __getitem__(self, key: JobKey) -> History:
-        """The history of a job, begun when there is none."""
+        """The history of a job; a new one if there is none."""
         history = self._by_key.get(key)
         if history is None:
             history = self._by_key[key] = self._open[key] = History(key)
@@ -207,7 +207,7 @@ class Histories:
         return iter(list(self._open.values()))
 
     def lives(self, key: JobKey) -> tuple[History, ...]:
-        """The histories of all jobs that ever had this namespace and name, and of the waiting room before them."""
+        """The histories of all incarnations of this name, and of requests that wait for the first of them."""
         return tuple(self._lives.get((key.namespace, key.name), ()))
 
     def __iter__(self) -> Iterator[History]:

@@ -1,7 +1,7 @@
-"""Integrity: whether the log of a job is the one that its resource and its checkpoint tell of.  Pure.
+"""Integrity: whether the heads in a job's resource and checkpoint agree with its log.  Pure.
 
-The watcher compares them and records what it finds; every service holds a job whose history is in doubt, until a
-person accepts the head that raised the doubt.  Called by `evolve`.
+The watcher compares them and records the result.  Every service holds a job whose history is in doubt, until a person
+accepts the head that raised the doubt.
 """
 
 from typing import ClassVar, Literal
@@ -21,13 +21,13 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     word: ClassVar[Literal["HistoryBroken"]] = "HistoryBroken"
 
     log: str
-    """The log that the head is of."""
+    """The identity of the head's log."""
     head: Head
     reason: str
 
     @property
     def sentence(self) -> str:
-        """What people read."""
+        """The doubt as a sentence for people."""
         return f"this log does not lead to {checkpoint_of(self.log, self.head)} ({self.reason})"
 
 
@@ -43,35 +43,35 @@ class Disputed(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sentence(self) -> str:
-        """What people read."""
+        """The doubt as a sentence for people."""
         return f"the resource shows the head {self.head}, the log and the checkpoint have {self.ours}"
 
 
 class Integrity(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a history besides its events."""
+    """The doubt about a history, and the heads that a person accepted."""
 
     doubt: Broken | Disputed | None = None
     """Why every service holds the job; None while the history is whole."""
     accepted: tuple[Head, ...] = ()
-    """Heads that a person accepted, in that order: none of them raises a doubt again."""
+    """Accepted heads, in the order of their acceptance: none of them raises a doubt again."""
     repair: int = 0
-    """The sequence at which a head was noticed, or accepted, that has to leave the resource before ours can come."""
+    """The sequence at which a foreign head was noticed or accepted; the status service replaces it in the resource."""
 
     @property
     def word(self) -> Literal["HistoryBroken", "HistoryDisputed"] | None:
-        """The doubt in one word; None while the history is whole."""
+        """The doubt's reason; None while there is no doubt."""
         return self.doubt.word if self.doubt is not None else None
 
     @property
     def sentence(self) -> str:
-        """Why every service holds the job, for people; empty while the history is whole."""
+        """Why every service holds the job, for people; empty while there is no doubt."""
         return self.doubt.sentence if self.doubt is not None else ""
 
 
 def judged(
     known: Integrity, event: HistoryBroken | HistoryDisputed | HeadForged | HistoryAccepted, at: At
 ) -> Integrity:
-    """The integrity of a history after one more word on it."""
+    """The integrity after one more event about it."""
     match event:
         case HistoryBroken():
             return _doubted(known, Broken(event.log, Head(event.sequence, event.hash), event.reason))
@@ -85,7 +85,7 @@ def judged(
             return Integrity(
                 doubt=None if settled else known.doubt,
                 accepted=known.accepted if head in known.accepted else (*known.accepted, head),
-                # It stands in the resource, and may be further than this log will be for long.
+                # The accepted head is in the resource, and its sequence may be above this log's.
                 repair=at.sequence,
             )
 

@@ -1,15 +1,15 @@
-"""Pods that ended or vanished by themselves: what is kept of them, their empty places, and who took these."""
+"""Losses: pods that ended or vanished without a release, their vacancies, and the replacements."""
 
 import msgspec
 
 from shared.job.events.event import At
 
 KEPT_FAILURES = 16
-"""Enough for the Kubernetes Events of a bad minute; the log has them all."""
+"""The number of newest failures that a job keeps, for Kubernetes Events; the log has all of them."""
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """A worker that ended or vanished although nobody released it."""
+    """A worker pod that ended or disappeared without a `WorkersReleased` decision."""
 
     pod: str
     reason: str
@@ -18,36 +18,36 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A place that is empty because its pod, no launcher, ended or vanished by itself."""
+    """A slot whose pod ended or vanished without a release; the launcher's slot has none."""
 
     at: At
     reason: str
     code: int | None = None
-    """The exit code of the training container; None where there was none."""
+    """The exit code of the training container; None if it is unknown."""
     succeeded: bool = False
     taken: bool = False
     """The pod was deleted, or vanished, before it ended."""
     disrupted: bool = False
-    """Its node went, or it was evicted to make room."""
+    """The pod was evicted or preempted, or its node was removed."""
     losses: int = 0
-    """How many blameless losses of this place came before it, each soon after the place was filled."""
+    """The number of consecutive blameless losses before this one, each soon after its replacement."""
 
     @property
     def blameless(self) -> bool:
-        """It is no fault of the worker's own, and counts against no limit."""
+        """True for a deletion or a disruption: it counts against no limit."""
         return self.taken or self.disrupted
 
 
 class Refill(msgspec.Struct, frozen=True, gc=False):
-    """A worker that took the place of one that was lost."""
+    """A worker that replaced a lost one."""
 
     at: At
     losses: int
-    """How many blameless losses led to it."""
+    """The number of consecutive blameless losses before it."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """How many pods of a role ended by themselves in this attempt; their pods may be long gone."""
+    """The numbers of pods of a role that ended in this attempt; the pods may be deleted since."""
 
     succeeded: int = 0
     failed: int = 0

@@ -234,7 +234,7 @@ def test_a_pause_is_no_activity_and_a_restart_is():
 
 
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
-def test_the_scheduling_timeout_ends_a_job_for_good_whose_pods_never_ran(restart: RestartPolicy):
+def test_27_the_scheduling_timeout_ends_a_job_for_good_whose_pods_never_ran(restart: RestartPolicy):
     stuck = pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))
     story = [*a_created_job(scheduling_timeout_seconds=30, restart=restart), stuck]
     why = "it did not run after 30 s (schedulingTimeoutSeconds); resnet-worker-1: ImagePullBackOff"

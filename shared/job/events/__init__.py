@@ -1,6 +1,6 @@
-"""Every fact and every decision there is, a file for each author; `catalog` has them all and says who may write which.
+"""Every type of event, one file for each author; `catalog` lists them with the authors that may write them.
 
-Facts are what was seen or happened, decisions what was decided.  Both are written once and read for ever: a new
-field has a default; fields are never renamed, retyped or removed; tags are history.
+A fact says what a service saw or what happened, a decision what a service decided.  Stored events are read for ever:
+a new field has a default; no field is ever renamed, retyped or removed; no tag is used twice.
 Events carry keys, numbers and reasons (CamelCase words), never an object, an environment value, a script or a secret.
 """

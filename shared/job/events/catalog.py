@@ -1,4 +1,4 @@
-"""Every type of event there is: which are facts, which are decisions, and who may write which."""
+"""The catalogue of events: which are facts, which are decisions, and which author may write which."""
 
 from typing import get_args
 
@@ -22,7 +22,7 @@ _BY_AUTHOR: dict[Author, tuple[type[Event], ...]] = {
 AUTHORS: dict[type[Event], frozenset[Author]] = {
     kind: frozenset(author for author, kinds in _BY_AUTHOR.items() if kind in kinds) for kind in get_args(AnyEvent)
 }
-"""Who may write what: the bus enforces the author in the subject, the fold that this author may write this type."""
+"""The authors of each type.  NATS enforces the author in the subject, the fold that this author may write the type."""
 
 FACTS: frozenset[type[Event]] = frozenset(get_args(Fact))
-"""The types that go under `facts.`; all others are decisions under `jobs.`."""
+"""The types with subjects under `facts.`; all others are decisions, under `jobs.`"""

@@ -1,4 +1,4 @@
-"""What every event is, who there is to write one, and where one stands."""
+"""The base of every event, the authors, and an event's place in the log."""
 
 from typing import Literal
 
@@ -8,24 +8,24 @@ Author = Literal["setup", "watcher", "scheduler", "scaler", "status"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
-    """One line of a job's history.  The envelope (id, sequence, time, subject, basis) is kept apart.
+    """One event of a job's history.  The envelope (id, sequence, time, subject, basis) is separate.
 
-    Events, and the values in them and in a job, hold no cycles: the garbage collector need not look at them.
+    Events, their values and jobs have no reference cycles, so the garbage collector skips them (`gc=False`).
     """
 
 
 class Decided(Event, frozen=True, kw_only=True):
-    """A decision: an event that a service chose to write."""
+    """A decision of a service."""
 
     because: int = 0
     """The sequence of the earlier event of this job that made the decision (`shared.job.because`).
 
-    0 where none is known, and in decisions that release 0.1 wrote.
+    0 if none is known, and in decisions of release 0.1.
     """
 
 
 class At(msgspec.Struct, frozen=True, gc=False):
-    """Where and when an event stands: what `evolve` needs of the envelope."""
+    """The sequence and the time of an event: the part of the envelope that `evolve` needs."""
 
     sequence: int
     time: str

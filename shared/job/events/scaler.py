@@ -1,4 +1,4 @@
-"""What the scaler decides about scale requests and hosts files, and what it alone can know of a launcher."""
+"""The scaler's decisions on scale requests and hosts files, and its facts about commands in launchers."""
 
 from shared.job.events.event import Decided, Event
 from shared.job.naming import Uid
@@ -23,34 +23,34 @@ class DrainChecked(Event, frozen=True, tag="DrainChecked"):
 
 
 class ScriptStarted(Decided, frozen=True, tag="ScriptStarted"):
-    """The request's script runs, this once."""
+    """The scaler runs the request's script, once."""
 
     request: Uid
     timeout: int
 
 
 class ScaleAccepted(Decided, frozen=True, tag="ScaleAccepted"):
-    """A request is carried out from now on: these workers come, or these leave."""
+    """A request is carried out from now on, with these workers added or leaving."""
 
     request: Uid
     kind: ScaleKind
     added: tuple[Slots, ...] = ()
     leaving: tuple[Member, ...] = ()
     deadline: int = 60
-    """Seconds until waiting ends."""
+    """Seconds until the request fails."""
     drain: int = 10
-    """Seconds that leaving workers get after the hosts file changed, where nobody can look inside."""
+    """Seconds that leaving workers get after the hosts files changed, if the launcher cannot be checked."""
 
 
 class ScaleRejected(Decided, frozen=True, tag="ScaleRejected"):
-    """A request cannot be carried out; nothing was touched."""
+    """A request is not carried out; the job is unchanged."""
 
     request: Uid
     reason: str
 
 
 class HostsPublished(Decided, frozen=True, tag="HostsPublished"):
-    """The members are these; the hosts file follows.  Of a scale request it is the point of no return."""
+    """The members of the next hosts files.  It is the point of no return of a scale request."""
 
     version: int
     members: tuple[tuple[int, int], ...]
@@ -58,11 +58,11 @@ class HostsPublished(Decided, frozen=True, tag="HostsPublished"):
     request: Uid = Uid("")
     reason: str = ""
     drain: int = 0
-    """Seconds that workers get once these files are in place, who leave them because their node is about to go."""
+    """Seconds that disrupted workers get once hosts files without them are in place."""
 
 
 class WorkersReleased(Decided, frozen=True, tag="WorkersReleased"):
-    """Leaving workers are no longer used; their pods go."""
+    """The launcher no longer uses these workers; the scheduler deletes their pods."""
 
     request: Uid
     slots: tuple[Slots, ...]
@@ -70,14 +70,14 @@ class WorkersReleased(Decided, frozen=True, tag="WorkersReleased"):
 
 
 class ScaleSucceeded(Decided, frozen=True, tag="ScaleSucceeded"):
-    """The request is done."""
+    """The request was carried out."""
 
     request: Uid
     reason: str
 
 
 class ScaleFailed(Decided, frozen=True, tag="ScaleFailed"):
-    """The request ended without what it asked for; `released` is what it gives back."""
+    """The request ended without its result; `released` has the slots that it added."""
 
     request: Uid
     reason: str
@@ -85,7 +85,7 @@ class ScaleFailed(Decided, frozen=True, tag="ScaleFailed"):
 
 
 class ScaleCancelled(Decided, frozen=True, tag="ScaleCancelled"):
-    """The request ended because it, or its job, went; `released` is what it gives back."""
+    """The request ended with its deletion or with its job's end; `released` has the slots that it added."""
 
     request: Uid
     reason: str

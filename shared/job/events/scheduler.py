@@ -1,27 +1,27 @@
-"""What the scheduler decides: which places exist, when a job begins again and when its resource goes."""
+"""The scheduler's decisions: which slots exist, when an attempt begins, when the resource expires."""
 
 from shared.job.events.event import Decided
 from shared.job.views import Slots
 
 
 class SlotsAssigned(Decided, frozen=True, tag="SlotsAssigned"):
-    """These places exist from now on; the scheduler keeps one pod in each."""
+    """These slots exist from now on; the scheduler creates one pod in each."""
 
     slots: tuple[Slots, ...]
     reason: str = ""
     replaces: tuple[Slots, ...] = ()
-    """Spent worker slots whose place these take, in ascending order of their indices."""
+    """Spent worker slots that these replace, in ascending order of their indices."""
 
 
 class SlotsReleased(Decided, frozen=True, tag="SlotsReleased"):
-    """These places are no more; their pods go."""
+    """These slots no longer exist; the scheduler deletes their pods."""
 
     slots: tuple[Slots, ...]
     reason: str = ""
 
 
 class JobRestarted(Decided, frozen=True, tag="JobRestarted"):
-    """A new attempt begins once the old pods are gone."""
+    """A new attempt begins; it gets slots once the old pods are gone."""
 
     attempt: int
     counted: bool = True
@@ -29,7 +29,7 @@ class JobRestarted(Decided, frozen=True, tag="JobRestarted"):
 
 
 class JobExpired(Decided, frozen=True, tag="JobExpired"):
-    """Its time to live after the end ran out; the resource goes."""
+    """ttlSecondsAfterFinished is over; the scheduler deletes the resource."""
 
     reason: str = "TTLExpired"
 

@@ -1,21 +1,21 @@
-"""What the status service decides: one event for each phase that a job enters."""
+"""The status service's decisions: one event for each phase that a job enters."""
 
 from shared.job.events.event import Decided
 
 
 class PhaseEntered(Decided, frozen=True):
-    """The decisions of the status service: one per phase."""
+    """A decision that the job enters a phase."""
 
     reason: str
     message: str = ""
 
 
 class JobCreated(PhaseEntered, frozen=True, tag="JobCreated"):
-    """The job is taken on."""
+    """The job is admitted."""
 
 
 class JobRunning(PhaseEntered, frozen=True, tag="JobRunning"):
-    """The launcher runs."""
+    """The launcher, or the leader role, runs."""
 
 
 class JobScaling(PhaseEntered, frozen=True, tag="JobScaling"):
@@ -23,10 +23,10 @@ class JobScaling(PhaseEntered, frozen=True, tag="JobScaling"):
 
 
 class JobRestarting(PhaseEntered, frozen=True, tag="JobRestarting"):
-    """The attempt failed and another one is due."""
+    """The attempt failed and another one follows."""
 
     counted: bool = True
-    """It counts against backoffLimit; a restart after a disruption, or one that a person asked for, does not."""
+    """True if it counts against backoffLimit: not after a disruption, and not at a person's request."""
 
 
 class JobSuspended(PhaseEntered, frozen=True, tag="JobSuspended"):
@@ -34,11 +34,11 @@ class JobSuspended(PhaseEntered, frozen=True, tag="JobSuspended"):
 
 
 class JobSucceeded(PhaseEntered, frozen=True, tag="JobSucceeded"):
-    """The launcher ended well."""
+    """The launcher, or the leader role, succeeded."""
 
 
 class JobFailed(PhaseEntered, frozen=True, tag="JobFailed"):
-    """The job is over and did not do what it should."""
+    """The job failed for good."""
 
 
 Decision = JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspended | JobSucceeded | JobFailed

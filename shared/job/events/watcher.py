@@ -1,4 +1,4 @@
-"""What the watcher saw in Kubernetes, and that time passed: facts alone; it decides nothing."""
+"""The watcher's facts: what it saw in Kubernetes, and which timers expired."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from shared.job.views import ChildView, Count, PodView, Reached, Slots
 
 
 class JobObserved(Event, frozen=True, tag="JobObserved"):
-    """The resource is there in this generation: what it asks for, or why that cannot be acted upon."""
+    """The resource exists in this generation, with a spec or with the problems of an invalid one."""
 
     kind: str
     api_version: str
@@ -22,63 +22,63 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
 
 
 class JobDeleting(Event, frozen=True, tag="JobDeleting"):
-    """Somebody deleted the resource and it waits for a finalizer or a grace period."""
+    """The resource has a deletion timestamp and waits for a finalizer or a grace period."""
 
     version: int
     orphan: bool = False
-    """True: its children shall stay."""
+    """True if the deletion leaves the children alone (`--cascade=orphan`)."""
 
 
 class JobGone(Event, frozen=True, tag="JobGone"):
-    """The resource with this uid is no more: its own GET said so."""
+    """The API server's answer to a GET is that no resource with this uid exists."""
 
     version: int = 0
     reason: str = "Deleted"
 
 
 class JobOfAnother(Event, frozen=True, tag="JobOfAnother"):
-    """Another operator began this job; nothing is done for it before a person says that this operator is gone."""
+    """Another operator began this job; Muster acts on it only after a person confirms that this operator is gone."""
 
     phase: str
-    """What that operator's status says of it."""
+    """The phase in that operator's status."""
     reason: str = "BegunByAnother"
 
 
 class JobAdopted(Event, frozen=True, tag="JobAdopted"):
-    """A history begins in the middle: after an accepted loss, or taken over from another operator."""
+    """A history begins with a job that already runs: after an accepted loss, or taken over from another operator."""
 
     source: str
     """`AcceptedLoss`, or `AnotherOperator`."""
     attempt: int = 0
     restarts: int = 0
     slots: tuple[Slots, ...] = ()
-    """Where pods are, whether they ended or not, or shall be made."""
+    """Slots that have a pod, running or ended, or will get one."""
     next_index: int = 0
     reason: str = "Adopted"
     lost: tuple[Slots, ...] = ()
-    """Where a pod should be that is not there: it was lost while nobody looked."""
+    """Slots whose pod vanished while the watcher was down."""
     size: int = 0
-    """How many workers it shall have; 0 is as many as `slots` has."""
+    """The wanted number of workers; 0 means as many as `slots` has."""
     members: tuple[tuple[int, int], ...] = ()
     """Worker indices that were in use, as inclusive ranges."""
     phase: Literal["", "Succeeded", "Failed"] = ""
-    """The end that it had reached; empty while it goes on."""
+    """The phase of a job that had ended; empty for a job that goes on."""
     start_time: str = ""
     completion_time: str = ""
     conditions: tuple[Reached, ...] = ()
     counts: tuple[Count, ...] = ()
-    """Of a job that had ended: its pods may be gone."""
+    """The numbers of pods of a job that had ended: its pods may be gone."""
 
 
 class PodsObserved(Event, frozen=True, tag="PodsObserved"):
-    """These pods are now so."""
+    """The present state of these pods."""
 
     pods: tuple[PodView, ...]
     epoch: int = 0
 
 
 class PodsGone(Event, frozen=True, tag="PodsGone"):
-    """Pods with these uids are no more."""
+    """Pods with these uids no longer exist."""
 
     uids: tuple[Uid, ...]
 
@@ -91,14 +91,14 @@ class LauncherLost(Event, frozen=True, tag="LauncherLost"):
 
 
 class ChildrenObserved(Event, frozen=True, tag="ChildrenObserved"):
-    """These objects are now so."""
+    """The present state of these objects."""
 
     children: tuple[ChildView, ...]
     epoch: int = 0
 
 
 class ChildGone(Event, frozen=True, tag="ChildGone"):
-    """An object is no more."""
+    """An object no longer exists."""
 
     kind: str
     name: str
@@ -106,7 +106,7 @@ class ChildGone(Event, frozen=True, tag="ChildGone"):
 
 
 class ScaleRequested(Event, frozen=True, tag="ScaleRequested"):
-    """A scale request is there; repeated with the owner's uid once it has one."""
+    """A scale request exists; the watcher repeats the event with the owner's uid once it has one."""
 
     kind: ScaleKind
     name: str
@@ -118,14 +118,14 @@ class ScaleRequested(Event, frozen=True, tag="ScaleRequested"):
 
 
 class ScaleRequestGone(Event, frozen=True, tag="ScaleRequestGone"):
-    """A request was deleted, or left this history for that of the job it waited for (`Bound`)."""
+    """A request was deleted, or moved to the history of the job that it waited for (`Bound`)."""
 
     uid: Uid
     reason: str = "Deleted"
 
 
 class DisruptionNoticed(Event, frozen=True, tag="DisruptionNoticed"):
-    """The node of these pods is about to go."""
+    """The node of these pods will be removed."""
 
     node: str
     uids: tuple[Uid, ...]
@@ -133,7 +133,7 @@ class DisruptionNoticed(Event, frozen=True, tag="DisruptionNoticed"):
 
 
 class TimePassed(Event, frozen=True, tag="TimePassed"):
-    """A timer of `timing.next_due` ran out."""
+    """A timer of `timing.next_due` expired."""
 
     anchor: int
     timer: str
@@ -149,9 +149,9 @@ class HistoryBroken(Event, frozen=True, tag="HistoryBroken"):
     sequence: int
     hash: str
     reason: str
-    """`OtherLog`, `BeyondTheEnd`, `HashMismatch`, or `HistoryLost`: the log has no event of a job that has a past."""
+    """`OtherLog`, `BeyondTheEnd`, `HashMismatch`, or `HistoryLost`: the log lacks a job that began earlier."""
     kind: str = ""
-    """Of a job of which the log has nothing else, so that people can name it."""
+    """The kind of a job of which the log has no other event."""
     api_version: str = ""
 
 
@@ -169,9 +169,9 @@ class HistoryDisputed(Event, frozen=True, tag="HistoryDisputed"):
 
 
 class HeadForged(Event, frozen=True, tag="HeadForged"):
-    """The head in the resource was taken for a forgery, and status wrote it anew.
+    """The watcher of release 0.1 took the head in the resource for a forgery, and the status service replaced it.
 
-    Release 0.1 recorded it; since then such a head is `HistoryDisputed`.
+    Later releases record `HistoryDisputed` instead.
     """
 
     log: str
@@ -180,7 +180,7 @@ class HeadForged(Event, frozen=True, tag="HeadForged"):
 
 
 class HistoryAccepted(Event, frozen=True, tag="HistoryAccepted"):
-    """A person accepted that this head, which raised the doubt, is not in the log: the log goes on without it."""
+    """A person accepted that the log does not lead to this head; the services act on the job again."""
 
     sequence: int
     hash: str
