@@ -1,7 +1,7 @@
-"""Conditions as the job's events leave them: which is true, since when, why.  Pure.
+"""Conditions after the job's events: which are true, since when and why.  Pure.
 
-Their order is the order in which they last became what they are, as et-operator's users know it; their shape in a
-status document is the status service's business.
+They are in the order in which they last became true, as in et-operator's status; the status service has their shape in
+a status document.
 """
 
 import msgspec
@@ -17,9 +17,9 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
     reason: str
     message: str
     since: At
-    """When `status` became what it is."""
+    """When `status` changed last."""
     updated: At
-    """When anything of it changed last."""
+    """When any field changed last."""
 
 
 def with_condition(
@@ -31,7 +31,7 @@ def with_condition(
     reason: str,
     message: str = "",
 ) -> tuple[Condition, ...]:
-    """The conditions with one of this type: in place when its status stays or becomes false, else at the end."""
+    """The conditions with this one: in its place if its status stays or becomes false, otherwise at the end."""
     for old in conditions:
         if old.type == kind:
             break
@@ -46,15 +46,15 @@ def with_condition(
 
 
 def holds(conditions: tuple[Condition, ...], kind: str) -> bool:
-    """A condition of this type is there and true."""
+    """True if a condition of this type exists and is true."""
     return any(condition.type == kind and condition.status for condition in conditions)
 
 
 def no_longer(conditions: tuple[Condition, ...], kind: str, reason: str, at: At) -> tuple[Condition, ...]:
-    """The conditions with the one of this type false, if it was true."""
+    """The conditions with this one set to false if it was true."""
     return with_condition(conditions, kind, at, status=False, reason=reason) if holds(conditions, kind) else conditions
 
 
 def since(conditions: tuple[Condition, ...], kind: str) -> int:
-    """The sequence at which the condition of this type became true; 0 where it is not."""
+    """The sequence at which the condition of this type became true; 0 if it is not true."""
     return next((known.since.sequence for known in conditions if known.type == kind and known.status), 0)

@@ -1,7 +1,7 @@
-"""The fold's one step: a job, an event, and where the event stands, give the next job.
+"""One step of the fold: a job and an event give the next job.
 
-Total: no fact is refused, and a fact that no longer applies leaves the job as it is.  Rules live in `decide`.
-Every type is named here; a new one fails the type check until someone has taken a stand.
+It rejects no event: a fact that no longer applies leaves the job as it is.  Rules are in `decide`.
+Every type of event is named here, so mypy fails for a new one without a case.
 """
 
 import msgspec
@@ -92,7 +92,7 @@ replace = msgspec.structs.replace
 
 
 def evolve(job: Job, event: AnyEvent, at: At) -> Job:
-    """What is true of `job` after `event`."""
+    """The job after the event."""
     match event:
         case PodsObserved():
             return pods_observed(job, event, at)
@@ -136,7 +136,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobRestarted():
             return restarted(job, event, at)
         case HostsPublished():
-            # Where nobody reads such files, they are in place at once.
+            # For a job without hosts files they count as in place at once.
             return seen(hosts_published(job, event), at)
         case ScaleAccepted():
             return accepted(job, event, at)
@@ -157,7 +157,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobCreated():
             return active_again(_phase(job, "Created", "Created", event, at), event, at)
         case JobRunning():
-            # Workers that were lost while the launcher started count from now on.
+            # Losses while the launcher started count from now on.
             job = enough(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):
                 job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
@@ -189,14 +189,14 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case DrainChecked():
             return drain_checked(job, event, at)
         case LogCreated():
-            # Recorded for people and for later releases; nothing is decided from them yet.
+            # It is for people and later releases; no decision depends on it.
             return job
 
 
 def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
     if event.epoch < job.epoch or (event.epoch == job.epoch and event.version < job.version):
         return job
-    # What came back, or stands in a store that went back, may no longer be on its way out.
+    # A resource that came back, or is in a restored store, may no longer be terminating.
     deleting = job.deleting and not job.gone and event.epoch == job.epoch
     job = in_epoch(job, event.epoch)
     conditions = job.conditions
@@ -214,7 +214,7 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         api_version=event.api_version,
         generation=event.generation,
         version=event.version,
-        # On a job that runs the last valid spec holds.
+        # A running job keeps its last valid spec.
         spec=event.spec if event.spec is not None else job.spec,
         edited=at.sequence if event.spec not in (None, job.spec) else job.edited,
         problems=event.problems,
@@ -223,7 +223,7 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         orphan=job.orphan and deleting,
         gone=0,
     )
-    # Another minimum may be more than there are, or no more than there are.
+    # An edit of minReplicas may change whether enough workers run.
     return enough(resized(asked_to_restart(job, before, at), before, at), at)
 
 
@@ -242,7 +242,7 @@ def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
 
 
 def _written(job: Job, at: At) -> Job:
-    """Note when the newest hosts files were first seen in the cluster."""
+    """Note when the cluster first had the newest hosts files."""
     members, hosts = job.membership, job.hosts
     if not isinstance(members, Members) or members.written or hosts is None or hosts.hosts < members.version:
         return job
@@ -256,7 +256,7 @@ def _sentence(event: JobObserved | ScaleRequested) -> str:
 
 
 _MADE_BY = {"Service": "CreateService", "Secret": "CreateSecret", "ConfigMap": "WriteHosts"}
-"""What is seen was not refused: the next trouble begins with a short back-off again."""
+"""The effect that makes each kind of object: seeing one ends the effect's back-off."""
 
 _MILESTONES = {
     "CreatePod": "WorkersCreated",
@@ -265,7 +265,7 @@ _MILESTONES = {
     "WriteHosts": "LauncherCreated",
     "NudgeLauncher": "LauncherCreated",
 }
-"""The milestone that a refused effect stands in the way of."""
+"""The milestone that a refused effect prevents."""
 
 
 def _refused(job: Job, event: EffectRefused, at: At) -> Job:
@@ -303,7 +303,7 @@ def _time_passed(job: Job, event: TimePassed, at: At) -> Job:
         for effect, refusal in job.refusals.items()
     }
     if event.timer.startswith(BACK_OFF):
-        # The refusal itself remembers; what is refused for weeks would fill the mapping.
+        # `Refusal.due` has it; otherwise an effect that is refused for weeks would fill the mapping.
         return replace(job, refusals=refusals)
     timer = (event.anchor, event.timer)
     passed = job.timers_passed.get(timer, at.sequence)
@@ -312,7 +312,7 @@ def _time_passed(job: Job, event: TimePassed, at: At) -> Job:
 
 def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Job:
     conditions = with_condition(job.conditions, kind, at, reason=event.reason, message=event.message)
-    # A document of another phase may be taken where the one before was refused.
+    # The API server may accept the status document of another phase.
     return replace(job, phase=phase, conditions=conditions, refusals=without(job.refusals, "PatchStatus"))
 
 

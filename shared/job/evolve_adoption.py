@@ -1,7 +1,4 @@
-"""A history that begins in the middle: what another operator, or a lost log, left of a job.  Pure.
-
-Called by `evolve`.
-"""
+"""Folds `JobAdopted`: the job as another operator, or a lost log, left it.  Pure; called by `evolve`."""
 
 from collections.abc import Iterable
 
@@ -27,10 +24,9 @@ ANOTHER_OPERATOR = "AnotherOperator"
 
 
 def adopted(job: Job, event: JobAdopted, at: At) -> Job:
-    """The job with what is there: its slots, and what it had reached; pods that had ended count as such.
+    """The job with the slots, the members and the end that it had.
 
-    Instants of that time, as far as they are known, stay what they were: a deadline counts from the true beginning,
-    a time to live from the true end.
+    Known times stay: activeDeadlineSeconds counts from the first start, ttlSecondsAfterFinished from the recorded end.
     """
     slots, lost, known = each(event.slots), each(event.lost), job.attempt.news
     workers = sum(slot.role == WORKER for slot in slots)
@@ -62,17 +58,17 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     missed = {slot: Vacancy(at=at, reason="Missing", taken=True) for slot in lost if slot.role != LAUNCHER}
     launcher_lost = any(slot.role == LAUNCHER for slot in lost)
     job = with_attempt(job, vacancies=missed, launcher_lost=launcher_lost)
-    # As if they were seen now for the first time: those that had ended leave their slots.
+    # The pods are folded as if seen for the first time: those that had ended leave their slots.
     seen = PodsObserved(pods=tuple(job.pods.values()), epoch=job.epoch)
     job = pods_observed(replace(job, pods={}), seen, at)
-    # What made a pod so happened before the adoption.
+    # The news of the pods are older than the adoption.
     news = {**job.attempt.news, **known}
     ended_at = news.get(Slot(event.attempt, LAUNCHER, 0), 0) if job.attempt.launcher_gone is not None else 0
     return with_attempt(job, news=news, launcher_ended=ended_at)
 
 
 def _finished(job: Job, event: JobAdopted, at: At) -> Job:
-    """It is over and stays so; its end was counted by those who saw it."""
+    """A job that had ended stays ended; its tallies are those that the other operator wrote."""
     over = SortedSet(pod.slot for pod in job.pods.values() if ended(pod))
     done = At(at.sequence, event.completion_time or at.time)
     job = with_attempt(

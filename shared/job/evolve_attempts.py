@@ -1,4 +1,4 @@
-"""What attempts change in a job: slots assigned, given up, begun again; pauses.  Pure; called by `evolve`."""
+"""Folds the events of attempts: slots assigned and released, restarts, suspensions.  Pure; called by `evolve`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -25,7 +25,7 @@ replace = msgspec.structs.replace
 
 
 def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
-    """New slots: those an attempt begins with, the launcher's, or replacements."""
+    """New slots: the first of an attempt, the launcher's, or replacements."""
     slots, replaced = each(event.slots), each(event.replaces)
     vacancies = job.attempt.vacancies
     own_fault = sum(
@@ -37,7 +37,7 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     first = bool(slots) and not job.attempt.begun
     wanted = job.scaling.size or (job.spec.worker.replicas if job.spec is not None else workers)
     if first and wanted != workers:
-        # It was edited between the decision and this event; what came too late for it waits its turn.
+        # The size was edited between the decision and this event: the edit waits in the queue.
         job = with_scaling(with_edit(job, wanted, at), size=workers)
     job = with_attempt(
         job,
@@ -62,28 +62,28 @@ def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: A
 
 
 def _places(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Iterable[tuple[Slot, Slot]]:
-    """Each new slot with the one whose place it takes, which may be the same."""
+    """Each new slot with the slot that it replaces, which may be the same one."""
     if job.spec is not None and job.spec.handling.in_place:
         return [(slot, slot) for slot in slots & replaced & job.attempt.vacancies.keys()]
-    # The lowest of the new ones are the open request's.
+    # The lowest new slots belong to the open request.
     places = sorted(replaced & job.attempt.vacancies.keys(), key=lambda slot: (slot not in job.scaling.arriving, slot))
     return zip(slots, places, strict=False)
 
 
 def _for_request(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Job:
-    """Some of the new slots are for workers that a scale-out brings, in place of those that it lost."""
+    """The open scale-out with the slots that replace its own lost workers."""
     request = job.scaling.open_request
     if request is None or not replaced:
         return job
     in_place = job.spec is not None and job.spec.handling.in_place
-    # In the order of their indices: what the event says of `replaces`.
+    # `replaces` is in the order of the indices.
     new = replaced if in_place else [*slots][: len(replaced)]
     added = request.added - replaced | new
     return with_request(job, request.uid, added=added, replaced=request.replaced + len(replaced))
 
 
 def set_down(job: Job, event: SlotsReleased, at: At) -> Job:
-    """Places that are no more; between attempts those where no pod was seen yet are remembered."""
+    """Slots released; between attempts the job remembers those in which no pod was seen yet."""
     unseen = (job.attempt.slots & each(event.slots)) - {pod.slot for pod in job.pods.values()}
     if unseen and job.between_attempts:
         job = replace(job, unseen=Unseen(job.unseen.slots | unseen, at.sequence))
@@ -91,7 +91,7 @@ def set_down(job: Job, event: SlotsReleased, at: At) -> Job:
 
 
 def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
-    """Workers that are no longer used.  Without a request their places become vacant: nobody asked for fewer."""
+    """Workers released; without a request their slots become vacancies, because the job keeps its size."""
     slots = each(event.slots) & job.attempt.places
     job = released(job, event.slots)
     if event.request:
@@ -103,7 +103,7 @@ def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
 
 
 def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
-    """What the attempt had reached is no longer so."""
+    """The conditions of the interrupted attempt become false."""
     conditions = job.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
         conditions = no_longer(conditions, kind, event.reason, at)
@@ -114,7 +114,7 @@ def restarted(job: Job, event: JobRestarted, at: At) -> Job:
     """A new attempt, without slots."""
     fixed = job.spec is not None and not job.spec.handling.elastic
     if job.spec is not None and fixed and job.scaling.size:
-        # A kind whose workers do not come and go takes an edit of their number from here on.
+        # A kind that is not elastic applies an edit of its size with the next attempt.
         job = with_scaling(job, size=job.spec.worker.replicas)
     return replace(
         job,
@@ -124,13 +124,13 @@ def restarted(job: Job, event: JobRestarted, at: At) -> Job:
         restarting=None,
         restart_wanted=0,
         paused=False,
-        # What was refused may be allowed by now, and another template may be right.
+        # The new attempt tries every effect at once: quotas and templates may have changed.
         refusals={},
     )
 
 
 def given_up(job: Job, event: JobRestarting, at: At) -> Job:
-    """The attempt failed, was disrupted, or a person wants another one; only a failure counts against a limit."""
+    """The attempt failed, was disrupted, or a person asked for another; only a failure counts against backoffLimit."""
     counted = event.counted and event.reason != RESTART_REQUESTED
     disruptions = job.disruptions
     if not event.counted:
@@ -143,15 +143,15 @@ def given_up(job: Job, event: JobRestarting, at: At) -> Job:
 
 
 def active_again(job: Job, event: JobCreated, at: At) -> Job:
-    """Taken on, or resumed."""
+    """The job is admitted or resumed."""
     conditions = no_longer(job.conditions, "Suspended", event.reason, at)
     return replace(job, start_time=job.start_time or at.time, active=job.active or at, conditions=conditions)
 
 
 def asked_to_restart(job: Job, before: JobSpec | None, at: At) -> Job:
-    """Note that a person changed the word that asks for a restart, of a job that has something to restart."""
+    """Note that a person changed the restart annotation of a job that runs or waits for its next attempt."""
     if before is None or job.spec is None or not job.spec.restart or job.spec.restart == before.restart:
         return job
     runs = job.phase in ("Running", "Scaling") or (job.starting and job.attempt.begun)
-    # Between attempts it ends the wait for the next one.
+    # Between attempts the request ends the back-off.
     return replace(job, restart_wanted=at.sequence if runs or job.restarting is not None else 0)

@@ -1,6 +1,4 @@
-"""What losing its place in the hosts files changes for a worker that still runs: since when nobody uses it.  Pure;
-called by `evolve`.
-"""
+"""Tracks workers that left the hosts files while they still run, for their drain time.  Pure; called by `evolve`."""
 
 from collections.abc import Mapping
 
@@ -17,7 +15,7 @@ replace = msgspec.structs.replace
 
 
 def departed(job: Job, event: HostsPublished) -> Mapping[Slot, Departure]:
-    """The workers that left the hosts files, with those that leave them now; `job` still has the members before."""
+    """All workers that left the hosts files, including this event's; `job` has the members before the event."""
     if not isinstance(job.membership, Members):
         return {}
     departures = job.membership.departures

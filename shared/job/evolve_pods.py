@@ -1,4 +1,4 @@
-"""What pods change in a job: spent slots, vacancies, tallies, failures, milestones.  Pure; called by `evolve`."""
+"""Folds facts about pods: spent slots, vacancies, tallies, failures, milestones.  Pure; called by `evolve`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,7 +19,7 @@ replace = msgspec.structs.replace
 
 
 def in_epoch(job: Job, epoch: int) -> Job:
-    """The job without the versions of another store: whatever the one of a newer epoch shows is news."""
+    """The job in a newer epoch of the cluster's store: versions start anew, so every view of that store is newer."""
     if epoch <= job.epoch:
         return job
     requests = {uid: replace(request, version=0) for uid, request in job.scaling.requests.items()}
@@ -55,7 +55,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         awaited = pod.slot in attempt.slots and pod.slot not in over
         fresh += known is None and awaited
         if known is None and ended(pod) and _succeeded_by(pods, pod):
-            # News of a pod that went before its successor came.
+            # The pod ended before its successor was created.
             continue
         if ended(pod) and awaited and not (known is not None and ended(known)):
             over[pod.slot] = None
@@ -91,12 +91,12 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
 
 
 def _course(pod: PodView) -> tuple[object, ...]:
-    """What of a pod decisions are made by."""
+    """The fields of a pod that decisions depend on."""
     return pod.phase, pod.ready, pod.exits, pod.deleting, pod.disruption
 
 
 def _succeeded_by(pods: Mapping[Uid, PodView], pod: PodView) -> bool:
-    """Another one is in its place, made later."""
+    """True if a newer pod has the same slot."""
     return any(other.slot == pod.slot and other.version > pod.version for other in pods.values())
 
 
@@ -118,7 +118,7 @@ def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Va
         at=at,
         reason=_failure(job, pod, at).reason,
         code=end.code if end else None,
-        # A sidecar that failed beside a training container that did not is no failure of the worker.
+        # The training container decides: a failed sidecar is not a failure of the worker.
         succeeded=not pod.deleting and (end.code == 0 if end else pod.phase == "Succeeded"),
         taken=pod.deleting,
         disrupted=pod.uid in disrupted,
@@ -127,14 +127,14 @@ def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Va
 
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
-    """These pods are about to go."""
+    """Note that these pods will be evicted or lose their node."""
     new = {uid: event.reason for uid in event.uids if uid in job.pods}
     job = with_news(job, new, at)
     return replace(job, disrupted={**job.disrupted, **new}) if new else job
 
 
 def with_news(job: Job, uids: Iterable[Uid], at: At) -> Job:
-    """Note that something happened to these pods, as far as they are of this attempt."""
+    """Note this event as the newest about these pods, if they are of the present attempt."""
     slots = [pod.slot for uid in uids if (pod := job.pods.get(uid)) and pod.attempt == job.attempt.number]
     return with_attempt(job, news={**job.attempt.news, **dict.fromkeys(slots, at.sequence)}) if slots else job
 
@@ -150,7 +150,7 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
         if pod is not None and pod.role == LAUNCHER and pod.attempt == attempt.number and launcher is None:
             launcher = replace(pod, disruption=pod.disruption or disrupted.get(pod.uid, ""))
         if pod is not None and pod.slot in attempt.slots and pod.slot not in lost and not _succeeded_by(pods, pod):
-            # No decision released this slot: the pod was taken away.
+            # No decision released the slot, so the pod was lost.
             lost[pod.slot] = None
             if pod.role != LAUNCHER:
                 taken = replace(pod, deleting=True)
@@ -169,19 +169,19 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
 
 
 def enough(job: Job, at: At) -> Job:
-    """Note since when a running job has fewer workers that run than its minimum."""
+    """Note since when fewer workers of a running job run than it needs."""
     if job.spec is None or job.phase not in ("Running", "Scaling"):
         return job
     if running_workers(job) >= needed_workers(job):
         enough_now = job.attempt.gathered and not job.attempt.below_minimum
         return job if enough_now else with_attempt(job, gathered=True, below_minimum=0)
-    # A launcher runs only after all its workers did; without one, those who never came are not lost.
+    # A launcher starts after all its workers; in a job without one, workers that never ran are not lost.
     lost = job.attempt.gathered or job.spec.has_launcher
     return with_attempt(job, below_minimum=at.sequence) if lost and not job.attempt.below_minimum else job
 
 
 def _progress(job: Job, fresh: int) -> Mapping[str, Refusal]:
-    """Pods came after a refusal: the next round may make twice as many; none are missing, and it is forgotten."""
+    """The refusals after new pods were seen: the next probe may create twice as many; without missing pods it ends."""
     refusal = job.refusals.get("CreatePod")
     if refusal is None or not fresh or not refusal.due:
         return job.refusals

@@ -1,4 +1,6 @@
-"""What scale requests change in a job: their phases, its slots, members and conditions.  Pure; called by `evolve`."""
+"""Folds the events of scale requests: their phases, and the job's slots, members and conditions.  Pure; called by
+`evolve`.
+"""
 
 from collections.abc import Iterable
 
@@ -20,7 +22,7 @@ from shared.job.views import Slots, each, indices
 replace = msgspec.structs.replace
 
 DRAIN_FORCED = "DrainForced"
-"""The reason of a `WorkersReleased` that came although the launcher may still have used them."""
+"""The reason of a `WorkersReleased` whose workers the launcher may still have used."""
 
 SCRIPT_OUTCOME_UNKNOWN = "ScriptOutcomeUnknown"
 
@@ -32,7 +34,7 @@ def requested(job: Job, event: ScaleRequested, at: At) -> Job:
         known = Request(uid=event.uid, name=event.name, kind=event.kind, order=at.sequence, conditions=conditions)
     if known.phase == "Pending":
         known = replace(known, spec=event.spec, problems=event.problems)
-    # A request that came back after it left (its job went and another came) waits again under this job.
+    # A request can return to a history that it had left: its job was deleted and created again.
     known = replace(known, version=event.version, owner=event.owner or known.owner, gone=0)
     return with_scaling(job, requests={**job.scaling.requests, event.uid: known})
 
@@ -64,11 +66,11 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
     )
     conditions = job.conditions
     for kind in ("ScaleSucceeded", "ScaleFailed"):
-        # How the last one ended is over, so that the end of this one is a change again, with a time of its own.
+        # The outcome of the last request becomes false, so that this one's gets a transition time of its own.
         if holds(conditions, kind):
             conditions = with_condition(conditions, kind, at, status=False, reason="ScalingStart")
     slots = job.attempt.slots | added
-    # Nothing is decided by the pods of released slots once they are gone.
+    # No decision depends on pods of released slots once they are gone.
     kept = slots | job.attempt.spent | [pod.slot for pod in job.pods.values()]
     news = {slot: sequence for slot, sequence in job.attempt.news.items() if slot in kept}
     job = with_attempt(job, slots=slots, next_index=next_index(job, added), news=news)
@@ -98,15 +100,15 @@ def _sized(job: Job, request: Request) -> int:
         return request.resize
     wanted = max(job.scaling.size + len(request.added) - len(request.leaving), 1)
     most = job.spec.worker.max_replicas if job.spec is not None else None
-    # Of a worker that was lost and not replaced its place still counts in the size.
+    # The size still counts workers that were lost and not replaced.
     return wanted if most is None else min(wanted, most)
 
 
 def resized(job: Job, before: JobSpec | None, at: At) -> Job:
-    """Note that a person, or an autoscaler, edited the number of workers of a job that was taken on.
+    """Note an edit of the number of workers of an admitted job, by a person or an autoscaler.
 
-    `job` has its new spec, `before` is the one it had.  An edit waits its turn among the scale requests, and only the
-    newest of those that wait counts; a job without workers simply begins with the new size.
+    `job` has the new spec, `before` is the last one.  An edit waits in the queue of scale requests and replaces a
+    waiting edit; a job without workers begins with the new size.
     """
     if before is None or job.spec is None or not job.phase or job.over:
         return job
@@ -117,13 +119,13 @@ def resized(job: Job, before: JobSpec | None, at: At) -> Job:
     others = {uid: known for uid, known in requests.items() if known.resize is None or known.phase != "Pending"}
     job = with_scaling(job, requests=others)
     if job.between_attempts or not job.attempt.begun:
-        # No size yet: the first slots are as many as the spec says by then.
+        # Before the first slots the job has no size: they follow the spec.
         return with_scaling(job, size=replicas if job.scaling.size else 0)
     return with_edit(job, replicas, at)
 
 
 def with_edit(job: Job, replicas: int, at: At) -> Job:
-    """The job with an entry in its queue that asks for so many workers."""
+    """The job with an edit in its queue that asks for this number of workers."""
     uid = Uid(f"replicas-{job.generation}")
     request = Request(
         uid=uid,
@@ -178,7 +180,7 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
     if before is not None:
         if at.sequence <= before.at:
             return job
-        # The look that waited for it was taken: one timer of a long drain is enough to remember.
+        # A long drain has many checks; only the timer of the newest is kept.
         job = replace(job, timers_passed=without(job.timers_passed, (before.at, DRAIN_CHECK)))
     count = before.count + 1 if before is not None else 1
     look = DrainLook(at=at.sequence, count=count, in_use=event.in_use, unknown=event.reason)
@@ -198,10 +200,10 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)
     job = replace(job, refusals=without(job.refusals, "OwnRequest"))
-    # An edit of the job itself has no object of its own that could tell why it came to nothing.
+    # An edit of the job has no object of its own to show why it failed.
     edit = request.resize is not None and not success and not job.over
     if job.scaling.open == uid or edit:
-        # The reasons of the job's own conditions are et-operator's; why exactly is the request's to say.
+        # The job's conditions have et-operator's reasons; the message has the request's own.
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
         why = "" if success else f"{request.kind} {request.name}: {reason}"
@@ -234,7 +236,7 @@ _SENTENCES = {
     "OwnedByAnother": "the request belongs to another controller",
     "HistoryLost": "it was under way in a history that was lost",
 }
-"""What a person should know besides the reason; the problems of a request bring their own sentence."""
+"""The sentence of each reason; the problems of a request have their own."""
 
 
 def _message(request: Request, reason: str) -> str:
@@ -254,7 +256,7 @@ def with_request(job: Job, uid: Uid, **changes: object) -> Job:
 
 
 def seen(job: Job, at: At) -> Job:
-    """Note when the hosts files of the open request were first seen in place."""
+    """Note when the cluster first had the hosts files of the open request."""
     job = departures_seen(job, at)
     request = job.scaling.open_request
     if request is None or not request.published or request.seen or not hosts_seen(job, request.published):
@@ -270,7 +272,7 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     vacancies = {slot: vacancy for slot, vacancy in job.attempt.vacancies.items() if slot not in slots}
     job = with_attempt(job, slots=job.attempt.slots - slots, spent=job.attempt.spent - slots, vacancies=vacancies)
     if not job.attempt.slots - {pod.slot for pod in job.pods.values()}:
-        # No pod is missing any more: the next one that is asked for waits for no back-off of those before.
+        # Without missing pods the back-off of their creation ends.
         job = replace(job, refusals=without(job.refusals, "CreatePod"))
     return job
 

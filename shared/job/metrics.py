@@ -24,10 +24,10 @@ from shared.job.state import Job
 from shared.telemetry.metrics import BoundedLabel, Count, Histogram, Metric, Series, seconds_between
 
 PLACE = ("job_namespace", "kind")
-"""Not `namespace`, which a scraper adds itself to say where the scraped pod is."""
+"""Not `namespace`: Prometheus adds that label for the scraped pod."""
 
 WAITS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Seconds: from pods that start at once to images that have to be pulled onto nodes that have to be made."""
+"""Bucket bounds in seconds: from pods that start at once to images pulled onto new nodes."""
 
 JOBS = Metric("muster_jobs", "gauge", (*PLACE, "phase"), "Jobs that are there, by phase")
 CREATED = Metric("muster_jobs_created_total", "counter", PLACE, "Jobs that were taken on")
@@ -84,9 +84,9 @@ class JobMetrics:
         self._refused, self._decisions = Count(REFUSED), Count(DECISIONS)
         self._words = BoundedLabel()
         self._first_seen: dict[JobKey, str] = {}
-        """When jobs were seen that have not run yet."""
+        """The times at which jobs were first seen that have not run yet."""
         self._accepted: dict[tuple[JobKey, Uid], str] = {}
-        """When the requests that are carried out were accepted."""
+        """The times at which the open requests were accepted."""
         self._rules: dict[type, Callable[[Job, AnyEvent, Job, str], None]] = {
             JobObserved: self._observed,
             JobAdopted: self._interrupted,
@@ -129,7 +129,7 @@ class JobMetrics:
         )
 
     def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        """`event`, recorded at `time`, made `after` of `before`."""
+        """Count an event, recorded at `time`, that changed the job from `before` to `after`."""
         kind = type(event)
         rule = self._rules.get(kind)
         if rule is not None:
@@ -141,7 +141,7 @@ class JobMetrics:
     def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
         if not before.kind:
             place = _place(after)
-            # An alert on the first failure needs to have seen none.
+            # An alert on the first failure needs a series that was 0 before.
             for count in (self._created, self._deleted, self._successful, self._failed, self._restarted):
                 count.add(*place, by=0)
             for count in (self._pods_created, self._pods_deleted, self._pods_failed):
@@ -235,12 +235,12 @@ def _place(job: Job) -> tuple[str, str]:
 
 @cache
 def _kind(kind: str, api_version: str) -> str:
-    """As `MUSTER_KINDS` names it: more than one group has an MXJob."""
+    """The kind as `MUSTER_KINDS` names it: more than one group has an MXJob."""
     return f"{kind}.{api_version.partition('/')[0]}" if kind else ""
 
 
 def _standing(job: Job) -> tuple[str, str, str] | None:
-    """Where a job is counted; None when it is not there, or nothing but requests for it are."""
+    """The labels under which a job is counted; None if it is gone or was never seen."""
     if job.gone or not job.kind or job.key.uid == NO_UID:
         return None
     return (*_place(job), job.phase or "Pending")

@@ -1,4 +1,4 @@
-"""What an attempt reaches on the way to Running, as conditions, and what stands in its way.  Pure."""
+"""The milestones of an attempt before Running, as conditions, and what prevents the next one.  Pure."""
 
 import msgspec
 
@@ -10,22 +10,22 @@ from shared.job.views import alive
 replace = msgspec.structs.replace
 
 MILESTONES = ("WorkersCreated", "WorkersReady", "LauncherCreated")
-"""What an attempt reaches on the way to Running."""
+"""The conditions of an attempt before Running."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """What a pod waits for, where it is more than its turn."""
+    """The reason why a pod cannot start."""
 
     pod: str
     reason: str
 
 
 _ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""What every pod waits for that starts."""
+"""Reasons that every starting pod has."""
 
 
 def trouble(job: Job) -> Trouble | None:
-    """Why the first pod that cannot start cannot: by index, and of one index in the order of the roles."""
+    """Why a pod cannot start: the first one by index, then in the order of the roles."""
     pods = job.by_slot()
     there = [pod for slot in job.attempt.slots if (pod := pods.get(slot)) and alive(pod)]
     order = [role.name for role in job.spec.roles] if job.spec is not None else []
@@ -38,11 +38,11 @@ def trouble(job: Job) -> Trouble | None:
 
 
 def with_milestones(job: Job, at: At) -> Job:
-    """The conditions that pods bring about on the way to Running: each becomes true once in an attempt."""
+    """The job with the milestones that its pods reached: each becomes true once in an attempt."""
     if not job.starting:
         return job
     conditions = job.conditions
-    # Those that start together, of a job with a launcher all but it.
+    # The pods that start together: all but the launcher.
     together = job.spec is not None and not job.spec.has_launcher
     workers = job.attempt.slots if together else job.attempt.workers
     if workers and not holds(conditions, "WorkersReady"):
@@ -73,6 +73,6 @@ def _with_trouble(job: Job, conditions: tuple[Condition, ...], at: At) -> tuple[
         message = f"{waits.pod}: {waits.reason}"
         return with_condition(conditions, "WorkersReady", at, status=False, reason=waits.reason, message=message)
     if any(known.type == "WorkersReady" and known.message for known in conditions):
-        # What was told of is over, and nothing else is to be told of.
+        # The trouble that the message names is over, and no other pod has one.
         return with_condition(conditions, "WorkersReady", at, status=False, reason="WorkersStarting")
     return conditions

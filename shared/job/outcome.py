@@ -1,15 +1,15 @@
-"""How an attempt ended.  Pure."""
+"""The outcome of an attempt.  Pure."""
 
 import msgspec
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The attempt is over, in success or not, and why."""
+    """The end of an attempt: success or failure, and the reason."""
 
     success: bool
     reason: str
     message: str = ""
     permanent: bool = False
-    """A new attempt would end the same way, or is not wanted any more."""
+    """True if no further attempt may follow."""
     disrupted: bool = False
-    """A disruption ended it: another attempt follows and counts against no limit."""
+    """True if a disruption ended the attempt: another one follows and counts against no limit."""

@@ -1,4 +1,4 @@
-"""A ScaleIn or ScaleOut as the history knows it: what it asks for, how far it came, its script and its drain."""
+"""A scale request: what it asks for, its progress, its script and its drain."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ from shared.job.views import Member
 RequestPhase = Literal["Pending", "Scaling", "Succeeded", "Failed"]
 
 TIMED_OUT = "TimedOut"
-"""The reason of a `ScriptFinished` or `DrainChecked` whose command did not answer in its time."""
+"""The reason of a `ScriptFinished` or `DrainChecked` whose command timed out."""
 
 
 class Script(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -26,37 +26,37 @@ class Script(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended: int = 0
     """The sequence at which its end became known; 0 before."""
     failure: str = ""
-    """Why it did not end well; empty when it did."""
+    """The reason of its failure; empty if it succeeded."""
     exit_code: int | None = None
 
 
 class DrainLook(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The newest look at whether the launcher still uses leaving workers."""
+    """The newest check of whether the launcher still uses leaving workers."""
 
     at: int
-    """Its sequence."""
+    """The sequence of its `DrainChecked`."""
     count: int
-    """How many there were."""
+    """The number of checks so far."""
     in_use: tuple[int, ...] = ()
     unknown: str = ""
-    """Why nobody can know; empty when somebody does."""
+    """Why the check has no result; empty if it has one."""
 
     @property
     def again(self) -> bool:
-        """Another look may bring another answer."""
+        """True if another check may have another result."""
         return bool(self.in_use) or self.unknown == TIMED_OUT
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A ScaleIn or ScaleOut.  Kept after its object is gone: its outcome is history."""
+    """A ScaleIn or ScaleOut, or an edit of the job's size.  It outlives its object."""
 
     uid: Uid
     name: str
     kind: ScaleKind
     order: int
-    """The sequence at which this history first heard of it."""
+    """The sequence of the request's first event in this history."""
     version: int = 0
-    """Of the view that was recorded last."""
+    """The resourceVersion in its newest event."""
     owner: Uid = Uid("")
     spec: ScaleSpec | None = None
     problems: tuple[Problem, ...] = ()
@@ -69,26 +69,26 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     deadline: int = 0
     drain: int = 0
     published: int = 0
-    """The version of the hosts files that carries its change; 0 before the point of no return."""
+    """The version of the hosts files with its change; 0 before the point of no return."""
     seen: int = 0
     """The sequence at which that version was seen in the cluster; 0 before."""
     released: bool = False
     forced: int = 0
-    """The sequence at which its workers were released although they were in use; 0 when they were not."""
+    """The sequence at which workers in use were released; 0 if that did not happen."""
     gone: int = 0
-    """The sequence at which its object was deleted; 0 while it is there."""
+    """The sequence at which its object was deleted; 0 while it exists."""
     replaced: int = 0
-    """How many of the workers that it brings were replaced before all were Ready."""
+    """The number of added workers that were replaced before all were Ready."""
     resize: int | None = None
-    """The size that an edit of the job itself asks for; no object stands behind such a request."""
+    """The size that an edit of the job asks for; an edit has no object of its own."""
     script: Script | None = None
-    """None before its script ran, and when it has none."""
+    """None before its script starts, and for a request without one."""
     look: DrainLook | None = None
     conditions: tuple[Condition, ...] = ()
 
     @property
     def waits_since(self) -> int:
-        """What its deadline counts from: its script has a time of its own, and so have pods after a forced drain."""
+        """The sequence that its deadline counts from: anew after its script, and after a forced drain."""
         return max(self.accepted, self.script.ended if self.script is not None else 0, self.forced)
 
     @property
@@ -97,5 +97,5 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def shown(self) -> bool:
-        """There is an object that people can be told by."""
+        """True if the request has an object whose status people can read."""
         return not self.gone and self.resize is None

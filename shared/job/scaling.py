@@ -1,4 +1,4 @@
-"""The size that a job shall have, and the queue of requests that change it.  Pure."""
+"""The wanted size of a job, and the queue of requests that change it.  Pure."""
 
 from collections.abc import Mapping
 
@@ -13,19 +13,19 @@ class Scaling(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The scale requests of a job; at most one is carried out at a time."""
 
     size: int = 0
-    """How many workers the job shall have: what a restart begins with.  Requests change it, losses do not."""
+    """The wanted number of workers, with which a restart begins.  Requests change it, losses do not."""
     requests: Mapping[Uid, Request] = {}
     """In the order first seen."""
     open: Uid = Uid("")
-    """The request that is being carried out; empty when there is none."""
+    """The request that is being carried out; empty if there is none."""
 
     @property
     def open_request(self) -> Request | None:
-        """The request that is being carried out."""
+        """The request that is being carried out, if any."""
         return self.requests.get(self.open)
 
     @property
     def arriving(self) -> SortedSet[Slot]:
-        """The workers that the open request adds, as long as it can still be rolled back."""
+        """The workers that the open request adds, until its point of no return."""
         request = self.open_request
         return request.added if request is not None and not request.published else SortedSet()

@@ -1,11 +1,11 @@
-"""The only kind of set in a job's state: its order is that of its values, in every process.  Pure."""
+"""The only set type in a job's state: it iterates in ascending order in every process.  Pure."""
 
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, Protocol, TypeVar
 
 
 class Ordered(Protocol):
-    """What has a total order: numbers, texts, slots, and tuples of these."""
+    """A value with a total order: numbers, strings, slots, and tuples of these."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -14,7 +14,7 @@ T_co = TypeVar("T_co", bound=Ordered, covariant=True)
 
 
 class SortedSet(Set[T_co]):
-    """Different values in ascending order.  Never changed in place; equal to any set with the same values."""
+    """An immutable set in ascending order, equal to any set with the same values."""
 
     __slots__ = ("_values",)
 

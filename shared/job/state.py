@@ -1,4 +1,4 @@
-"""What is true of a job now, as one frozen value; `evolve` in `evolve.py` is the only one who makes the next.
+"""The state of a job as one immutable value; only `evolve`, in `evolve.py`, makes the next one.
 
 Mappings and sets are never changed in place.
 """
@@ -29,32 +29,32 @@ Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspended", 
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An effect that was refused, and when it may be tried again."""
+    """An effect that the API server refused, and its back-off."""
 
     reason: str
     field: str
     permanent: bool
     count: int
-    """How many times in a row."""
+    """The number of consecutive refusals."""
     at: At
-    """What the back-off counts from."""
+    """The start of the back-off."""
     due: bool = False
-    """The back-off ran out."""
+    """True once the back-off is over."""
     probe: int = 1
-    """How many pods the next try may make: one, then 2, 4, 8 while they succeed."""
+    """The number of pods that the next try may create: 1, then 2, 4, 8 while it succeeds."""
 
 
 class Restarting(msgspec.Struct, frozen=True, gc=False):
-    """The last attempt was given up, and the next one has not begun."""
+    """The last attempt is over, and the next one has not begun."""
 
     at: At
     reason: str
     counted: bool
-    """The next attempt counts against backoffLimit."""
+    """True if the next attempt counts against backoffLimit."""
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A job, folded.  `Job(key=...)` is what is true before anything happened."""
+    """A folded job.  `Job(key=...)` is the state before the first event."""
 
     key: JobKey
     kind: str = ""
@@ -63,59 +63,59 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     version: int = 0
     epoch: int = 0
     spec: JobSpec | None = None
-    """The last valid one."""
+    """The last valid spec."""
     edited: int = 0
     """The sequence at which that spec was first observed."""
     problems: tuple[Problem, ...] = ()
-    """Of the newest generation."""
+    """The problems of the newest generation's spec."""
     deleting: bool = False
     orphan: bool = False
     gone: int = 0
-    """The sequence at which the resource was no more; 0 while it is there."""
+    """The sequence of the newest `JobGone`; 0 while the resource exists."""
     expired: bool = False
     integrity: Integrity = Integrity()
     another: bool = False
-    """Another operator began it and may still be running; nobody acts on it."""
+    """True if another operator began the job and may still run: no service acts on it."""
     adopted: bool = False
-    """It was taken over from another operator."""
+    """True if the job was taken over from another operator."""
 
     phase: Phase = ""
     restarts: int = 0
     disruptions: int = 0
-    """Attempts in a row that a disruption ended before they were steady."""
+    """The number of consecutive attempts that a disruption ended before they were steady."""
     restart_wanted: int = 0
-    """The sequence at which a person asked for a restart that has not begun; 0 when there is none."""
+    """The sequence at which a person asked for a restart that has not begun; 0 if none is awaited."""
     active: At | None = None
     """Since when the job is admitted and not suspended; None before, and while it is Suspended."""
     restarting: Restarting | None = None
-    """Why the last attempt was given up; None once the next one began."""
+    """Why the last attempt ended; None once the next one began."""
     paused: bool = False
-    """It was suspended when it had workers, and its next attempt has not begun."""
+    """True if the job was suspended with workers and its next attempt has not begun."""
     ended: At | None = None
-    """When the job was over."""
+    """When the job succeeded or failed for good."""
     conditions: tuple[Condition, ...] = ()
     failures: tuple[Failure, ...] = ()
-    """The newest ones, at most `KEPT_FAILURES`."""
+    """The newest failures, at most `KEPT_FAILURES`."""
     start_time: str = ""
     completion_time: str = ""
 
     attempt: Attempt = Attempt()
     """The newest attempt."""
     unseen: Unseen = Unseen()
-    """Of the attempt before."""
+    """Slots of earlier attempts whose pods may still appear."""
     membership: Membership = Unknown()
     scaling: Scaling = Scaling()
 
     pods: Mapping[Uid, PodView] = {}
-    """Every pod of the job that is there, of any attempt, in the order first seen."""
+    """Every existing pod of the job, of any attempt, in the order first seen."""
     disrupted: Mapping[Uid, str] = {}
-    """Pods that are about to go with their node, or evicted, and why."""
+    """Pods that will be evicted or lose their node, with the reason."""
     children: Mapping[tuple[str, str], ChildView] = {}
     """By (kind, name)."""
     refusals: Mapping[str, Refusal] = {}
     """By effect."""
     timers_passed: Mapping[tuple[int, str], int] = {}
-    """Timers that ran out, (anchor, timer), each with the sequence of its `TimePassed`."""
+    """Expired timers, (anchor, timer), each with the sequence of its `TimePassed`."""
 
     @property
     def over(self) -> bool:
@@ -123,29 +123,29 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def starting(self) -> bool:
-        """Its attempt has begun, and its launcher has not run yet."""
+        """True while the attempt has begun and its launcher, or leader, has not run."""
         return self.phase in ("Created", "Restarting") and not self.between_attempts
 
     @property
     def under_way(self) -> bool:
-        """It has come so far that what cannot be made any more ends it no longer: its judge was there."""
+        """True once the launcher was seen, or a job without one ran: a refused effect then no longer ends the job."""
         if self.spec is None or self.spec.has_launcher:
             return self.seen_launcher is not None
         return self.phase in ("Running", "Scaling")
 
     @property
     def between_attempts(self) -> bool:
-        """No pod shall be: the last attempt was given up or interrupted, and the next has not begun."""
+        """True while the job has no attempt: the last one is over or suspended, and the next has not begun."""
         return self.restarting is not None or self.paused or self.phase == "Suspended"
 
     @property
     def halted(self) -> bool:
-        """Nothing may be decided or done: the history cannot be trusted, or the job is another operator's."""
+        """True if no service may act: the history is in doubt, or the job is another operator's."""
         return self.integrity.doubt is not None or self.another
 
     @property
     def served_apart(self) -> bool:
-        """Every pod has a Service of its own: its kind wants it so, or pods of another operator know no other names."""
+        """True if every pod has a Service of its own: its kind says so, or adopted pods know each other by them."""
         apart = self.spec is not None and self.spec.handling.services == "Pods"
         return apart or any(uid in self.attempt.inherited for uid in self.pods)
 
@@ -159,12 +159,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def seen_launcher(self) -> PodView | None:
-        """The launcher pod of this attempt, or how it was when it was last there."""
+        """The launcher pod of this attempt, or its last known state."""
         return self.attempt.launcher_gone or self.launcher
 
     @property
     def launcher_alone(self) -> bool:
-        """A launcher without workers."""
+        """True for a job with a launcher and without workers."""
         return self.spec is not None and self.spec.has_launcher and not (self.scaling.size or self.spec.worker.replicas)
 
     @property
@@ -179,17 +179,17 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def leaving(self) -> SortedSet[int]:
-        """Workers that a scale-in took out of the hosts files and that were not released yet."""
+        """Workers that a scale-in took out of the hosts files and has not released yet."""
         return self.membership.leaving if isinstance(self.membership, Members) else SortedSet()
 
     @property
     def departures(self) -> Mapping[Slot, Departure]:
-        """Workers that left the hosts files, for whatever reason; entries of released slots are harmless."""
+        """Workers that left the hosts files for any reason; may have entries of released slots."""
         return self.membership.departures if isinstance(self.membership, Members) else {}
 
     @property
     def departing(self) -> SortedSet[Slot]:
-        """The workers that the open request removes, before it changed the size."""
+        """The workers that the open request removes, before it changes the size."""
         request = self.scaling.open_request
         if request is None or request.published:
             return SortedSet()
@@ -201,12 +201,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.departing | SortedSet(self.attempt.worker_slot(index) for index in self.leaving)
 
     def may_try(self, effect: str) -> bool:
-        """It was not refused, or long enough ago."""
+        """True if the effect was not refused, or its back-off is over."""
         refusal = self.refusals.get(effect)
         return refusal is None or refusal.due
 
     def by_slot(self) -> dict[Slot, PodView]:
-        """The pod in each slot; where two carry the same labels, one that is not going wins."""
+        """The pod in each slot; of two pods in one slot the one that is not being deleted."""
         found: dict[Slot, PodView] = {}
         for pod in self.pods.values():
             known = found.get(pod.slot)
@@ -215,7 +215,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return found
 
     def pod_name(self, slot: Slot) -> WorkerName:
-        """What the pod of a slot is called."""
+        """The name of a slot's pod."""
         stem = next((role.stem for role in self.spec.roles if role.name == slot.role), "") if self.spec else ""
         return WorkerName(f"{stem}{slot.index}") if stem else pod_name(self.key.name, slot)
 
@@ -234,31 +234,31 @@ def with_scaling(job: Job, **changes: object) -> Job:
 
 
 def exit_of(job: Job, pod: PodView) -> Exit | None:
-    """How the training container of a pod ended; None while it runs, or when nobody saw its end."""
+    """The exit of a pod's training container; None while it runs, or if its end was not seen."""
     roles = job.spec.roles if job.spec else ()
     container = next((role.container for role in roles if role.name == pod.role), "")
     return next((end for end in pod.exits if end.container == container), None)
 
 
 def running_workers(job: Job) -> int:
-    """How many workers run, Ready or not, and were not asked to go."""
+    """The number of Running workers, Ready or not, that are not being deleted."""
     pods = job.by_slot()
     return sum(1 for slot in job.attempt.workers if (pod := pods.get(slot)) and alive(pod) and pod.phase == "Running")
 
 
 def needed_workers(job: Job) -> int:
-    """How many workers have to run: minReplicas, or the present size while an edit beyond it waits to be carried out.
+    """The number of workers that have to run: minReplicas, or the present size if that is smaller.
 
-    An absent minReplicas is replicas, so an edit of replicas raises both at once.
+    An absent minReplicas means replicas, so an edit of replicas raises it before the job has grown.
     """
     minimum = job.spec.worker.min_replicas if job.spec is not None else 0
     return min(minimum, job.scaling.size or minimum)
 
 
 def hosts_seen(job: Job, version: int) -> bool:
-    """The cluster holds hosts files of at least this version, and the launcher was nudged to load them.
+    """True if the cluster has hosts files of at least this version, and the launcher was nudged to load them.
 
-    Where nobody reads such files, whoever should know of the members knows.
+    A job without hosts files needs neither.
     """
     if job.spec is not None and not job.spec.handling.hosts_files:
         return True
@@ -269,5 +269,5 @@ def hosts_seen(job: Job, version: int) -> bool:
 
 
 def without(mapping: Mapping[K, V], key: K) -> dict[K, V]:
-    """A mapping less one key."""
+    """The mapping without one key."""
     return {kept: value for kept, value in mapping.items() if kept != key}

@@ -1,4 +1,4 @@
-"""What `decide` answers with: decisions to record and effects to carry out, as plain data.  Pure."""
+"""The steps that `decide` returns: decisions to record and effects to carry out, as data.  Pure."""
 
 from typing import ClassVar
 
@@ -8,48 +8,48 @@ from shared.job.events.catalog import AnyEvent
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Append this to the log; act on it when it was read back."""
+    """Append a decision to the log; its effects follow once the service has read it back."""
 
     event: AnyEvent
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """A wish, safe to repeat: what is so already counts as done."""
+    """A change of the cluster that is safe to repeat: if it is there already, the effect succeeds."""
 
     settle: ClassVar[float] = 5.0
-    """Seconds after its success before the same wish is carried out again, should it still be there.
+    """Seconds of cool-down after its success, before `decide` returning the same effect repeats it.
 
-    The outcome is usually seen within a tenth of a second; a lost one is noticed by the repetition.
+    The watcher usually sees the outcome within a tenth of a second; the repetition covers a lost one.
     """
 
     rests: ClassVar[bool] = False
-    """Whether its target is left alone for a moment afterwards, and only then changed again.
+    """True if a further change of the target waits for a pause.
 
-    For what changes often and is written whole: a busy API server gets fewer, newer versions of it.
+    It is for documents that change often and are written whole: the API server gets fewer, newer versions.
     """
 
     apart: ClassVar[bool] = False
-    """Whether it may take as long as somebody else likes, so that no other effect waits for its place or its end.
+    """True if another program decides how long it takes: it does not use one of the places for effects in flight.
 
-    Whoever carries it out bounds it.
+    The shell bounds its time.
     """
 
     @property
     def once(self) -> int:
-        """The sequence of the decision that it follows, of an effect that must not happen twice; 0 of all others.
+        """The sequence of the decision behind an effect that must not happen twice; 0 for all others.
 
-        Only the process that recorded this decision carries it out, and never again: after a crash nobody does.
+        Only the process that recorded the decision carries it out, once; after a crash it does not happen.
         """
         return 0
 
     def urgent(self, last: "Effect") -> bool:
-        """Whether it disturbs the rest of its target after `last`."""
+        """True if it does not wait for the pause of its target after `last`."""
         return False
 
     @property
     def target(self) -> str:
-        """What it changes: one effect at a time per job and target."""
-        # A Struct cannot be an abstract class; every effect says its own.
+        """The object that it changes: a job has one effect in flight for each target."""
+        # A Struct cannot be an abstract class.
         raise NotImplementedError
 
 

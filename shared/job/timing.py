@@ -1,8 +1,7 @@
-"""Time as a fact: which timers a job waits for.  Pure; the watcher alone measures them and appends `TimePassed`.
+"""Time as a fact: the timers that a job waits for.  Pure; the watcher measures them and appends `TimePassed`.
 
-A *judgement* runs on a monotonic clock, only while the watches show life, and afresh after a restart: an operator
-that was blind fails nothing for what it did not see.  A *promise* goes on: after a restart the remainder is taken
-from the time of its anchor.
+A *judgement* runs on a monotonic clock while the watches deliver, and starts anew after the watcher's restart: a
+watcher that saw nothing lets no job fail for that.  A *promise* goes on through restarts, from the time of its anchor.
 """
 
 from collections.abc import Iterator
@@ -16,22 +15,22 @@ from shared.job.request import Request
 from shared.job.state import Job, Refusal
 
 SCHEDULING_TIMEOUT_SECONDS = 600
-"""How long a job may stay below its minimum when its spec does not say (docs: contract, TrainingJob.spec)."""
+"""The default of schedulingTimeoutSeconds for a running job below its minimum (docs: contract, TrainingJob.spec)."""
 
 UNSEEN_SECONDS = 5
-"""How long a pod that was asked for may still come to light after its attempt was given up.
+"""How long the next attempt waits for pods that were created but not seen when the attempt ended.
 
-Watches that work show it within a tenth of a second; a pod of the next attempt never runs beside it.
+Working watches show a pod within a tenth of a second.
 """
 
 BACK_OFF_CAP_SECONDS = 300
 """The longest wait before a refused effect is tried again."""
 
 SCRIPT_GRACE_SECONDS = 5
-"""How long after a script's own timeout its outcome may still become known."""
+"""How long after the script's own timeout its outcome is awaited."""
 
 LONGEST_DRAIN_CHECK_SECONDS = 10
-"""The longest wait between two looks into a launcher that still uses leaving workers."""
+"""The longest wait between two checks of a launcher that still uses leaving workers."""
 
 SCALING_DEADLINE = "ScalingDeadline"
 SCRIPT_DEADLINE = "ScriptDeadline"
@@ -45,7 +44,7 @@ TIME_TO_LIVE = "TimeToLive"
 DISRUPTION_DRAIN = "DisruptionDrain"
 BELOW_MINIMUM = "BelowMinimum"
 BACK_OFF = "BackOff:"
-"""Followed by the effect that was refused."""
+"""The prefix of a refused effect's timer."""
 
 
 class Timer(msgspec.Struct, frozen=True):
@@ -55,11 +54,11 @@ class Timer(msgspec.Struct, frozen=True):
     name: str
     seconds: int
     since: str = ""
-    """Of a promise the time of its anchor; a judgement has none."""
+    """The time of a promise's anchor; empty for a judgement."""
 
 
 def next_due(job: Job) -> tuple[Timer, ...]:
-    """The timers that run for `job` now, in no particular order; none that already ran out."""
+    """The timers that run for `job` now, without those that expired."""
     if job.gone or job.halted:
         return ()
     timers = [
@@ -83,10 +82,10 @@ def next_due(job: Job) -> tuple[Timer, ...]:
 
 
 def _retried(job: Job, effect: str, refusal: Refusal) -> bool:
-    """Whether an effect is tried again after its back-off.
+    """True if a refused effect is tried again after its back-off.
 
-    What was refused for good may be mended: before the job is under way the refusal ends it, later it is tried again.
-    A status document that was refused for good waits for the next phase, and for another document with it.
+    A permanent refusal ends a job before it is under way; later the effect is tried again, because a person may fix
+    the cause.  A status document that was refused for good waits for the next phase.
     """
     if not refusal.permanent:
         return True
@@ -123,7 +122,7 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
     for slot, vacancy in replacement.owed(job).items():
         if seconds := replacement.delay(job, slot, vacancy):
             yield promise(vacancy.at, replacement.timer_name(seconds), seconds)
-    # Only a slot, or a job, that was lost before has a row of losses to forget.
+    # Only a slot or a job with earlier losses needs the timer that ends their count.
     steady = {filled.at.sequence for slot, filled in job.attempt.refilled.items() if filled.losses and slot in slots}
     if job.disruptions and job.attempt.assigned is not None and job.phase == "Running":
         steady.add(job.attempt.assigned.sequence)
@@ -142,10 +141,10 @@ def promise(anchor: At, name: str, seconds: int) -> Timer:
 
 
 def back_off(count: int) -> int:
-    """Seconds before the next try after `count` refusals in a row: 1, 2, 4, ... up to five minutes."""
+    """Seconds before the next try after `count` consecutive refusals: 1, 2, 4, ... up to 300."""
     return doubled(1, count, BACK_OFF_CAP_SECONDS)
 
 
 def passed(job: Job, anchor: int, name: str) -> bool:
-    """That timer ran out."""
+    """True if the timer expired."""
     return (anchor, name) in job.timers_passed

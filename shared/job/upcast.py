@@ -1,6 +1,6 @@
-"""Bytes to events: the one place that knows how old events looked.  Pure.
+"""Decodes events, and turns old shapes of them into new ones.  Pure.
 
-Old shapes become new ones here, at read time; so far there is only one version of each.
+So far every event has only one version.
 """
 
 import msgspec
@@ -8,12 +8,12 @@ import msgspec
 from shared.job.events.catalog import AnyEvent
 
 
-class UnknownEvent(Exception):  # noqa: N818  it names what was met, and the reader holds the job for it
-    """A type that this release does not know; a newer one wrote it."""
+class UnknownEvent(Exception):  # noqa: N818  it names a thing in the log, for which the reader holds the job
+    """An event of a type that a newer release wrote."""
 
 
-class Malformed(Exception):  # noqa: N818  it names what was met, and the reader holds the job for it
-    """A body that no release wrote."""
+class Malformed(Exception):  # noqa: N818  it names a thing in the log, for which the reader holds the job
+    """An event's body that no release wrote."""
 
 
 _decoder = msgspec.json.Decoder(AnyEvent)
@@ -23,7 +23,7 @@ _KNOWN = frozenset(kind.__struct_config__.tag for kind in AnyEvent.__args__)
 def read_event(body: bytes, tag: str) -> AnyEvent:
     """The event in `body`; `tag` is the type that its subject names.
 
-    Raises `UnknownEvent` when the tag is not known, `Malformed` when the body is not such an event.
+    Raises `UnknownEvent` if the tag is not known, `Malformed` if the body is not such an event.
     """
     try:
         event: AnyEvent = _decoder.decode(body)

@@ -1,6 +1,6 @@
-"""Is the attempt over, and how?  One answer for all services, from the policies in their order.  Pure.
+"""The verdict: whether the attempt is over, and how.  All services ask it.  Pure.
 
-Only pods of this attempt whose slot was not released are judged.
+It applies the policies in their order, to the pods of this attempt whose slots were not released.
 """
 
 from shared.job.outcome import Verdict
@@ -11,7 +11,7 @@ from shared.job.state import Job
 
 
 def verdict(job: Job) -> Verdict | None:
-    """The end that the attempt reached, or None while it goes on."""
+    """The end of the attempt, or None while it goes on."""
     if job.spec is None or job.phase == "Suspended":
         return None
     over = None if job.between_attempts else _of_attempt(job, job.spec)
@@ -34,5 +34,5 @@ def _of_leader(job: Job, spec: JobSpec) -> Verdict | None:
 
 
 def _runs(job: Job, spec: JobSpec) -> bool:
-    """The launcher has its turn, or the job without one runs: minReplicas holds from here on."""
+    """True once minReplicas holds: the launcher's slot is assigned, or a job without a launcher runs."""
     return job.attempt.launched if spec.has_launcher else job.under_way

@@ -1,4 +1,4 @@
-"""What events are made of: how the log sees slots, pods, children and members.  Pure; as permanent as the events."""
+"""The values in events: views of slots, pods, children and members.  Pure; they change only as events may."""
 
 from collections.abc import Iterable, Iterator
 
@@ -28,7 +28,7 @@ class Exit(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What the log knows of a pod.  Views of one uid and epoch are ordered by `version`, the resourceVersion."""
+    """The facts about a pod.  Views of one uid and epoch are ordered by `version`, the resourceVersion."""
 
     uid: Uid
     name: str
@@ -37,19 +37,19 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     role: str
     index: int
     phase: str = "Pending"
-    """Pending, Running, Succeeded, Failed, Unknown; the end is told with the exit of the last container."""
+    """Pending, Running, Succeeded, Failed or Unknown; Succeeded and Failed come with the last container's exit."""
     ready: bool = False
     exits: tuple[Exit, ...] = ()
     reason: str = ""
-    """The pod's own (`Evicted`) or that of a container that waits (`ImagePullBackOff`)."""
+    """The pod's own reason (`Evicted`), or that of a waiting container (`ImagePullBackOff`)."""
     node: str = ""
     deleting: bool = False
     disruption: str = ""
     """The reason of its `DisruptionTarget` condition."""
     hosts: int = 0
-    """Of a launcher: the version of the hosts files that it was nudged to load."""
+    """The version of the hosts files that a launcher was nudged to load."""
     claimed: bool = True
-    """It carries our labels; those that another operator made do not at first."""
+    """False for a pod of another operator until it has Muster's labels."""
 
     @property
     def slot(self) -> Slot:
@@ -57,12 +57,12 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def ended(pod: PodView) -> bool:
-    """The pod reached a terminal phase."""
+    """True if the pod is Succeeded or Failed."""
     return pod.phase in ("Succeeded", "Failed")
 
 
 def alive(pod: PodView | None) -> bool:
-    """The pod runs or will, and nobody asked it to go."""
+    """True if the pod exists, has not ended and is not being deleted."""
     return pod is not None and not ended(pod) and not pod.deleting
 
 
@@ -74,9 +74,9 @@ class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     uid: Uid
     version: int
     ours: bool
-    """False: it belongs to somebody else and is never touched."""
+    """False if the object has another controller; Muster never changes it."""
     hosts: int = 0
-    """Of the hosts ConfigMap: the version inside."""
+    """The version in the hosts ConfigMap."""
 
 
 class Reached(msgspec.Struct, frozen=True, gc=False):
@@ -86,11 +86,11 @@ class Reached(msgspec.Struct, frozen=True, gc=False):
     status: bool
     reason: str
     time: str
-    """When it became so, as that operator wrote it; empty when it did not say."""
+    """The transition time in that operator's status; empty if it has none."""
 
 
 class Count(msgspec.Struct, frozen=True, gc=False):
-    """How many pods of a role had ended, as another operator counted them."""
+    """The numbers of ended pods of a role in another operator's status."""
 
     role: str
     succeeded: int = 0
@@ -98,7 +98,7 @@ class Count(msgspec.Struct, frozen=True, gc=False):
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
-    """A worker chosen to leave, by slot and by the pod that held it then."""
+    """A leaving worker, by index and by the uid of its pod when it was chosen."""
 
     index: int
     uid: Uid = Uid("")
@@ -116,7 +116,7 @@ def ranges(indices: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def indices(pairs: Iterable[tuple[int, int]]) -> SortedSet[int]:
-    """The indices within inclusive ranges."""
+    """The indices in inclusive ranges."""
     return SortedSet(index for low, high in pairs for index in range(low, high + 1))
 
 
@@ -129,5 +129,5 @@ def spans(slots: Iterable[Slot]) -> tuple[Slots, ...]:
 
 
 def each(groups: Iterable[Slots]) -> SortedSet[Slot]:
-    """The slots within groups."""
+    """The slots in groups."""
     return SortedSet(slot for group in groups for slot in group)
