@@ -1,4 +1,4 @@
-"""Status documents of a job and its requests, and the head that goes with them.  Pure."""
+"""Renders the status documents of a job and of its requests, with the head of the history.  Pure."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
-    """A job's status as canonical JSON, without head; null marks fields that shall be absent."""
+    """A job's status as canonical JSON, without the head; null marks fields to remove."""
     return _encoder.encode(kinds.of(job).status(job))
 
 
@@ -28,7 +28,7 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     try:
         document = document_of(job, kinds)
     except Refused:
-        # A framework of somebody else's that fails tells so itself; the job goes on without a word of it.
+        # A plug-in's framework failed, and logs that itself: the job goes on without a status.
         return []
     return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.integrity.repair, job.over)]
 
@@ -36,7 +36,7 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
 def of_requests(job: Job) -> list[Step]:
     if not job.may_try("PatchStatus"):
         return []
-    # Of an accepted loss the requests show heads too, which may be further than this log will be for long.
+    # After an accepted loss the heads in the requests may be above this log's, too.
     repair = job.integrity.repair if job.integrity.accepted else 0
     return [
         PatchStatus(
@@ -54,7 +54,7 @@ def of_requests(job: Job) -> list[Step]:
 
 
 def with_head(document: bytes, log: str, head: Head, time: str) -> Document:
-    """The patch of a status subresource: the document as of `head`; `time` is that of the head's event."""
+    """The patch of a status subresource: the document with its head; `time` is the time of the head's event."""
     status: Document = msgspec.json.decode(document)
     status["lastReconcileTime"] = whole_seconds(time)
     status["history"] = {"log": log, "sequence": head.sequence, "hash": head.hash}
@@ -62,7 +62,7 @@ def with_head(document: bytes, log: str, head: Head, time: str) -> Document:
 
 
 def replacing(status: Document, held: Any) -> Document:
-    """`status` as a merge patch that also removes what `held` has beyond it: fields that another operator wrote."""
+    """`status` as a merge patch that also removes the other fields of `held`: another operator wrote them."""
     if not isinstance(held, dict):
         return status
     beyond = {key: None for key in held if key not in status}
@@ -71,12 +71,12 @@ def replacing(status: Document, held: Any) -> Document:
 
 
 def canonical(status: Any) -> bytes:
-    """A status as bytes that compare: keys sorted, absent fields left out."""
+    """A status as comparable bytes: keys sorted, absent fields left out."""
     return _encoder.encode(_present(status))
 
 
 def same(status: Any, document: bytes) -> bool:
-    """The API server holds this document, whatever its head."""
+    """True if the status in the API server is this document, with any head."""
     if not isinstance(status, dict):
         return False
     known = {key: value for key, value in status.items() if key not in ("history", "lastReconcileTime")}

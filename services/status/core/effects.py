@@ -1,4 +1,4 @@
-"""What the status service does in the cluster, as data."""
+"""The status service's effects on the cluster, as data."""
 
 from math import inf
 from typing import ClassVar
@@ -10,10 +10,10 @@ from shared.job.steps import Effect
 
 
 class PatchStatus(Effect, frozen=True):
-    """The whole status of one object; the head of the history is added when it is written."""
+    """Write the whole status of one object; the shell adds the head of the history."""
 
     settle: ClassVar[float] = inf
-    """Nobody but us writes it, and the next document replaces it."""
+    """Never repeated: only the status service writes it, and the next document replaces it."""
     rests: ClassVar[bool] = True
 
     api_version: str
@@ -21,23 +21,23 @@ class PatchStatus(Effect, frozen=True):
     name: str
     uid: Uid
     document: bytes
-    """Canonical JSON; null marks fields that shall be absent."""
+    """Canonical JSON; null marks fields to remove."""
     repair: int = 0
-    """Not 0: a forged head, noticed at that sequence, has to be removed first."""
+    """The sequence at which a forged head was noticed, which is removed first; 0 if there is none."""
     over: bool = False
-    """The job or the request has ended: as a rule this document is its last."""
+    """True if the job or the request has ended: this document usually is its last."""
 
     @property
     def target(self) -> str:
         return f"status/{self.uid}"
 
     def urgent(self, last: Effect) -> bool:
-        """Another phase is what people and scripts wait for; counts can wait a moment."""
+        """True if the phase changes: people and scripts wait for that, while counts can wait a moment."""
         return isinstance(last, PatchStatus) and _phase(last) != _phase(self)
 
 
 class Announce(Effect, frozen=True):
-    """One Kubernetes Event, named after the log event that it tells of: a repetition finds it there."""
+    """Create a Kubernetes Event, named after its log event: a repetition finds that it exists."""
 
     settle: ClassVar[float] = inf
 
