@@ -88,9 +88,9 @@ class Definitions:
                 done, mine = await self._apply(ours, identity, url, take_scope=take_scope)
             except Refused as refusal:
                 if refusal.reason == "ScopeTaken":
-                    # Another set-up came in between: what was claimed in this turn is given back.
+                    # Another set-up claimed the scope meanwhile: give this one's claims back.
                     for each in claimed:
-                        await self._release(each, identity, whoever=False)
+                        await self._release(each, identity, forced=False)
                 raise
             claimed += [ours] if mine else []
             changes = changes or mine or done.spec is not None
@@ -98,7 +98,7 @@ class Definitions:
             why = f" ({done.why})" if done.why else ""
             typer.echo(f"definition {ours['metadata']['name']} {would}{done.word}{why}", err=not done.ours)
         for each in self._rest:
-            if await self._release(each, identity, whoever=False):
+            if await self._release(each, identity, forced=False):
                 changes = True
                 would = "would be " * self._check
                 typer.echo(f"definition {_name(each)} {would}given up (its kind is not chosen)")
@@ -106,11 +106,11 @@ class Definitions:
         typer.echo(f"scope {self._place} {would}claimed by the log {identity or 'that is not there yet'}")
         return changes
 
-    async def release(self, identity: str, *, whoever: bool) -> str:
-        """Give the scope up, by `whoever` it is held or only if by this log; a sentence about it."""
-        # In kinds that this set-up was not told of nobody but the log itself gives anything up.
-        given_up = [await self._release(ours, identity, whoever=whoever) for ours in self._ours]
-        given_up += [await self._release(each, identity, whoever=False) for each in self._rest]
+    async def release(self, identity: str, *, forced: bool) -> str:
+        """Give the scope up if this log holds it, or `forced` if another does; return a sentence about it."""
+        # Force applies only to the chosen kinds.
+        given_up = [await self._release(ours, identity, forced=forced) for ours in self._ours]
+        given_up += [await self._release(each, identity, forced=False) for each in self._rest]
         return f"scope {self._place} {'given up' if any(given_up) else 'was not held'}"
 
     async def _get(self, ours: Manifest) -> Custom | None:
@@ -124,7 +124,7 @@ class Definitions:
             )
 
     async def _apply(self, ours: Manifest, identity: str, url: str, *, take_scope: bool) -> tuple[_Step, bool]:
-        """What was done, and whether the claim is new."""
+        """The step that was taken, and True if the claim is new."""
         name = ours["metadata"]["name"]
         for _ in range(TRIES):
             found = await self._get(ours)
@@ -142,7 +142,7 @@ class Definitions:
             try:
                 await self._write(found, ours, todo.spec, notes)
             except Conflict:
-                # Somebody else wrote, perhaps a set-up like this one.
+                # Another client wrote meanwhile, perhaps another set-up.
                 continue
             except Refused as refusal:
                 if refusal.reason != "AlreadyExists":
@@ -164,14 +164,14 @@ class Definitions:
         patch = {"metadata": metadata} | ({"spec": spec} if spec is not None else {})
         await self._cluster.patch(DEFINITIONS, "", name, patch)
 
-    async def _release(self, ours: Manifest, identity: str, *, whoever: bool) -> bool:
+    async def _release(self, ours: Manifest, identity: str, *, forced: bool) -> bool:
         for _ in range(TRIES):
             found = await self._get(ours)
             key = scope.key(self._namespace)
             held = (found and found.metadata.annotations) or {}
             if found is None or key not in held:
                 return False
-            if not whoever and not scope.is_held(held, self._namespace, identity):
+            if not forced and not scope.is_held(held, self._namespace, identity):
                 return False
             if self._check:
                 return True

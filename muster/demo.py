@@ -96,7 +96,7 @@ class Teller:
         self._console.print(f"[dim]{time.monotonic() - self._began:5.1f} s[/dim]  {text}")
 
     def plain(self, text: str) -> None:
-        """A line of somebody else's, without a time of ours."""
+        """A line of another program, without the time."""
         self._console.print(text, markup=False)
 
     def doing(self, text: str) -> None:

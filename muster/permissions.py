@@ -50,8 +50,8 @@ What is said of every kind of job holds for each of these:
 | --- | --- | --- |
 {kinds}
 
-What is said to be for taking over is in no role unless somebody asks for it: `muster rbac --take-over` prints the
-rights that `MUSTER_TAKE_OVER` needs while it is set; in the chart `takeOver` sets both.
+The rights for taking over are in no role by default: `muster rbac --take-over` prints what `MUSTER_TAKE_OVER` needs
+while it is set; in the chart `takeOver` sets both.
 
 Of a kind whose definition is not installed nothing is asked: its rights lie idle until it is.
 Where it never will be, they can be taken out of the roles.
@@ -91,7 +91,7 @@ On one log leases do: each service may read all of them, and is not ready while 
 ## At the log
 
 Each service has a user at NATS, and writes as the author that it is.
-Nobody but the administrator makes, changes, purges or removes a stream or a bucket, or deletes a message.
+Only the administrator creates, changes, purges or deletes a stream or a bucket, or deletes a message.
 
 | user | publishes to | listens to |
 | --- | --- | --- |
@@ -185,7 +185,7 @@ def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking
         service: manifests(service, namespace, kinds, taking_over=taking_over) for service in SERVICE_ACCOUNTS
     }
     if not namespace:
-        # Whoever may work in one namespace only may not make it either.
+        # An administrator of one namespace cannot create it.
         files["namespace"] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
         ]

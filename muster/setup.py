@@ -39,16 +39,16 @@ MENDED_BY_OTHERS = frozenset(
         "Untrusted",
     }
 )
-"""Reasons that somebody else can take away while we look again, for whoever is told to wait.
+"""Reasons that another person or program can remove while `--wait` retries.
 
-What is lost, or was asked for wrongly, is none of them: the next try could hide it.
+A lost log and a wrong argument are not among them: the next try could hide them.
 """
 
 T = TypeVar("T")
 
 
 class Wish(NamedTuple):
-    """What is asked for; sizes that are None stay as they are."""
+    """The options of the command; sizes that are None stay as they are."""
 
     replicas: int | None = None
     max_bytes: int | None = None
@@ -58,12 +58,12 @@ class Wish(NamedTuple):
     take_scope: bool = False
     release: bool = False
     wait: bool = False
-    """Also for what somebody has to mend."""
+    """True to wait also for causes that a person has to remove."""
     timeout: float = 300
 
 
 async def set_up(settings: Settings, wish: Wish) -> None:
-    """Do it, or with `check` say what would be done.  Raises `Refused`, and `Exit` with 3 after the time."""
+    """Set up, or with `check` print the changes.  Raises `Refused`, and `Exit` with 3 after the timeout."""
     patience = _Patience(wish.timeout, MENDED_BY_OTHERS if wish.wait else frozenset())
     if not wish.cluster:
         changes = _tell_log(await patience(lambda: _log(settings, wish, check=wish.check)), check=wish.check)
@@ -76,16 +76,16 @@ async def set_up(settings: Settings, wish: Wish) -> None:
 
 
 async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, patience: "_Patience") -> bool:
-    """Returns whether anything was changed, or would be."""
+    """Return True if a change was made, or with `check` would be."""
     known, check, take = kinds(), wish.check, wish.take_crds
     definitions = Definitions(
         cluster, chosen(known, settings.kinds), settings.namespace, known=known, check=check, take=take
     )
-    remedy = "grant it to whoever runs `muster setup`, in a ClusterRole"
+    remedy = "grant it to the user of `muster setup`, in a ClusterRole"
     await patience(lambda: must_allow(cluster, rights(known), remedy))
     if wish.release:
         identity = "" if wish.take_scope else (await patience(lambda: _log(settings, wish, check=True))).identity
-        typer.echo(await patience(lambda: definitions.release(identity, whoever=wish.take_scope)))
+        typer.echo(await patience(lambda: definitions.release(identity, forced=wish.take_scope)))
         return True
 
     async def free() -> SetUp:

@@ -148,7 +148,7 @@ class Stack:
         }
 
     def reader(self) -> dict[str, str]:
-        """The environment of somebody who looks and asks."""
+        """The environment of a person who reads the log."""
         return self.environment(READER)
 
     @property

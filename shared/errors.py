@@ -15,15 +15,15 @@ class Transient(Trouble):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds the other side asked us to wait, when it did."""
+        """Seconds that the server asked the client to wait; None if it did not."""
 
 
 class Conflict(Trouble):
-    """Somebody else was quicker: the expected sequence moved, or 409 on an update.  Read on, decide again."""
+    """Another writer was first: the expected sequence moved, or an update got 409.  Read on, then decide again."""
 
 
 class Refused(Trouble):
-    """It will not work as it stands: invalid, forbidden, not found, undecodable.  Record it and go on."""
+    """The same call would fail again: invalid, forbidden, not found, undecodable.  Record it and go on."""
 
     def __init__(self, message: str, *, reason: str, field: str = "") -> None:
         super().__init__(message)

@@ -7,7 +7,7 @@ import socket
 HOST = "127.0.0.1"
 
 _given: set[int] = set()
-"""By this process: nobody listens yet on a port for a server that is still to be started."""
+"""Ports that this process gave out: the server on such a port may not have started yet."""
 
 RANGE = "MUSTER_PORTS"
 """The variable that keeps a process and its children to some of them, as `10000-20000`."""
@@ -19,9 +19,9 @@ TRIES = 1000
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listened on a moment ago, outside the range of clients' ports; each once.
+    """A port that was free a moment ago, outside the range of clients' ports; each port is returned once.
 
-    Raises `OSError` when all that were tried are taken.
+    Raises `OSError` if all that were tried are taken.
     """
     first, last = map(int, os.environ.get(RANGE, ALL).split("-"))
     for _ in range(TRIES):

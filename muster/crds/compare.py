@@ -1,7 +1,6 @@
-"""Comparing an installed definition with ours: which is the newer one, and what a set-up would make of it.
+"""Compares an installed definition with this release's: which is newer, and what `muster setup` would write.  Pure.
 
-Pure.  `muster setup` acts on it, `muster doctor` tells of it.  Nothing that somebody may have stored or uses is ever
-taken away: a version, a field, a conversion, a short name.
+`muster setup` never removes what stored objects or clients may use: a version, a field, a conversion, a short name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

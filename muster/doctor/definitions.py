@@ -95,14 +95,12 @@ def _compared(which: str, definition: Document, made: Document | None) -> list[F
         case Verdict.NEWER:
             return [warn("definitions.release", words, "use the command, and run the services, of that release")]
         case Verdict.DIFFERENT | Verdict.FOREIGN:
-            remedy = (
-                "`muster setup --take-crds` makes it ours once nobody else needs it; its jobs are served until then"
-            )
+            remedy = "run `muster setup --take-crds` once no other operator needs it; its jobs are served until then"
             return [warn("definitions.release", words, remedy)]
 
 
 def claims(annotations: Iterable[Mapping[str, str]], namespace: str, identity: str) -> Finding:
-    """Who has claimed what an installation on this log works in: a `namespace`, or without one the whole cluster."""
+    """The claims on the scope of this log's installation: a `namespace`, or without one the whole cluster."""
     check, place = "services.installations", scope.place(scope.key(namespace))
     held, others = False, dict[str, str]()
     for each in annotations:
@@ -111,7 +109,7 @@ def claims(annotations: Iterable[Mapping[str, str]], namespace: str, identity: s
     if others:
         words = f"another installation claims what this one works in, {place}: {scope.described(others)}"
         return fail(check, words, "run one of them; `muster setup --release` there gives its claim up")
-    return ok(check, f"{place} is claimed by this log" if held else f"nobody claims {place}")
+    return ok(check, f"{place} is claimed by this log" if held else f"no installation claims {place}")
 
 
 def _list(versions: Iterable[str]) -> str:

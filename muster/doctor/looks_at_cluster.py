@@ -57,12 +57,12 @@ class _User(msgspec.Struct):
     username: str = ""
 
 
-class _Whoever(msgspec.Struct):
+class _Identity(msgspec.Struct):
     user: _User = msgspec.field(default_factory=_User, name="userInfo")
 
 
 class _Self(msgspec.Struct):
-    status: _Whoever = msgspec.field(default_factory=_Whoever)
+    status: _Identity = msgspec.field(default_factory=_Identity)
 
 
 class _List(msgspec.Struct):
@@ -199,7 +199,7 @@ class LookAtCluster:
             own = rights.own(me, scope=self._settings.namespace, taking_over=self._settings.take_over)
             accounts = [own] if own else []
         if not accounts:
-            return [rights.nobody(self._wishes.home)]
+            return [rights.no_accounts(self._wishes.home)]
         answers = await asyncio.gather(*(self._granted(cluster, account, me, kinds) for account in accounts))
         return [
             finding

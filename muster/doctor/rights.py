@@ -172,11 +172,11 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     return found
 
 
-def nobody(home: str) -> Finding:
-    """No account was found."""
+def no_accounts(home: str) -> Finding:
+    """The finding if the namespace has no service account of Muster."""
     return unknown(
         "rights.accounts",
-        f"no service account of Muster is in the namespace {home}, so nobody's rights were asked",
+        f"the namespace {home} has no service account of Muster, so no rights were checked",
         "say where it is installed with --installation-namespace",
     )
 

@@ -75,7 +75,7 @@ def owners(held: Iterable[Holding], now: datetime | None, *, scope: str) -> list
         )
         if missing:
             remedy = "start them, or look at what they say while they are not ready: `kubectl logs`, docs/runbook.md"
-            found.append(fail("services.owners", f"nobody holds the lease of {', '.join(missing)}{where}", remedy))
+            found.append(fail("services.owners", f"no replica holds the lease of {', '.join(missing)}{where}", remedy))
         if told:
             found.append(ok("services.owners", f"leases are held: {told}{where}"))
     if "" in by_scope and len(by_scope) > 1:

@@ -172,7 +172,7 @@ async def _the_doctor_sees(platform: Platform) -> None:
         await platform.do("kubectl -n muster wait --for=delete pod -l app.kubernetes.io/component=scaler --timeout=30s")
         await asyncio.sleep(2.0)
         ill = await _examined(platform, ask, code=1)
-        assert "nobody holds the lease of scaler" in _line(ill, "services.owners")
+        assert "no replica holds the lease of scaler" in _line(ill, "services.owners")
         assert "may not" in _line(ill, "rights.scheduler")
 
         await platform.do(KUSTOMIZE)
