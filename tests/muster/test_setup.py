@@ -334,7 +334,7 @@ async def test_a_missing_right_is_one_line(tmp_path: Path):
         with pytest.raises(Refused) as refusal:
             await set_up(known, a_wish())
         assert refusal.value.reason == "Forbidden"
-        told = "does not let us get/create/patch customresourcedefinitions; grant it to whoever runs `muster setup`"
+        told = "does not let us get/create/patch customresourcedefinitions; grant it to the user of `muster setup`"
         assert told in str(refusal.value)
 
 
