@@ -29,6 +29,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom, Metadata
 from shared.errors import Transient, Trouble
+from shared.eventlog.subject import Subject
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.views import alive
 from shared.process.settings import Settings
@@ -249,7 +250,8 @@ class Demo:
         async with open_log(_reader(stack)) as log:
             _, events = await everything(log)
         for stored in events:
-            if stored.subject.startswith(f"jobs.{NAMESPACE}.{JOB}.{self._job_uid}."):
+            subject = Subject.parse(stored.subject)
+            if subject.family == "jobs" and subject.uid == self._job_uid:
                 self._teller.plain(one_line(stored))
 
     async def _settled(self, stack: Stack) -> None:

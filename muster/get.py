@@ -16,7 +16,7 @@ from muster.targets import Asked, find, subjects_of
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History
-from shared.job.naming import NO_UID, history_subjects, namespace_subjects
+from shared.job.naming import NO_UID, history_filters, namespace_filters
 from shared.job.state import Job
 from shared.process.settings import Settings
 
@@ -55,11 +55,11 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
 
     Exits with one line when the log does not know the job that is asked for.
     """
-    subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_subjects(wish.namespace)
+    subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_filters(wish.namespace)
     histories, _ = await everything(log, subjects)
     chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else _listed(histories, gone=wish.gone)
     if wish.asked:
-        subjects = history_subjects(chosen[0].job.key)
+        subjects = history_filters(chosen[0].job.key)
     shown = [Shown.of(history, kinds) for history in chosen]
     renderer = _renderer(wish, shown)
     for text in renderer.all(shown):

@@ -15,9 +15,10 @@ from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import one_line
 from shared.cluster import Cluster
 from shared.eventlog import EventLog, Stored
+from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
-from shared.job.naming import ACCEPT_HISTORY, history_subjects
+from shared.job.naming import ACCEPT_HISTORY, history_filters, key_of
 from shared.job.state import Job
 from shared.process.settings import Settings
 
@@ -64,7 +65,7 @@ async def lines(
         yield _state(history, mine)
     if not part.follow:
         return
-    async with aclosing(log.read(after=histories.position, subjects=history_subjects(history.job.key))) as batches:
+    async with aclosing(log.read(after=histories.position, subjects=history_filters(history.job.key))) as batches:
         async for batch in batches:
             for line in _told(batch.events, part):
                 yield line
@@ -122,12 +123,12 @@ async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> 
 
 def of_history(stored: Stored, history: History) -> bool:
     """The event is one of this history's, fact or decision."""
-    return any(stored.subject.startswith(subject.removesuffix(">")) for subject in history_subjects(history.job.key))
+    return key_of(Subject.parse(stored.subject)) == history.job.key
 
 
 def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
     for stored in events:
-        if not (part.decisions and stored.subject.startswith("facts.")):
+        if is_decision(stored.subject) or not part.decisions:
             yield line_of(stored) if part.as_json else one_line(stored)
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from shared.eventlog import Stored
-from shared.job.naming import key_of
+from shared.eventlog.subject import Subject
 
 
 class SavedEvent(msgspec.Struct):
@@ -31,7 +31,7 @@ def line_of(stored: Stored) -> str:
 def event_of(line: bytes) -> Stored:
     """The event of a line.  Raises `ValueError` when it is none."""
     known = msgspec.json.decode(line, type=SavedEvent)
-    key_of(known.subject)
+    Subject.parse(known.subject)
     body = bytes(known.body)
     match body[:1]:
         case b'"':

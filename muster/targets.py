@@ -14,7 +14,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import REQUESTS, TRAININGJOBS
 from shared.job.fold import Histories, History
-from shared.job.naming import NO_UID, JobKey, Uid, history_subjects, namespace_subjects
+from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.state import Job
 
 NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-.")
@@ -120,8 +120,8 @@ def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ..
         if not set(word) <= NAME_CHARACTERS:
             raise fail(f"{word!r} is no name that Kubernetes gives")
     if asked.is_request:
-        return namespace_subjects(namespace)
-    return history_subjects(JobKey(namespace, asked.name, Uid(uid or ANY_UID)))
+        return namespace_filters(namespace)
+    return history_filters(JobKey(namespace, asked.name, Uid(uid or ANY_UID)))
 
 
 def find(

@@ -23,7 +23,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.job.chain import Head
 from shared.job.fold import Histories, History
-from shared.job.naming import NO_UID, JobKey, Uid, namespace_subjects
+from shared.job.naming import NO_UID, JobKey, Uid, namespace_filters
 from shared.job.state import Job
 from shared.process.settings import Settings
 
@@ -112,7 +112,7 @@ async def verified_jobs(log: EventLog, cluster: Cluster, kinds: Kinds, namespace
         if known is not None and known.head is not None and known.head.sequence == stored.sequence:
             then[history.job.key] = _Then(history.job, history.head, history.time)
 
-    await fold_to_end(log, fold, namespace_subjects(namespace))
+    await fold_to_end(log, fold, namespace_filters(namespace))
     identity = await log.identity()
     found = [
         *_of_resources(shown, histories, then, identity, kinds),

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from shared.eventlog import Stored
+from shared.eventlog.subject import Subject
 from shared.job.events.catalog import AnyEvent
 from shared.job.spec import LAUNCHER, JobSpec, Problem, ScaleSpec
 from shared.job.upcast import Malformed, UnknownEvent, read_event
@@ -16,8 +17,9 @@ QUIET = {"uid", "version", "epoch", "request", "api_version", "hash", "log", "no
 
 def one_line(stored: Stored) -> str:
     """`12  10:59:01.250  scheduler  SlotsAssigned  worker 0-1  JobCreated`."""
-    _, _, _, _, author, tag = stored.subject.split(".")
-    return f"{stored.sequence:>6}  {stored.time[11:23]}  {author:<9}  {tag:<16}  {said(stored.body, tag)}".rstrip()
+    subject = Subject.parse(stored.subject)
+    said_so = said(stored.body, subject.type)
+    return f"{stored.sequence:>6}  {stored.time[11:23]}  {subject.author:<9}  {subject.type:<16}  {said_so}".rstrip()
 
 
 def said(body: bytes, tag: str) -> str:

@@ -28,6 +28,7 @@ from muster.causes.words import (
 )
 from muster.words import counted
 from shared.eventlog import Stored
+from shared.eventlog.subject import split
 from shared.job.because import Cause, cause, emptied
 from shared.job.events import scaler, scheduler, watcher
 from shared.job.events.catalog import AUTHORS, Decision, Fact
@@ -88,7 +89,7 @@ class Causes:
         """One more event of this job, in log order."""
         before = self.job
         self.history.fold(stored)
-        author, tag = stored.subject.split(".")[4:]
+        _, author, tag = split(stored.subject)
         try:
             event = read_event(stored.body, tag)
         except (UnknownEvent, Malformed):

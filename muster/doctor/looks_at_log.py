@@ -18,7 +18,7 @@ from shared.eventlog.setup import STREAMS, differences, must_fit
 from shared.eventlog.subjects import STREAM
 from shared.eventlog.tls import Life
 from shared.job.fold import Histories
-from shared.job.naming import namespace_subjects
+from shared.job.naming import namespace_filters
 from shared.process.settings import Settings
 
 REACHED = "log.reached"
@@ -128,7 +128,7 @@ class LookAtLog:
         return jobs.findings(histories, identity)
 
     async def _fold(self, log: JetStreamEventLog, histories: Histories, end: int) -> None:
-        async with aclosing(log.read(subjects=namespace_subjects(self._settings.namespace))) as batches:
+        async with aclosing(log.read(subjects=namespace_filters(self._settings.namespace))) as batches:
             async for batch in batches:
                 for stored in batch.events:
                     if stored.sequence <= end:

@@ -29,7 +29,7 @@ from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job.chain import checkpointed
 from shared.job.fold import History
-from shared.job.naming import JobKey, history_subjects
+from shared.job.naming import JobKey, history_filters
 
 ASK_AGAIN_SECONDS = 1.0
 """Seconds between two GETs of a job whose watch disagrees, and after a failed question."""
@@ -151,7 +151,7 @@ class Asking:
         """The hash of a job's history up to a sequence, from the log itself; empty without such an event."""
         key = history.job.key
         again = History(key)
-        async with aclosing(self._log.read(subjects=history_subjects(key))) as batches:
+        async with aclosing(self._log.read(subjects=history_filters(key))) as batches:
             async for batch in batches:
                 for stored in batch.events:
                     if stored.sequence <= sequence:

@@ -3,7 +3,7 @@
 Adapters: `jetstream.py` (NATS JetStream, the product), `memory.py` (tests and simulation), held to one
 contract suite, `tests/contract/test_eventlog.py`.
 
-An append expects the last sequence of its *scope* (see `scope_of`) and succeeds only if nothing newer is
+An append expects the last sequence of its *scope* (see `Subject.scope`) and succeeds only if nothing newer is
 there; that guard is the fence between services, replicas and old leaders.
 Bodies are opaque here: `shared.job` decodes them.
 """
@@ -134,11 +134,3 @@ class EventLog(Protocol):
 
     async def close(self) -> None:
         """Stop reading and close the connection; a second call does nothing."""
-
-
-def scope_of(subject: str) -> str:
-    """The scope of an append's guard: for a decision the job's decisions, for a fact its author's facts of the job."""
-    family, namespace, name, uid, author, _ = subject.split(".")
-    if family == "jobs":
-        return f"jobs.{namespace}.{name}.{uid}.>"
-    return f"facts.{namespace}.{name}.{uid}.{author}.>"

@@ -11,11 +11,12 @@ from typing import Self
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, scope_of, unheard, wire
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, unheard, wire
 from shared.eventlog.buckets import JetStreamBucket
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
 from shared.eventlog.retry import backoff, insist
+from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import GENESIS, STREAM, stream_of
 from shared.eventlog.tls import Tls
 
@@ -163,7 +164,7 @@ class JetStreamEventLog:
 
         An accepted entry is the first of its scope after `expect`, even if others have followed it.
         """
-        scope = scope_of(entry.subject)
+        scope = Subject.parse(entry.subject).scope
         try:
             found = await api.message(
                 self._connection, STREAM, timeout=self._timeout, seq=expect + 1, next_by_subj=scope

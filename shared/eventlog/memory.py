@@ -10,7 +10,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, scope_of, unheard
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, unheard
+from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, matches, publishes, subject_of
 
 BATCH = 1_000
@@ -36,7 +37,7 @@ class MemoryJournal:
         """As `EventLog.append`, at once."""
         if known := self._by_id.get(entry.event_id):
             return known
-        scope = scope_of(entry.subject)
+        scope = Subject.parse(entry.subject).scope
         last = self._last[scope].sequence if scope in self._last else 0
         if last != expect:
             raise Conflict(f"append {entry.subject}: {scope} is at {last}, not at {expect}; read on and decide again")

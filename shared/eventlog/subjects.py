@@ -3,11 +3,13 @@
 Pure.  `server.py` turns the table into a server configuration, `memory.py` holds its users to the same one.
 """
 
+from shared.eventlog.subject import Subject, filters
+
 STREAM = "JOBS"
-STREAM_SUBJECTS = ("facts.>", "jobs.>")
+STREAM_SUBJECTS = filters()
 LEASES = "LEASES"
 HEADS = "HEADS"
-GENESIS = "facts.none.none.none.setup.LogCreated"
+GENESIS = str(Subject("facts", "none", "none", "none", "setup", "LogCreated"))
 
 ADMIN = "admin"
 READER = "reader"
@@ -40,7 +42,7 @@ def publishes(user: str) -> tuple[str, ...]:
         return ()
     heads = (subject_of(HEADS, ">"),) if user == "status" else ()
     leases = (subject_of(LEASES, user), subject_of(LEASES, f"{user}.>"))
-    return (f"facts.*.*.*.{user}.>", f"jobs.*.*.*.{user}.>", *leases, *heads)
+    return (*filters(author=user), *leases, *heads)
 
 
 def asks(user: str) -> tuple[str, ...]:

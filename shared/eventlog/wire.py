@@ -8,7 +8,8 @@ import re
 
 import msgspec
 
-from shared.eventlog import Entry, Stored, scope_of
+from shared.eventlog import Entry, Stored
+from shared.eventlog.subject import Subject
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SCOPE = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -38,7 +39,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 def headers(entry: Entry, *, expect: int) -> dict[str, str]:
     """The headers of an append that expects `expect` to be the last sequence of its scope."""
-    *_, author, tag = entry.subject.split(".")
+    subject = Subject.parse(entry.subject)
     result = {"ce-id": entry.event_id, "ce-time": entry.time}
     if entry.basis:
         result["Muster-Basis"] = entry.basis
@@ -46,13 +47,13 @@ def headers(entry: Entry, *, expect: int) -> dict[str, str]:
         result["Muster-Optional"] = "true"
     result |= {
         "ce-specversion": "1.0",
-        "ce-type": tag,
-        "ce-source": author,
+        "ce-type": subject.type,
+        "ce-source": subject.author,
         "content-type": "application/json",
         MESSAGE_ID: entry.event_id,
         EXPECTED: str(expect),
         # The server compares the literal filters of appends in flight, so a scope has one spelling.
-        EXPECTED_SCOPE: scope_of(entry.subject),
+        EXPECTED_SCOPE: subject.scope,
     }
     return result
 

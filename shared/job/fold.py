@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from shared.eventlog import Stored
+from shared.eventlog.subject import Subject, is_decision, split
 from shared.job.chain import START, Head, basis, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import At
@@ -85,9 +86,10 @@ class History:
     def fold(self, stored: Stored) -> AnyEvent | None:
         """Fold the next event of the job; return it, or None if it has no effect."""
         subject, sequence = stored.subject, stored.sequence
-        _, author, tag = subject.rsplit(".", 2)
+        decision = is_decision(subject)
+        _, author, tag = split(subject)
         self.sequence, self.time = sequence, stored.time
-        if subject[0] == "j":
+        if decision:
             self._confirm(sequence, stored.basis)
             self.last_decision = sequence
         else:
@@ -108,10 +110,12 @@ class History:
         if author not in AUTHORS[type(event)]:
             self.hold("ForeignEvent", f"{author} may not write {tag}, and did at {sequence}")
             return None
-        if (subject[0] == "j") == (type(event) in FACTS):
+        if decision == (type(event) in FACTS):
             # The guard of appends depends on the family.
-            family = subject.partition(".")[0]
-            self.hold("ForeignEvent", f"{tag} does not belong under {family}, and is there at {sequence}")
+            self.hold(
+                "ForeignEvent",
+                f"{tag} does not belong under {'jobs' if decision else 'facts'}, and is there at {sequence}",
+            )
             return None
         self.job = evolve(self.job, event, At(sequence, stored.time))
         return event
@@ -174,13 +178,11 @@ class Histories:
         if stored.sequence <= self.position:
             return None
         self.position = stored.sequence
-        subject = stored.subject
-        # This lookup costs less than parsing the subject; a history has one prefix per family.
-        prefix = subject.rsplit(".", 2)[0]
+        # This lookup costs less than parsing the subject; a history has one prefix for each family.
+        prefix, _, _ = split(stored.subject)
         history = self._by_prefix.get(prefix)
         if history is None:
-            key = key_of(subject)
-            history = self._by_prefix[prefix] = self[key]
+            history = self._by_prefix[prefix] = self[key_of(Subject.parse(stored.subject))]
         before = history.job
         event = history.fold(stored)
         if closed(history.job):

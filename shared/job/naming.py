@@ -1,4 +1,4 @@
-"""Every name that users, scripts and selectors see: pods, children, labels, annotations, subjects.
+"""Every name that users, scripts and selectors see: pods, children, labels, annotations.
 
 The names are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; what other
 kinds call theirs is in `shared.frameworks`.
@@ -8,6 +8,7 @@ from typing import NewType
 
 import msgspec
 
+from shared.eventlog.subject import Family, Subject, filters
 from shared.job.spec import LAUNCHER
 
 Uid = NewType("Uid", str)
@@ -102,35 +103,21 @@ def secret_name(job: str) -> str:
     return job
 
 
-def fact_subject(key: JobKey, author: str, tag: str) -> str:
-    return f"facts.{_token(key.namespace)}.{_token(key.name)}.{key.uid}.{author}.{tag}"
+def subject_of(key: JobKey, family: Family, author: str, tag: str) -> str:
+    """The subject of an event of this job."""
+    return str(Subject(family, key.namespace, key.name, key.uid, author, tag))
 
 
-def decision_subject(key: JobKey, author: str, tag: str) -> str:
-    return f"jobs.{_token(key.namespace)}.{_token(key.name)}.{key.uid}.{author}.{tag}"
+def key_of(subject: Subject) -> JobKey:
+    """The job of an event."""
+    return JobKey(subject.namespace, subject.name, Uid(subject.uid))
 
 
-def history_subjects(key: JobKey) -> tuple[str, str]:
-    """The filters that cover a job's facts and its decisions."""
-    job = f"{_token(key.namespace)}.{_token(key.name)}.{key.uid}"
-    return f"facts.{job}.>", f"jobs.{job}.>"
+def history_filters(key: JobKey) -> tuple[str, ...]:
+    """The NATS filters of a job's facts and decisions."""
+    return filters(key.namespace, key.name, key.uid)
 
 
-def namespace_subjects(namespace: str) -> tuple[str, ...]:
-    """The filters that cover all facts and decisions of a namespace; none, which is everything, without one."""
-    return (f"facts.{_token(namespace)}.>", f"jobs.{_token(namespace)}.>") if namespace else ()
-
-
-def key_of(subject: str) -> JobKey:
-    """The job that a subject speaks of.  Raises `ValueError` for a subject of another shape."""
-    _, namespace, name, uid, _, _ = subject.split(".")
-    return JobKey(_name(namespace), _name(name), Uid(uid))
-
-
-def _token(name: str) -> str:
-    # A dot separates the tokens of a NATS subject; an underscore cannot stand in a Kubernetes name.
-    return name.replace(".", "_")
-
-
-def _name(token: str) -> str:
-    return token.replace("_", ".")
+def namespace_filters(namespace: str) -> tuple[str, ...]:
+    """The NATS filters of a namespace's facts and decisions; none, which means every event, without a namespace."""
+    return filters(namespace) if namespace else ()

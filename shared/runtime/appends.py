@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Entry, EventLog, Stored, scope_of
+from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.retry import backoff
+from shared.eventlog.subject import Subject
 from shared.job.because import because
 from shared.job.events.catalog import FACTS, AnyEvent
 from shared.job.events.event import Author, Decided
 from shared.job.fold import History
-from shared.job.naming import JobKey, decision_subject, fact_subject
+from shared.job.naming import JobKey, subject_of
 from shared.runtime import log_lines
 from shared.runtime.queue import WorkQueue
 from shared.telemetry.metrics import seconds_between
@@ -147,7 +148,7 @@ class Appends:
             try:
                 async with self._slots:
                     if expect is None:
-                        newest = await self._log.last(scope_of(entry.subject))
+                        newest = await self._log.last(Subject.parse(entry.subject).scope)
                         if newest is not None and (newest.subject, newest.body) == (entry.subject, entry.body):
                             # Another replica stored the same fact first.
                             return newest.sequence
@@ -220,7 +221,7 @@ class Appends:
     def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
         tag = str(event.__struct_config__.tag)
         fact = type(event) in FACTS
-        subject = (fact_subject if fact else decision_subject)(key, self._author, tag)
+        subject = subject_of(key, "facts" if fact else "jobs", self._author, tag)
         return Entry(
             subject=subject,
             event_id=self._new_id(),

@@ -20,11 +20,12 @@ import structlog
 from shared.errors import Transient
 from shared.eventlog import Batch, EventLog, Stored
 from shared.eventlog.retry import backoff
+from shared.eventlog.subject import Subject
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
 from shared.job.metrics import JobMetrics
-from shared.job.naming import JobKey, key_of, namespace_subjects
+from shared.job.naming import JobKey, key_of, namespace_filters
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.runtime import log_lines
@@ -98,7 +99,7 @@ class Runtime:
             service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, metrics=self.metrics
         )
         self._log = eventlog
-        self._subjects = namespace_subjects(namespace)
+        self._subjects = namespace_filters(namespace)
         self._owns = owns
         self._chance = chance
         self._acts = Acts(
@@ -256,7 +257,7 @@ class Runtime:
         The process goes on: it would meet the event again after every restart.
         """
         try:
-            history = self.histories[key_of(stored.subject)]
+            history = self.histories[key_of(Subject.parse(stored.subject))]
         except ValueError:
             log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
             return

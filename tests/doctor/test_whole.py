@@ -23,7 +23,7 @@ from shared.eventlog.setup import STREAMS, set_up
 from shared.eventlog.subjects import ADMIN
 from shared.eventlog.tls import Tls
 from shared.job.events.watcher import HistoryBroken
-from shared.job.naming import JobKey, Uid, fact_subject
+from shared.job.naming import JobKey, Uid, subject_of
 from shared.ports import free_port
 from tests.doctor.conftest import HOME, Installation, MakeInstallation, of, owners, wrong
 from tests.kit.commands import run
@@ -279,14 +279,14 @@ async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Pat
             identity = await log.identity()
             # A decision on no basis, an event that no release knows, a job that this log lost, and one of another log.
             await log.append(a_decision("team-a"), expect=0)
-            newer = fact_subject(JobKey("team-a", "newer", Uid("uid-newer")), "watcher", "NotYet")
+            newer = subject_of(JobKey("team-a", "newer", Uid("uid-newer")), "facts", "watcher", "NotYet")
             await watcher.append(
                 Entry(subject=newer, event_id="newer", time=LONG_AGO, body=b'{"type":"NotYet"}'), expect=0
             )
             for name, whose in (("lost", identity), ("elsewhere", "another-log")):
                 key = JobKey("team-a", name, Uid(f"uid-{name}"))
                 broken = HistoryBroken(log=whose, sequence=9, hash="ab", reason="HistoryBroken")
-                body, subject = msgspec.json.encode(broken), fact_subject(key, "watcher", "HistoryBroken")
+                body, subject = msgspec.json.encode(broken), subject_of(key, "facts", "watcher", "HistoryBroken")
                 await watcher.append(Entry(subject=subject, event_id=name, time=LONG_AGO, body=body), expect=0)
             jobs = await stream(log, STREAMS[0])
             assert jobs is not None

@@ -150,8 +150,9 @@ async def test_4_a_scale_in_without_to_delete_fails_and_stops_nobody(operator: O
         assert status["conditions"][-1]["reason"] == "NothingToDelete"
     await operator.phase("ScaleSucceeded", SCALEOUTS, "served-next")
     assert "WorkersReleased" not in await operator.types("served")
-    await operator.kubectl("delete", "trainingjobs/served", "scaleouts/served-next", "--wait=false")
+    # The requests first: the garbage collector takes them with the job.
     await operator.kubectl("delete", "scaleins", *wishes)
+    await operator.kubectl("delete", "scaleouts/served-next", "trainingjobs/served", "--wait=false")
 
 
 async def test_our_definitions_can_take_the_place_of_theirs(operator: Operator):

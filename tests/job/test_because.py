@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from shared.eventlog import Stored
+from shared.eventlog.subject import Subject
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.because import because, cause
 from shared.job.events.catalog import AnyEvent, Decision
@@ -261,7 +262,7 @@ def decisions(log: Iterable[Stored]) -> Iterator[tuple[Stored, Decision, Job, li
     histories: dict[JobKey, History] = {}
     known: dict[JobKey, list[int]] = {}
     for stored in log:
-        key = key_of(stored.subject)
+        key = key_of(Subject.parse(stored.subject))
         history, before = histories.setdefault(key, History(key)), known.setdefault(key, [])
         event = read_event(stored.body, stored.subject.rpartition(".")[2])
         if isinstance(event, Decided):
@@ -307,7 +308,7 @@ async def test_a_service_writes_what_made_its_decision_by_the_state_that_it_deci
         await world.until(lambda: world.job().attempt.number == 1, "a second attempt")
         await world.running()
         await world.quiet()
-        log = [stored for stored in world.journal.events if key_of(stored.subject) == world.job().key]
+        log = [stored for stored in world.journal.events if key_of(Subject.parse(stored.subject)) == world.job().key]
     history, jobs = History(world.job().key), {}
     for stored in log:
         history.fold(stored)

@@ -18,7 +18,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
-from shared.job.naming import JobKey, Uid, decision_subject, fact_subject
+from shared.job.naming import JobKey, Uid, subject_of
 
 KEPT_IN = "MUSTER_HISTORIES"
 """The environment variable with the folder."""
@@ -44,8 +44,8 @@ def stored(history: History, event: AnyEvent, *, sequence: int | None = None, au
     """`event` as the log would keep it, next after `history`."""
     sequence = sequence or history.sequence + 1
     fact = type(event) in FACTS
-    subject = (fact_subject if fact else decision_subject)(
-        history.job.key, author or author_of(event), event.__struct_config__.tag
+    subject = subject_of(
+        history.job.key, "facts" if fact else "jobs", author or author_of(event), event.__struct_config__.tag
     )
     minute, second = divmod(sequence, 60)
     return Stored(

@@ -19,8 +19,8 @@ EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "shared/job/events/status.py": (
         (
-            '    """The job is taken on."""\n',
-            f'    """The job is taken on."""\n\n    {FIELD}: str = "of the next release"\n',
+            '    """The job is admitted."""\n',
+            f'    """The job is admitted."""\n\n    {FIELD}: str = "of the next release"\n',
         ),
         (
             "Decision = JobCreated",

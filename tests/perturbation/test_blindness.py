@@ -16,7 +16,7 @@ from shared.eventlog import Entry
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.fold import History
-from shared.job.naming import JobKey, Uid, decision_subject
+from shared.job.naming import JobKey, Uid, subject_of
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from tests.kit.clusters import DEFINITIONS
@@ -192,7 +192,7 @@ async def _assign_launcher(watched: Watched, job: Any) -> None:
     history = await _history(watched, job)
     event = SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),))
     entry = Entry(
-        subject=decision_subject(history.job.key, "scheduler", "SlotsAssigned"),
+        subject=subject_of(history.job.key, "jobs", "scheduler", "SlotsAssigned"),
         event_id=uuid4().hex,
         time=history.time,
         body=msgspec.json.encode(event),

@@ -22,6 +22,7 @@ from shared.cluster.calls import path_of
 from shared.cluster.decoding import decoder
 from shared.cluster.objects import Object, Pod
 from shared.eventlog import Stored
+from shared.eventlog.subject import Subject
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import (
@@ -174,7 +175,7 @@ class Witness:
         return found
 
     def _lies(self, stored: Stored, event: AnyEvent) -> list[str]:
-        key = key_of(stored.subject)
+        key = key_of(Subject.parse(stored.subject))
         match event:
             case JobObserved():
                 views = self._seen("TrainingJob", key.uid, event.version)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from services.status.core.documents import canonical, document_of, with_head
+from shared.eventlog.subject import Subject
 from shared.job.chain import Head
 from shared.job.fold import History
 from shared.job.naming import key_of
@@ -53,7 +54,7 @@ def assert_replayed(world: World, name: str = "resnet") -> None:
     head = Head(status["history"]["sequence"], status["history"]["hash"])
     again = None
     for stored in world.journal.events:
-        key = key_of(stored.subject)
+        key = key_of(Subject.parse(stored.subject))
         if key.name == name and key.uid != "none" and stored.sequence <= head.sequence:
             again = again or History(key)
             again.fold(stored)

@@ -6,8 +6,9 @@ import pytest
 
 from shared.cluster.kinds import PODS
 from shared.cluster.memory import Call, Calm
-from shared.eventlog import Entry, scope_of
+from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog
+from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.integrity import Broken
@@ -118,7 +119,7 @@ def damaged(journal: ToldJournal, *, purged: str = "", cut: int = 0, forgets: bo
         if purged and purged in subject:
             subject, body = "facts.team-b.other.uid-of-other.watcher.TimePassed", PASSED
         entry = Entry(subject=subject, event_id=stored.event_id, time=stored.time, body=body, basis=stored.basis)
-        last[scope_of(subject)] = again.append(entry, expect=last.get(scope_of(subject), 0))
+        last[Subject.parse(subject).scope] = again.append(entry, expect=last.get(Subject.parse(subject).scope, 0))
     if not forgets:
         again.buckets = journal.buckets
     return again

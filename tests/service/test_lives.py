@@ -6,6 +6,7 @@ from services.status.shell import Status
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog import Stored
+from shared.eventlog.subject import Subject
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.naming import key_of
 from tests.kit.virtual_time import in_virtual_time
@@ -75,7 +76,7 @@ async def test_a_deleted_job_leaves_nothing_at_any_event_of_its_start():
         deleted: set[str] = set()
 
         def on_event(stored: Stored) -> None:
-            name = key_of(stored.subject).name
+            name = key_of(Subject.parse(stored.subject)).name
             if name.startswith("job-") and name not in deleted:
                 if events.get(name, 0) == int(name.removeprefix("job-")):
                     deleted.add(name)

@@ -20,7 +20,7 @@ from shared.job.events.event import Author
 from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned
 from shared.job.events.status import JobCreated
 from shared.job.fold import History
-from shared.job.naming import JobKey, Slot, Uid, fact_subject
+from shared.job.naming import JobKey, Slot, Uid, subject_of
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import Slots
@@ -132,7 +132,7 @@ class Stage:
 
     def see(self, key: JobKey = ONE, generation: int = 1) -> None:
         """The watcher's word: a job, or a new generation of it."""
-        subject = fact_subject(key, "watcher", "JobObserved")
+        subject = subject_of(key, "facts", "watcher", "JobObserved")
         body = msgspec.json.encode(observed(a_spec(), generation=generation))
         self._append(Entry(subject=subject, event_id=self._id(), time="2030-01-01T00:00:00.000Z", body=body))
 

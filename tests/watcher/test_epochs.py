@@ -27,7 +27,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories
-from shared.job.naming import JobKey, Uid, fact_subject
+from shared.job.naming import JobKey, Uid, subject_of
 from shared.job.state import Job
 from shared.runtime.run import Runtime
 from tests.kit.apiserver import ScriptedApiServer
@@ -174,7 +174,7 @@ async def a_scene(folder: Path, replies: Replies) -> AsyncIterator[Scene]:
 def append(journal: MemoryJournal, event: JobObserved, key: JobKey = KEY) -> None:
     last = max((s.sequence for s in journal.events if s.subject.startswith("facts.team-a")), default=0)
     entry = Entry(
-        subject=fact_subject(key, "watcher", "JobObserved"),
+        subject=subject_of(key, "facts", "watcher", "JobObserved"),
         event_id=f"by-hand-{len(journal.events)}",
         time="2030-01-01T00:00:00.000Z",
         body=msgspec.json.encode(event),

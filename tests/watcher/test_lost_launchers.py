@@ -19,7 +19,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone
 from shared.job.fold import Histories, History
-from shared.job.naming import JOB_NAME, JOB_ROLE, JOB_UID, Slot, Uid, decision_subject, pod_name
+from shared.job.naming import JOB_NAME, JOB_ROLE, JOB_UID, Slot, Uid, pod_name, subject_of
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Runtime
@@ -111,7 +111,7 @@ class Late:
             place = Slots(0, LAUNCHER, ((0, 0),))
             self.journal.append(
                 Entry(
-                    subject=decision_subject(history.job.key, "scheduler", "SlotsAssigned"),
+                    subject=subject_of(history.job.key, "jobs", "scheduler", "SlotsAssigned"),
                     event_id="assigned",
                     time="",
                     body=msgspec.json.encode(SlotsAssigned(slots=(place,))),

@@ -1,0 +1,72 @@
+"""The subject of an event, `<family>.<namespace>.<name>.<uid>.<author>.<type>`: the only place that spells it.  Pure.
+
+`facts.team-a.resnet.7f3c.watcher.PodsObserved`.  A dot separates the tokens of a NATS subject, so a dot in a name is
+written as an underscore, which no Kubernetes name has.
+"""
+
+from typing import Literal, NamedTuple, Self, get_args
+
+Family = Literal["facts", "jobs"]
+"""`facts` are observations; `jobs` are decisions."""
+
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+
+class Subject(NamedTuple):
+    """Which job an event is about, who wrote it, and its type."""
+
+    family: Family
+    namespace: str
+    name: str
+    uid: str
+    author: str
+    type: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The subject that `text` spells.  Raises `ValueError` if it is none."""
+        family, *tokens = text.split(".")
+        known = next((one for one in FAMILIES if one == family), None)
+        if known is None or len(tokens) != len(cls._fields) - 1:
+            raise ValueError(f"not the subject of an event: {text}")
+        namespace, name, uid, author, tag = tokens
+        return cls(known, namespace.replace("_", "."), name.replace("_", "."), uid, author, tag)
+
+    def __str__(self) -> str:
+        return f"{self.family}.{_token(self.namespace)}.{_token(self.name)}.{self.uid}.{self.author}.{self.type}"
+
+    @property
+    def scope(self) -> str:
+        """The filter of an append's guard: a job's decisions, or the facts of one author about the job."""
+        author = self.author if self.family == "facts" else "*"
+        return _filter(self.family, self.namespace, self.name, self.uid, author)
+
+
+def is_decision(text: str) -> bool:
+    """True for the subject of a decision, false for that of a fact."""
+    return text.startswith("jobs.")
+
+
+def split(text: str) -> tuple[str, str, str]:
+    """The prefix that a job's events of one family share, the author and the type; for the fold, to which speed counts.
+
+    Raises `ValueError` if `text` has fewer parts.
+    """
+    prefix, author, tag = text.rsplit(".", 2)
+    return prefix, author, tag
+
+
+def filters(namespace: str = "*", name: str = "*", uid: str = "*", author: str = "*") -> tuple[str, ...]:
+    """The NATS filters of the facts and the decisions with these values; `*` stands for any value."""
+    return tuple(_filter(family, namespace, name, uid, author) for family in FAMILIES)
+
+
+def _filter(family: Family, *values: str) -> str:
+    tokens = [family, *map(_token, values)]
+    while tokens[-1] == "*":
+        tokens.pop()
+    return ".".join([*tokens, ">"])
+
+
+def _token(name: str) -> str:
+    return name.replace(".", "_")
