@@ -18,6 +18,7 @@ EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ('        "suspend": BOOLEAN', f'        "{FIELD}": TEXT,\n        "suspend": BOOLEAN'),
     ),
     "shared/job/events/status.py": (
+        ("import Decided\n", "import Decided, Event\n"),
         (
             '    """The job is admitted."""\n',
             f'    """The job is admitted."""\n\n    {FIELD}: str = "of the next release"\n',
