@@ -25,9 +25,11 @@ class Conflict(Trouble):
 class Refused(Trouble):
     """The same call would fail again: invalid, forbidden, not found, undecodable.  Record it and go on."""
 
-    def __init__(self, message: str, *, reason: str, field: str = "") -> None:
+    def __init__(self, message: str, *, reason: str, field: str = "", words: str = "") -> None:
         super().__init__(message)
         self.reason = reason
         """One CamelCase word, such as `Forbidden`, `Invalid`, `NotFound`, `AlreadyExists`."""
         self.field = field
         """The path of the offending field, when the other side named one."""
+        self.words = words
+        """The other side's own sentence, whole, or ours where we refuse; empty where nobody may repeat it."""

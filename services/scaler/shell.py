@@ -147,7 +147,8 @@ class Scaler:
             return
         meta = request.metadata
         if meta.controller is not None:
-            raise Refused(f"{effect.kind} {effect.name} has another controller", reason=OWNED_BY_ANOTHER)
+            message = f"{effect.kind} {effect.name} belongs to {meta.controller.kind} {meta.controller.name}"
+            raise Refused(message, reason=OWNED_BY_ANOTHER, words=message)
         kept: list[dict[str, Any]] = msgspec.to_builtins(meta.owner_references or ())
         patch = {
             "metadata": {

@@ -16,6 +16,7 @@ from services.scheduler.core.effects import (
     DeleteSecret,
     DeleteService,
 )
+from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import PODS, SECRETS, SERVICES
@@ -24,6 +25,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import Place
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.templates import with_last_words
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
@@ -31,7 +33,7 @@ from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.name_conflicts import QUICK_SECONDS, is_controlled, must_be_controlled
+from shared.runtime.name_conflicts import QUICK_SECONDS, conflict, is_controlled, must_be_controlled
 from shared.runtime.run import Runtime
 
 KEPT_RESOURCES = 256
@@ -43,7 +45,16 @@ class Scheduler:
 
     author: Author = "scheduler"
 
-    def __init__(self, cluster: Cluster, kinds: Kinds = BUILT_IN, *, cluster_domain: str = "cluster.local") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        kinds: Kinds = BUILT_IN,
+        *,
+        cluster_domain: str = "cluster.local",
+        last_words: bool = True,
+    ) -> None:
+        """`last_words`: the kubelet keeps the last lines of a container that fails, unless the template decides."""
+        self._last_words = last_words
         self._cluster = cluster
         self._kinds = kinds
         self._domain = cluster_domain
@@ -86,6 +97,8 @@ class Scheduler:
         assert job.spec is not None
         place = self._place(job, effect.slot, effect.scaleout)
         manifest, name = self._kinds.of(job).pod(resource, job.spec, place), place.name
+        if self._last_words:
+            manifest = with_last_words(manifest)
         if await self._made(PODS, job, manifest):
             return
         pod = await self._cluster.get(PODS, job.key.namespace, name)
@@ -106,14 +119,14 @@ class Scheduler:
         Raises `Refused` if the job is not its controller, `Transient` if it changed meanwhile.
         """
         if not is_controlled(meta, job.key):
-            raise Refused(f"{resource.kind} {meta.name} belongs to another owner", reason="NameConflict")
+            raise conflict(f"{resource.kind.lower()} {meta.name}", meta)
         if labels.items() <= (meta.labels or {}).items():
             return
         guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         try:
             await self._cluster.patch(resource, job.key.namespace, meta.name, {"metadata": {**guard, "labels": labels}})
-        except Conflict as conflict:
-            raise Transient(f"{resource.kind} {meta.name} changed meanwhile", retry_after=QUICK_SECONDS) from conflict
+        except Conflict as changed:
+            raise Transient(f"{resource.kind} {meta.name} changed meanwhile", retry_after=QUICK_SECONDS) from changed
 
     async def _settle(self, resource: Resource[Any], job: Job, name: str) -> None:
         """Check an existing object; label it if another operator made it for this job."""
@@ -159,7 +172,8 @@ class Scheduler:
             await self._cluster.create(resource, job.key.namespace, manifest)
         except Refused as refusal:
             if refusal.reason != "AlreadyExists":
-                raise
+                what = f"create {resource.kind} {job.key.namespace}/{manifest['metadata']['name']}"
+                raise without_values(refusal, what, manifest) from None
             return False
         return True
 
@@ -192,4 +206,10 @@ class Scheduler:
 
 def build(dependencies: Dependencies) -> Scheduler:
     """The service from what a process has."""
-    return Scheduler(dependencies.cluster, dependencies.kinds, cluster_domain=dependencies.settings.cluster_domain)
+    settings = dependencies.settings
+    return Scheduler(
+        dependencies.cluster,
+        dependencies.kinds,
+        cluster_domain=settings.cluster_domain,
+        last_words=settings.termination_messages,
+    )

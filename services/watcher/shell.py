@@ -47,12 +47,14 @@ class Watcher:
         believes_vanished: bool = False,
         takes_over: bool = False,
         disruption_taints: Collection[str] = (),
+        last_words: bool = True,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """An empty `namespace` is the whole cluster.
 
         `believes_vanished` confirms that many jobs are gone, `takes_over` that the earlier operators are.
         `disruption_taints` are further keys of taints that announce the removal of a node.
+        Without `last_words` no termination message is recorded.
         """
         self._cache = Cache(kinds, takes_over=takes_over)
         self._warned: dict[JobKey, tuple[str, str]] = {}
@@ -71,6 +73,7 @@ class Watcher:
             namespace=namespace,
             believes_vanished=believes_vanished,
             disruption_taints=disruption_taints,
+            last_words=last_words,
         )
 
     def known(self) -> Iterable[JobKey]:
@@ -143,4 +146,5 @@ def build(dependencies: Dependencies) -> Watcher:
         believes_vanished=dependencies.settings.believe_vanished,
         takes_over=dependencies.settings.take_over,
         disruption_taints=dependencies.settings.disruption_taints,
+        last_words=dependencies.settings.termination_messages,
     )

@@ -19,7 +19,7 @@ from services.watcher.core.views import inherited_pod, observed_child, observed_
 from services.watcher.deadlines import Deadlines
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
-from shared.cluster.objects import Custom, Object
+from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import REQUESTS, TRAININGJOBS
@@ -59,6 +59,7 @@ class Watches:
         namespace: str,
         believes_vanished: bool,
         disruption_taints: Collection[str],
+        last_words: bool,
     ) -> None:
         """The pods of `paused` jobs do not wake them; for the rest see `Watcher`."""
         self._cluster = cluster
@@ -70,6 +71,7 @@ class Watches:
         self._namespace = namespace
         self._believes_vanished = believes_vanished
         self._disruption_taints = disruption_taints
+        self._last_words = last_words
         self._following: Sequence[asyncio.Task[None] | None] = []
 
     def begin(self, runtime: Runtime) -> None:
@@ -84,14 +86,7 @@ class Watches:
         streams: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(partial(self._follow_jobs, framework) for framework in self._kinds),
             *(partial(self._follow_requests, kind) for kind in requests),
-            lambda: self._follow(
-                PODS,
-                cache.pods,
-                lambda at, pod: (
-                    cache.set_pod(at, observed_pod(pod), tolerations(pod)) if pod else cache.set_pod(at, None)
-                ),
-                selector,
-            ),
+            partial(self._follow_pods, selector),
             *(partial(self._follow_inherited, theirs) for theirs in cache.inherited),
             lambda: self._follow_children(SERVICES, selector),
             lambda: self._follow_children(CONFIGMAPS, selector),
@@ -129,13 +124,20 @@ class Watches:
 
         await self._follow(kind, self._cache.jobs[kind], seen)
 
+    async def _follow_pods(self, selector: str) -> None:
+        def seen(at: At, pod: Pod | None) -> set[JobKey]:
+            if pod is None:
+                return self._cache.set_pod(at, None)
+            return self._cache.set_pod(at, observed_pod(pod, last_words=self._last_words), tolerations(pod))
+
+        await self._follow(PODS, self._cache.pods, seen, selector)
+
     async def _follow_inherited(self, selector: str) -> None:
-        await self._follow(
-            PODS,
-            self._cache.inherited[selector],
-            lambda at, pod: self._cache.set_inherited(selector, at, inherited_pod(pod, self._kinds) if pod else None),
-            selector,
-        )
+        def seen(at: At, pod: Pod | None) -> set[JobKey]:
+            view = inherited_pod(pod, self._kinds, last_words=self._last_words) if pod is not None else None
+            return self._cache.set_inherited(selector, at, view)
+
+        await self._follow(PODS, self._cache.inherited[selector], seen, selector)
 
     async def _follow_requests(self, kind: ScaleKind) -> None:
         await self._follow(

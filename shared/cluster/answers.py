@@ -103,24 +103,25 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     if code == 401:
         return Transient(f"{message}; renew the credentials of the kubeconfig or of the service account")
     if code == 409:
-        return _conflict(message, reason, method)
+        return _conflict(message, reason, method, status.message)
     if code == 422 and method == "PATCH" and any(cause.field == "metadata.uid" for cause in causes):
         # A uid in a patch is a precondition; the API server reports a change of an immutable field.
         return Conflict(message)
     if code == 400 and UNDECODABLE in status.message:
         # Permanent, like a violated validation rule.
         found = _FIELD_OF_GO.search(status.message)
-        return Refused(message, reason="Invalid", field=found[1] if found else "")
+        return Refused(message, reason="Invalid", field=found[1] if found else "", words=status.message)
     if code == 403:
         reason = _forbidden(status)
-    return Refused(message, reason=reason, field=next((cause.field for cause in causes if cause.field), ""))
+    field = next((cause.field for cause in causes if cause.field), "")
+    return Refused(message, reason=reason, field=field, words=status.message)
 
 
-def _conflict(message: str, reason: str, method: str) -> Trouble:
+def _conflict(message: str, reason: str, method: str, words: str) -> Trouble:
     if method != "POST":
         return Conflict(message)
     if reason == "AlreadyExists":
-        return Refused(message, reason=reason)
+        return Refused(message, reason=reason, words=words)
     # Concurrent creations under one quota conflict on its count; the next try may succeed.
     return Transient(message)
 

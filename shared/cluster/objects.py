@@ -50,10 +50,13 @@ class Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Terminated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     exit_code: int = 0
     reason: str | None = None
+    message: str | None = None
+    """What the container wrote to its termination message file, or the end of its log."""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None = None
+    message: str | None = None
 
 
 class ContainerState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -71,11 +74,13 @@ class PodCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str | None = None
+    message: str | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     phase: str = ""
     reason: str | None = None
+    message: str | None = None
     conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
 

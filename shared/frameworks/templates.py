@@ -4,6 +4,7 @@ Checked is what rendering relies on and what would fail a pod for ever; all else
 """
 
 import re
+from typing import Any
 
 from shared.frameworks.reading import Fields
 
@@ -45,6 +46,20 @@ def training_container(role: Fields, name: str = "") -> Fields | None:
         return None
     training.parts("volumeMounts")
     return training
+
+
+def with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod with the end of each failed container's log as its termination message, where the template says nothing.
+
+    A container that writes a message file of its own keeps it: the log counts only where that file is empty.
+    """
+    policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    kinds = {
+        kind: [policy | each if isinstance(each, dict) else each for each in pod["spec"][kind]]
+        for kind in ("initContainers", "containers")
+        if isinstance(pod["spec"].get(kind), list)
+    }
+    return pod | {"spec": pod["spec"] | kinds}
 
 
 def gpus(container: Fields, *, most: int) -> int | None:

@@ -6,6 +6,7 @@ Every type of event is named here, so mypy fails for a new one without a case.
 
 import msgspec
 
+from shared.job import text
 from shared.job.conditions import holds, no_longer, with_condition
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
@@ -76,6 +77,7 @@ from shared.job.evolve_requests import (
     request_over,
     requested,
     resized,
+    scaling,
     script_finished,
     script_started,
     seen,
@@ -145,8 +147,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case ScaleSucceeded():
             return request_over(job, event.request, at, success=True, reason=event.reason)
         case ScaleFailed() | ScaleCancelled():
-            job = released(job, event.released)
-            return request_over(job, event.request, at, success=False, reason=event.reason)
+            # What was refused of the request's pods explains its end, and is forgotten with their slots.
+            job = request_over(job, event.request, at, success=False, reason=event.reason)
+            return released(job, event.released)
         case WorkersReleased():
             forced = at.sequence if event.reason == DRAIN_FORCED else 0
             job = with_request(let_go(job, event, at), event.request, released=True, forced=forced)
@@ -163,7 +166,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
             return job
         case JobScaling():
-            return _phase(job, "Scaling", "Scaling", event, at)
+            return scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
         case JobRestarting():
             return _phase(given_up(job, event, at), "Restarting", "Restarting", event, at)
         case JobSuspended():
@@ -274,6 +277,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
         reason=event.reason,
         field=event.field,
         permanent=event.permanent,
+        message=event.message,
         count=known.count + 1 if known else 1,
         at=at,
     )
@@ -281,7 +285,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
     if not job.starting or event.effect not in _MILESTONES:
         return job
     launcher = any(slot.role == LAUNCHER for slot in each(event.slots))
-    where = f" ({event.field})" if event.field else ""
+    where = f" ({event.field})" if event.field and not event.message else ""
     return replace(
         job,
         conditions=with_condition(
@@ -290,7 +294,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
             at,
             status=False,
             reason=event.reason,
-            message=f"{event.effect} was refused{where}",
+            message=text.with_words(f"{event.effect} was refused{where}", event.message),
         ),
     )
 

@@ -109,14 +109,17 @@ def _counted(tally: Tally, pod: PodView) -> Tally:
 def _failure(job: Job, pod: PodView, at: At) -> Failure:
     end = exit_of(job, pod) or next((end for end in pod.exits if end.code), None)
     reason = pod.reason or (end.reason if end else "") or ("Deleted" if pod.deleting else "Failed")
-    return Failure(pod.name, reason, end.code if end else None, at)
+    message = end.message if end and end.message else pod.message
+    return Failure(pod.name, reason, end.code if end else None, at, message)
 
 
 def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Vacancy:
     end = exit_of(job, pod)
+    failure = _failure(job, pod, at)
     return Vacancy(
         at=at,
-        reason=_failure(job, pod, at).reason,
+        reason=failure.reason,
+        message=failure.message,
         code=end.code if end else None,
         # The training container decides: a failed sidecar is not a failure of the worker.
         succeeded=not pod.deleting and (end.code == 0 if end else pod.phase == "Succeeded"),

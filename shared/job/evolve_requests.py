@@ -9,6 +9,7 @@ import msgspec
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, ScriptStarted
+from shared.job.events.status import JobScaling
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.evolve_disruption import departed, departures_seen
 from shared.job.membership import Members
@@ -64,6 +65,7 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         drain=event.drain,
         conditions=with_condition(request.conditions, "Scaling", at, reason="ScalingStart"),
     )
+    request = replace(request, before=job.scaling.size, after=_sized(job, request))
     conditions = job.conditions
     for kind in ("ScaleSucceeded", "ScaleFailed"):
         # The outcome of the last request becomes false, so that this one's gets a transition time of its own.
@@ -76,6 +78,15 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
     job = with_attempt(job, slots=slots, next_index=next_index(job, added), news=news)
     job = with_scaling(job, requests={**job.scaling.requests, event.request: request}, open=event.request)
     return replace(job, conditions=conditions)
+
+
+def scaling(job: Job, event: JobScaling, at: At) -> Job:
+    """The open request shows from which size to which it takes the job, as the decision says."""
+    request = job.scaling.open_request
+    if request is None or not event.message:
+        return job
+    conditions = with_condition(request.conditions, "Scaling", at, reason=event.reason, message=event.message)
+    return with_request(job, request.uid, conditions=conditions)
 
 
 def hosts_published(job: Job, event: HostsPublished) -> Job:
@@ -193,9 +204,11 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
         return job
     kind = "ScaleSucceeded" if success else "ScaleFailed"
     conditions = request.conditions
-    if any(condition.type == "Scaling" for condition in conditions):
+    began = next((condition for condition in conditions if condition.type == "Scaling"), None)
+    sizes = began.message if began is not None else ""
+    if began is not None:
         conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
-    message = _message(request, reason)
+    message = sizes if success else _message(job, request, reason)
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)
@@ -206,7 +219,7 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
         # The job's conditions have et-operator's reasons; the message has the request's own.
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
-        why = "" if success else f"{request.kind} {request.name}: {reason}"
+        why = sizes if success else f"{request.kind} {request.name}: {reason}"
         over = with_condition(job.conditions, kind, at, reason=theirs, message=why)
         job = replace(job, conditions=over)
         if job.scaling.open == uid:
@@ -239,13 +252,15 @@ _SENTENCES = {
 """The sentence of each reason; the problems of a request have their own."""
 
 
-def _message(request: Request, reason: str) -> str:
+def _message(job: Job, request: Request, reason: str) -> str:
     problem = next((known for known in request.problems if known.reason == reason), None)
     if problem is not None:
         return f"{problem.field}: {problem.message}" if problem.field else problem.message
     if reason == "ScriptFailed" and request.script is not None:
         return _exited(request.script.exit_code)
-    return _SENTENCES.get(reason, "")
+    refusals = [job.refusals.get(effect) for effect in ("CreatePod", "OwnRequest")]
+    refused = next((known.message for known in refusals if known is not None and known.reason == reason), "")
+    return _SENTENCES.get(reason, "") or refused
 
 
 def with_request(job: Job, uid: Uid, **changes: object) -> Job:

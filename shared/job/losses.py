@@ -15,6 +15,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     reason: str
     code: int | None
     at: At
+    message: str = ""
+    """What the container said last, or the kubelet's sentence for the reason."""
 
 
 class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -24,6 +26,8 @@ class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str
     code: int | None = None
     """The exit code of the training container; None if it is unknown."""
+    message: str = ""
+    """The termination message of the container, or the kubelet's message for the reason."""
     succeeded: bool = False
     taken: bool = False
     """The pod was deleted, or vanished, before it ended."""

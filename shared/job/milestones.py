@@ -2,6 +2,7 @@
 
 import msgspec
 
+from shared.job import text
 from shared.job.conditions import Condition, holds, with_condition
 from shared.job.events.event import At
 from shared.job.state import Job
@@ -18,6 +19,12 @@ class Trouble(msgspec.Struct, frozen=True):
 
     pod: str
     reason: str
+    message: str = ""
+    """The kube-scheduler's or the kubelet's own sentence."""
+
+    @property
+    def sentence(self) -> str:
+        return text.with_words(f"{self.pod}: {self.reason}", self.message)
 
 
 _ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -34,7 +41,7 @@ def trouble(job: Job) -> Trouble | None:
         key=lambda pod: (pod.index, order.index(pod.role) if pod.role in order else len(order), pod.role),
         default=None,
     )
-    return Trouble(first.name, first.reason) if first else None
+    return Trouble(first.name, first.reason, first.message) if first else None
 
 
 def with_milestones(job: Job, at: At) -> Job:
@@ -62,7 +69,7 @@ def with_milestones(job: Job, at: At) -> Job:
     launcher = job.launcher
     if launcher is not None:
         waits = trouble(job) if holds(conditions, "WorkersReady") else None
-        why = f"{waits.pod}: {waits.reason}" if waits else ""
+        why = waits.sentence if waits else ""
         conditions = with_condition(conditions, "LauncherCreated", at, reason=f"{job.kind}LauncherCreated", message=why)
     return replace(job, conditions=conditions) if conditions is not job.conditions else job
 
@@ -70,8 +77,7 @@ def with_milestones(job: Job, at: At) -> Job:
 def _with_trouble(job: Job, conditions: tuple[Condition, ...], at: At) -> tuple[Condition, ...]:
     waits = trouble(job)
     if waits is not None:
-        message = f"{waits.pod}: {waits.reason}"
-        return with_condition(conditions, "WorkersReady", at, status=False, reason=waits.reason, message=message)
+        return with_condition(conditions, "WorkersReady", at, status=False, reason=waits.reason, message=waits.sentence)
     if any(known.type == "WorkersReady" and known.message for known in conditions):
         # The trouble that the message names is over, and no other pod has one.
         return with_condition(conditions, "WorkersReady", at, status=False, reason="WorkersStarting")

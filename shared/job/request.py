@@ -77,6 +77,10 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The sequence at which workers in use were released; 0 if that did not happen."""
     gone: int = 0
     """The sequence at which its object was deleted; 0 while it exists."""
+    before: int = 0
+    """The number of workers when the request was accepted."""
+    after: int = 0
+    """The number of workers that it asks for; 0 before its acceptance."""
     replaced: int = 0
     """The number of added workers that were replaced before all were Ready."""
     resize: int | None = None
@@ -90,6 +94,11 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def waits_since(self) -> int:
         """The sequence that its deadline counts from: anew after its script, and after a forced drain."""
         return max(self.accepted, self.script.ended if self.script is not None else 0, self.forced)
+
+    @property
+    def sizes(self) -> str:
+        """`2 -> 4 workers`; empty before its acceptance."""
+        return f"{self.before} -> {self.after} worker{'' if self.after == 1 else 's'}" if self.after else ""
 
     @property
     def over(self) -> bool:

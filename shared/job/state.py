@@ -40,6 +40,8 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The start of the back-off."""
     due: bool = False
     """True once the back-off is over."""
+    message: str = ""
+    """The API server's own words."""
     probe: int = 1
     """The number of pods that the next try may create: 1, then 2, 4, 8 while it succeeds."""
 

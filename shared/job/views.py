@@ -25,6 +25,8 @@ class Exit(msgspec.Struct, frozen=True, gc=False):
     container: str
     code: int
     reason: str = ""
+    message: str = ""
+    """What a failed container said last, at most 2 KiB; empty where MUSTER_TERMINATION_MESSAGES is false."""
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -50,6 +52,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The version of the hosts files that a launcher was nudged to load."""
     claimed: bool = True
     """False for a pod of another operator until it has Muster's labels."""
+    message: str = ""
+    """The message of the kube-scheduler or the kubelet when `reason` came."""
 
     @property
     def slot(self) -> Slot:

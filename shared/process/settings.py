@@ -99,6 +99,10 @@ class Settings(BaseSettings):
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node, besides the well-known ones."""
 
+    termination_messages: bool = True
+    """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status. False:
+    pods are made without `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
+
     health_port: int = 0
     """The port of `/healthz`, `/readyz` and `/metrics`; 0 opens no port."""
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
+from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import PERMANENT, EffectRefused
@@ -58,8 +59,8 @@ class _Round:
         self.context = Context(history.job, history.head, history.time)
         self.answered = asyncio.Event()
         """Set when every call has ended."""
-        self.refused: defaultdict[tuple[str, str, str], list[Item]] = defaultdict(list)
-        """By kind of effect, reason and field."""
+        self.refused: defaultdict[tuple[str, str, str], list[tuple[Item, str]]] = defaultdict(list)
+        """By kind of effect, reason and field: each effect with the words of its refusal."""
         self._calls = calls
 
     def call_ended(self) -> None:
@@ -127,7 +128,7 @@ class Acts:
         if refusal is not None:
             if not round_.refused:
                 tasks.create_task(self._record(round_))
-            round_.refused[type(item.effect).__name__, refusal.reason, refusal.field].append(item)
+            round_.refused[type(item.effect).__name__, refusal.reason, refusal.field].append((item, refusal.words))
 
     async def _record(self, round_: _Round) -> None:
         """Record the refusals so far: one event for each kind of effect and reason."""
@@ -136,10 +137,15 @@ class Acts:
                 await round_.answered.wait()
         history, rejected = round_.history, round_.refused.copy()
         round_.refused.clear()
-        for (kind, reason, field), items in rejected.items():
+        for (kind, reason, field), found in rejected.items():
+            items = [item for item, _ in found]
             slots = spans(slot for item in items if isinstance(slot := getattr(item.effect, "slot", None), Slot))
             permanent = reason in PERMANENT
-            event = EffectRefused(effect=kind, reason=reason, slots=slots, field=field, permanent=permanent)
+            # The probe of the next try is the first slot again: its words change only with the cause.
+            words = min(found, key=lambda each: each[0].effect.target)[1]
+            event = EffectRefused(
+                effect=kind, reason=reason, slots=slots, field=field, permanent=permanent, message=text.first(words)
+            )
             try:
                 sequence = await self._appends.append_until_stored(history, event)
             except Refused as refusal:

@@ -30,16 +30,21 @@ def must_be_controlled(meta: Metadata | None, job: Job, what: str, *, same: bool
     if meta is None:
         raise Transient(f"{what} was deleted meanwhile", retry_after=QUICK_SECONDS)
     if labelled and is_controlled(meta, key) and (meta.labels or {}).get(JOB_UID) != key.uid:
-        raise Refused(
-            f"the labels of {what} were changed; delete it, and Muster makes it again", reason="LabelsChanged"
-        )
+        message = f"the labels of {what} were changed; delete it, and Muster makes it again"
+        raise Refused(message, reason="LabelsChanged", words=message)
     if is_controlled(meta, key) and same and meta.deletion_timestamp is None:
         return
     if is_controlled(meta, key) or meta.deletion_timestamp is not None or _earlier_incarnation(meta, job):
         raise Transient(f"{what} belongs to an owner that is being deleted", retry_after=QUICK_SECONDS)
-    raise Refused(
-        f"{what} belongs to another owner; delete or rename it, or name the job differently", reason="NameConflict"
-    )
+    raise conflict(what, meta)
+
+
+def conflict(what: str, meta: Metadata) -> Refused:
+    """The refusal to change an object of another owner; it names the owner."""
+    owner = meta.controller
+    whose = f"belongs to {owner.kind} {owner.name}" if owner is not None else "was not made by Muster"
+    message = f"{what} {whose}; delete or rename it, or name the job differently"
+    return Refused(message, reason="NameConflict", words=message)
 
 
 def _earlier_incarnation(meta: Metadata, job: Job) -> bool:

@@ -125,3 +125,8 @@ def test_a_precondition_of_a_patch_is_a_conflict(code: int, body: Any) -> None:
 
 def test_other_peoples_text_is_cut_short() -> None:
     assert len(str(told("POST", 400, a_status(400, "BadRequest", "x" * 10_000)))) < 400
+
+
+@pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (400, "BadRequest"), (422, "Invalid")])
+def test_a_refusal_has_the_server_s_own_words(code: int, reason: str) -> None:
+    assert told("POST", code, a_status(code, reason, QUOTA)).words == QUOTA

@@ -4,11 +4,14 @@ import asyncio
 import gc
 from typing import Any
 
+import pytest
+
 from services.scheduler.core.effects import CreatePod
 from services.scheduler.shell import Scheduler
+from shared.cluster.kinds import PODS
 from shared.cluster.memory import MemoryCluster
 from shared.cluster.store import MemoryStore
-from shared.errors import Transient
+from shared.errors import Refused, Transient
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Slot, Uid
@@ -50,3 +53,46 @@ async def test_a_read_that_fails_after_its_effect_was_broken_off_is_no_error_of_
     await asyncio.sleep(0.01)
     gc.collect()
     assert complaints == []
+
+
+async def make_a_worker(store: MemoryStore, manifest: dict[str, Any], **settings: Any) -> None:
+    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, manifest).metadata["uid"])
+    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
+    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+    await Scheduler(MemoryCluster(store), **settings).act(CreatePod(Slot(0, WORKER, 0)), context)
+
+
+@pytest.mark.parametrize(
+    ("settings", "policies"),
+    [
+        pytest.param({}, ["FallbackToLogsOnError", "FallbackToLogsOnError", "File"], id="as it comes"),
+        pytest.param({"last_words": False}, [None, None, "File"], id="where the setting is off"),
+    ],
+)
+async def test_a_container_s_last_lines_are_asked_for_where_its_template_does_not_decide(
+    settings: dict[str, Any], policies: list[str | None]
+):
+    store, manifest = MemoryStore(), a_training_job()
+    template = manifest["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]
+    (container,) = template["containers"]
+    template["initContainers"] = [container | {"name": "first"}]
+    template["containers"] = [container, container | {"name": "side", "terminationMessagePolicy": "File"}]
+    await make_a_worker(store, manifest, **settings)
+    pod = store.get(PODS, NAMESPACE, "resnet-worker-0")
+    assert pod is not None
+    spec = pod.manifest["spec"]
+    made = [*spec["initContainers"], *spec["containers"]]
+    assert [each.get("terminationMessagePolicy") for each in made] == policies
+
+
+async def test_the_words_of_a_refusal_come_without_a_value_of_the_environment():
+    store, manifest = MemoryStore(), a_training_job()
+    (container,) = manifest["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": "PASSWORD", "value": "hunter2"}]
+    said = 'admission webhook "w" denied the request: PASSWORD=hunter2 is weak'
+    refusal = Refused(f"create pods: {said}", reason="Forbidden", words=said)
+    store.faults.fail_next("create", refusal, plural="pods")
+    with pytest.raises(Refused) as told:
+        await make_a_worker(store, manifest)
+    assert told.value.words == 'admission webhook "w" denied the request: PASSWORD=[withheld] is weak'
+    assert "hunter2" not in str(told.value)

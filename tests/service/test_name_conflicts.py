@@ -64,20 +64,23 @@ def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
 
 
 @pytest.mark.parametrize(
-    "meta",
+    ("meta", "whose"),
     [
-        pytest.param(an_object(), id="nobody's"),
-        pytest.param(an_object(labelled="uid-1"), id="our labels without an owner"),
-        pytest.param(an_object("uid-9", labelled="uid-1"), id="our labels under another owner"),
-        pytest.param(an_object("uid-9", labelled=""), id="another owner without our label"),
-        pytest.param(an_object("uid-9", name="bert"), id="another job's"),
-        pytest.param(an_object("uid-9", kind="TFJob"), id="a job's of another kind and the same name"),
+        pytest.param(an_object(), "was not made by Muster", id="nobody's"),
+        pytest.param(an_object(labelled="uid-1"), "was not made by Muster", id="our labels without an owner"),
+        pytest.param(an_object("uid-9", labelled="uid-1"), "TrainingJob resnet", id="our labels under another owner"),
+        pytest.param(an_object("uid-9", labelled=""), "TrainingJob resnet", id="another owner without our label"),
+        pytest.param(an_object("uid-9", name="bert"), "belongs to TrainingJob bert", id="another job's"),
+        pytest.param(
+            an_object("uid-9", kind="TFJob"), "belongs to TFJob resnet", id="a job's of another kind and the same name"
+        ),
     ],
 )
-def test_what_is_somebody_elses_is_left_alone(meta: Metadata):
-    with pytest.raises(Refused, match="belongs to another owner") as refusal:
+def test_an_object_of_another_owner_is_left_alone_and_that_owner_is_named(meta: Metadata, whose: str):
+    with pytest.raises(Refused, match=whose) as refusal:
         must_be_controlled(meta, JOB, "pod resnet-worker-0")
     assert refusal.value.reason == "NameConflict"
+    assert refusal.value.words == str(refusal.value)
 
 
 def test_an_object_without_labels_is_somebody_elses():

@@ -62,7 +62,7 @@ def test_running_is_recorded_even_when_the_end_is_already_there():
 
 def test_scaling_is_a_phase_of_its_own_and_ends_in_running():
     scaling = [*a_running_job(workers=2), *scaling_out(2)]
-    assert phases.owed(given(*scaling[:-1]).job) == JobScaling(reason="ScalingStart")
+    assert phases.owed(given(*scaling[:-1]).job) == JobScaling(reason="ScalingStart", message="2 -> 3 workers")
     assert phases.owed(given(*scaling).job) is None
     done = ScaleSucceeded(request=Uid("request-1"), reason="ScalingOutSucceeded")
     assert phases.owed(given(*scaling, done).job) == JobRunning(reason="TrainingJobRunning")

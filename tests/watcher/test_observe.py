@@ -177,6 +177,31 @@ class TestPods:
         watching.show_pods(replace(worker(1), version=90, **change))
         assert kinds(watching.settle()) == ["PodsObserved"]
 
+    def test_another_count_of_nodes_by_the_scheduler_is_not_said_again(self):
+        watching = watching_a_running_job()
+        waits = worker(1, version=90, phase="Pending", reason="Unschedulable", message="0/3 nodes are available")
+        watching.show_pods(waits)
+        assert watching.settle() == [PodsObserved(pods=(waits,))]
+        watching.show_pods(replace(waits, version=91, message="0/4 nodes are available"))
+        assert watching.settle() == []
+
+    def test_a_message_comes_anew_with_the_next_reason(self):
+        watching = watching_a_running_job()
+        waits = worker(1, version=90, phase="Pending", reason="Unschedulable", message="0/3 nodes are available")
+        watching.show_pods(waits)
+        watching.settle()
+        pulls = replace(waits, version=91, reason="ErrImagePull", message="not found")
+        watching.show_pods(pulls)
+        assert watching.settle() == [PodsObserved(pods=(pulls,))]
+
+    def test_last_words_that_the_log_lacks_are_no_news(self):
+        # Another setting, or an earlier release, left them out: the pods of all jobs would be recorded again.
+        watching = watching_a_running_job()
+        watching.show_pods(worker(1, version=90, phase="Failed", exits=exited(1)))
+        watching.settle()
+        watching.show_pods(worker(1, version=91, phase="Failed", exits=(Exit("main", 1, "Error", "out of memory"),)))
+        assert watching.settle() == []
+
     def test_the_node_of_a_pod_that_has_not_started_comes_with_what_happens_there(self):
         watching = watching_a_running_job()
         watching.show_pods(worker(1, version=90, phase="Pending", ready=False, node=""))

@@ -293,3 +293,74 @@ def test_deletion_orphans_and_accepted_losses_come_from_the_metadata():
     manifest["metadata"]["annotations"] = {ACCEPT_HISTORY: "5:ab"}
     resource = observed_of(custom(manifest))
     assert (resource.deleting, resource.orphan, resource.accept) == (True, True, "5:ab")
+
+
+def waiting(reason: str, message: str) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}]}
+
+
+def crashed(message: str, code: int = 1) -> dict[str, Any]:
+    end = {"exitCode": code, "reason": "Error", "message": message}
+    return {"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        pytest.param(
+            {
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+                    }
+                ]
+            },
+            "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+            id="the kube-scheduler's",
+        ),
+        pytest.param(
+            waiting("ImagePullBackOff", 'Back-off pulling image "no"'),
+            'Back-off pulling image "no"',
+            id="the kubelet's",
+        ),
+        pytest.param(
+            {"reason": "Evicted", "message": "The node was low on memory."},
+            "The node was low on memory.",
+            id="of an eviction",
+        ),
+        pytest.param({"message": "without a reason"}, "", id="none without a reason"),
+    ],
+)
+def test_the_message_of_a_reason_is_kept_with_it(status: dict[str, Any], message: str):
+    assert view(**status).message == message
+
+
+def test_a_message_is_cut_at_a_kibibyte_between_two_characters():
+    message = view(**waiting("CreateContainerError", "\u00fc" * 5_000)).message
+    assert 1_000 < len(message.encode()) <= 1_024
+    assert message.endswith("...")
+
+
+def test_a_failed_container_s_last_words_are_kept_and_of_long_ones_the_end():
+    (end,) = view(**crashed("x" * 5_000 + " ValueError: no data")).exits
+    assert end.message.endswith("ValueError: no data")
+    assert len(end.message.encode()) <= 2_048
+
+
+def test_what_would_move_a_terminal_s_cursor_is_not_kept():
+    (end,) = view(**crashed("\x1b[2Jline one\nline \x07two")).exits
+    assert end.message == "[2Jline one\nline  two"
+
+
+def test_what_a_container_that_did_well_says_last_is_not_kept():
+    (end,) = view(**crashed("accuracy 0.9", code=0)).exits
+    assert end.message == ""
+
+
+def test_last_words_are_left_out_where_the_setting_says_so():
+    known = observed_pod(a_pod(**crashed("password=hunter2")), last_words=False)
+    assert known is not None
+    assert known[1].exits == (Exit("main", 1, "Error"),)

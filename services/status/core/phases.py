@@ -44,8 +44,8 @@ def owed(job: Job) -> Phase | None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
         return JobRestarting(reason=RESTART_REQUESTED, message="a person asked for it")
-    if job.phase == "Running" and job.scaling.open:
-        return JobScaling(reason="ScalingStart")
+    if job.phase == "Running" and (request := job.scaling.open_request) is not None:
+        return JobScaling(reason="ScalingStart", message=request.sizes)
     if job.phase == "Scaling" and not job.scaling.open:
         return JobRunning(reason=f"{job.kind}Running")
     return None

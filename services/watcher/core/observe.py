@@ -204,7 +204,10 @@ def _news(job: Job, cache: Cache, pod: PodView) -> bool:
 def _told(pod: PodView) -> tuple[object, ...]:
     # The node is recorded together with the pod's next phase.
     node = pod.node if pod.phase != "Pending" else ""
-    return (pod.phase, pod.ready, pod.exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
+    # A changed message alone is not recorded: the kube-scheduler rewrites its own every few seconds, for weeks.
+    # The log has the message that came with the reason, or with the pod's last other change.
+    exits = [(end.container, end.code, end.reason) for end in pod.exits]
+    return (pod.phase, pod.ready, exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
 
 
 def _children(job: Job, cache: Cache) -> Iterator[Fact]:

@@ -9,6 +9,7 @@ from shared.cluster.objects import Custom, Metadata, Object, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS, parse_scale
+from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import (
@@ -92,8 +93,11 @@ def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
     )
 
 
-def observed_pod(pod: Pod) -> tuple[JobKey, PodView] | None:
-    """A pod and its job; None if its labels or its owner name none."""
+def observed_pod(pod: Pod, *, last_words: bool = True) -> tuple[JobKey, PodView] | None:
+    """A pod and its job; None if its labels or its owner name none.
+
+    Without `last_words` the termination messages of its containers are left out.
+    """
     meta = pod.metadata
     labels = meta.labels or {}
     key = _key(meta)
@@ -104,12 +108,12 @@ def observed_pod(pod: Pod) -> tuple[JobKey, PodView] | None:
     attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(at, "0"))
     if key is None or attempt is None or index is None:
         return None
-    return key, _view(pod, Slot(attempt, labels.get(role, ""), index))
+    return key, _view(pod, Slot(attempt, labels.get(role, ""), index), last_words=last_words)
 
 
-def inherited_pod(pod: Pod, kinds: Kinds) -> tuple[JobKey, PodView] | None:
+def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[JobKey, PodView] | None:
     """A pod of another operator, as part of the first attempt; None if it is none or has Muster's labels."""
-    claimed, owner = observed_pod(pod), pod.metadata.controller
+    claimed, owner = observed_pod(pod, last_words=last_words), pod.metadata.controller
     framework = kinds.find(owner.api_version, owner.kind) if owner is not None else None
     if claimed is not None or owner is None or framework is None or not owner.name:
         return claimed
@@ -117,15 +121,14 @@ def inherited_pod(pod: Pod, kinds: Kinds) -> tuple[JobKey, PodView] | None:
     if place is None:
         return None
     key = JobKey(pod.metadata.namespace, owner.name, Uid(owner.uid))
-    return key, msgspec.structs.replace(_view(pod, Slot(0, *place)), claimed=False)
+    return key, msgspec.structs.replace(_view(pod, Slot(0, *place), last_words=last_words), claimed=False)
 
 
-def _view(pod: Pod, slot: Slot) -> PodView:
+def _view(pod: Pod, slot: Slot, *, last_words: bool) -> PodView:
     meta = pod.metadata
     statuses = pod.status.container_statuses or ()
-    waiting = next((s.state.waiting.reason for s in statuses if s.state.waiting and s.state.waiting.reason), None)
     conditions = pod.status.conditions or ()
-    unschedulable = next((c.reason for c in conditions if c.type == "PodScheduled" and c.status == "False"), None)
+    reason, message = _hindrance(pod)
     return PodView(
         uid=Uid(meta.uid),
         name=meta.name,
@@ -136,11 +139,12 @@ def _view(pod: Pod, slot: Slot) -> PodView:
         phase=_phase(pod),
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
         exits=tuple(
-            Exit(s.name, s.state.terminated.exit_code, s.state.terminated.reason or "")
+            _exit(s.name, s.state.terminated, last_words=last_words)
             for s in statuses
             if s.state.terminated is not None and not _begins_again(pod, s.state.terminated)
         ),
-        reason=pod.status.reason or waiting or unschedulable or "",
+        reason=reason,
+        message=text.first(message),
         node=pod.spec.node_name or "",
         deleting=meta.deletion_timestamp is not None,
         disruption=next(
@@ -148,6 +152,24 @@ def _view(pod: Pod, slot: Slot) -> PodView:
         ),
         hosts=_number((meta.annotations or {}).get(HOSTS_VERSION, "0")) or 0,
     )
+
+
+def _hindrance(pod: Pod) -> tuple[str, str]:
+    """The reason and the message of the pod, of its first waiting container, or of the kube-scheduler."""
+    told: list[tuple[str | None, str | None]] = [(pod.status.reason, pod.status.message)]
+    for status in pod.status.container_statuses or ():
+        if (waiting := status.state.waiting) is not None:
+            told.append((waiting.reason, waiting.message))
+    for condition in pod.status.conditions or ():
+        if (condition.type, condition.status) == ("PodScheduled", "False"):
+            told.append((condition.reason, condition.message))
+    return next(((reason, message or "") for reason, message in told if reason), ("", ""))
+
+
+def _exit(container: str, end: Terminated, *, last_words: bool) -> Exit:
+    # The termination message of a container that succeeded is its result, not a cause.
+    message = end.message if last_words and end.exit_code and end.message else ""
+    return Exit(container, end.exit_code, end.reason or "", text.last(message, text.MOST_LAST_WORDS))
 
 
 def _phase(pod: Pod) -> str:

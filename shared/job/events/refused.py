@@ -16,3 +16,5 @@ class EffectRefused(Event, frozen=True, tag="EffectRefused"):
     field: str = ""
     permanent: bool = False
     """True: its reason is one of `PERMANENT` (an invalid pod)."""
+    message: str = ""
+    """The API server's own words, at most 1 KiB, without a value of the pod's environment; of the first slot."""

@@ -4,6 +4,7 @@ A disruption (an eviction, a drain, a node that went, a preemption) is no failur
 `restart.py` begins the next one whatever the policies say.
 """
 
+from shared.job import text
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.outcome import Verdict
@@ -36,13 +37,14 @@ def of_launcher(job: Job) -> Verdict | None:
         return Verdict(False, "LauncherLost", "the launcher was deleted before it ended")
     if end is None:
         # The pod ended without a word of its containers: evicted, or lost with its node.
-        why = launcher.reason or "Failed"
-        return Verdict(False, _reason(job, launcher.reason), f"the launcher failed: {why}")
+        why = text.with_words(f"the launcher failed: {launcher.reason or 'Failed'}", launcher.message)
+        return Verdict(False, _reason(job, launcher.reason), why)
     assert job.spec is not None
     policy = job.spec.role(LAUNCHER).restart_policy
     permanent = policy == "ExitCode" and not exit_codes.retryable(end.code)
     reason = end.reason if end.reason == exit_codes.OUT_OF_MEMORY else _reason(job, launcher.reason)
-    return Verdict(False, reason, f"the launcher exited with {end.code} ({end.reason or 'Error'})", permanent)
+    message = f"the launcher exited with {end.code} ({end.reason or 'Error'})"
+    return Verdict(False, reason, _with_last_words(message, end.message), permanent)
 
 
 def of_lost_launcher(job: Job) -> Verdict | None:
@@ -98,8 +100,9 @@ def of_refusal(job: Job) -> Verdict | None:
     for effect in _NEEDED_TO_START:
         refusal = job.refusals.get(effect)
         if refusal is not None and refusal.permanent:
-            where = f" ({refusal.field})" if refusal.field else ""
-            return Verdict(False, refusal.reason, f"{effect} was refused for good{where}", permanent=True)
+            where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
+            message = text.with_words(f"{effect} was refused for good{where}", refusal.message)
+            return Verdict(False, refusal.reason, message, permanent=True)
     return None
 
 
@@ -114,13 +117,19 @@ def of_start(job: Job, spec: JobSpec) -> Verdict | None:
     if newest is None:
         return Verdict(False, "WorkerExited", f"a worker ended before {begin}")
     how = f" with {newest.code}" if newest.code is not None else ""
-    return Verdict(False, _reason(job, newest.reason), f"{newest.pod} ended{how} before {begin}")
+    message = _with_last_words(f"{newest.pod} ended{how} before {begin}", newest.message)
+    return Verdict(False, _reason(job, newest.reason), message)
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
     how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
     reason = vacancy.reason if vacancy.reason == exit_codes.OUT_OF_MEMORY else _reason(job, "")
-    return Verdict(False, reason, f"{job.pod_name(slot)} {how}", permanent)
+    return Verdict(False, reason, _with_last_words(f"{job.pod_name(slot)} {how}", vacancy.message), permanent)
+
+
+def _with_last_words(sentence: str, words: str) -> str:
+    """The sentence with the end of what the container said: the history has more of it."""
+    return text.with_words(sentence, text.last(words, text.LAST_WORDS_SHOWN))
 
 
 def _disruption(job: Job, pod: PodView) -> str:

@@ -3,6 +3,7 @@
 backoffLimit of restarts is in `restart.py`, that of replacements in `replacement.py`.
 """
 
+from shared.job import text
 from shared.job.milestones import trouble
 from shared.job.outcome import Verdict
 from shared.job.state import Job, needed_workers, running_workers
@@ -27,9 +28,10 @@ def of_scheduling(job: Job) -> Verdict | None:
         return None
     waits = trouble(job)
     refusal = job.refusals.get("CreatePod")
-    why = f"{waits.pod}: {waits.reason}" if waits else f"CreatePod: {refusal.reason}" if refusal else ""
+    refused = text.with_words(f"CreatePod: {refusal.reason}", refusal.message) if refusal else ""
+    why = waits.sentence if waits else refused
     message = f"it did not run after {seconds} s (schedulingTimeoutSeconds)" + (f"; {why}" if why else "")
-    return Verdict(False, "SchedulingTimeout", message, permanent=True)
+    return Verdict(False, "SchedulingTimeout", text.first(message), permanent=True)
 
 
 def of_minimum(job: Job) -> Verdict | None:

@@ -187,6 +187,8 @@ imagePullSecrets:
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
   value: {{ join "," .Values.disruptionTaints | quote }}
+- name: MUSTER_TERMINATION_MESSAGES
+  value: {{ .Values.terminationMessages | quote }}
 {{- /* Every address: a pod has one of IPv4, one of IPv6 or both, and is probed at any of them. */}}
 - name: MUSTER_HEALTH_HOST
   value: ""

@@ -1,0 +1,44 @@
+"""Removes values of a refused pod from the API server's message about it.  Pure.
+
+An admission webhook may repeat the whole pod.  Values of the environment and of annotations may be secrets.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from shared.errors import Refused
+
+WITHHELD = "[withheld]"
+
+SHORTEST_VALUE = 4
+"""Characters; a shorter value is a number or a flag, and hiding it would hide the numbers of a quota."""
+
+
+def without_values(refusal: Refused, what: str, manifest: dict[str, Any]) -> Refused:
+    """The refusal of this object, with words that repeat no value of its environment or annotations."""
+    words = refusal.words
+    # The longest first: one value may be a part of another.
+    for value in sorted(_values(manifest), key=lambda value: (-len(value), value)):
+        for spelt in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+            words = re.sub(rf"(?<![\w-]){re.escape(spelt)}(?![\w-])", WITHHELD, words)
+    message = f"{what}: {refusal.reason}" + (f": {words[:LONGEST_LOGGED]}" if words else "")
+    return Refused(message, reason=refusal.reason, field=refusal.field, words=words)
+
+
+LONGEST_LOGGED = 300
+"""Characters of the words in a line of the service's log."""
+
+
+def _values(manifest: dict[str, Any]) -> Iterator[str]:
+    meta, spec = manifest["metadata"], manifest.get("spec") or {}
+    found = [*(meta.get("annotations") or {}).values()]
+    for kind in ("initContainers", "containers"):
+        for container in spec.get(kind) or ():
+            found += [variable.get("value") for variable in container.get("env") or ()]
+    # Names are not secret, and the message needs them.
+    names = {meta["name"], meta.get("namespace"), *(owner["name"] for owner in meta.get("ownerReferences") or ())}
+    for value in dict.fromkeys(each for each in found if isinstance(each, str)):
+        if len(value) >= SHORTEST_VALUE and value not in names:
+            yield value
