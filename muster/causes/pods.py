@@ -4,7 +4,8 @@
 """
 
 from muster.causes.link import Link
-from muster.causes.words import OWN_OUTPUT, exit_line, in_a_row, plain
+from muster.causes.words import OWN_OUTPUT, exit_line, in_a_row
+from shared.job.reasons import plain
 from shared.job.state import Job
 from shared.job.views import PodView, ended
 
@@ -24,7 +25,7 @@ def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Li
     elif pod.phase == "Running" and was.phase != "Running" and not ends:
         words.append("runs")
     if pod.reason and pod.reason != was.reason and not ended(pod):
-        words.append(f"waits: {plain(pod.reason)}")
+        words.append(f"waits: {plain(pod.reason, pod.message)}")
     if goes:
         words.append("is being deleted")
         led = _why_out(was, before, last, going) or (last if _over(was) else None)
@@ -35,7 +36,8 @@ def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Li
         failed = pod.phase == "Failed" or any(end.code for end in pod.exits)
         # What failed by itself has no other cause than itself; the chain of what ended well goes on to its beginning.
         led = asked or (None if failed else led)
-        unknown = OWN_OUTPUT if failed and not asked and not goes else unknown
+        told = any(end.message for end in pod.exits)
+        unknown = OWN_OUTPUT if failed and not (asked or goes or told) else unknown
     if pod.disruption and not was.disruption:
         words.append(f"is about to go: {plain(pod.disruption)}")
         led = last if pod.uid in before.disrupted else led if goes or ends else None

@@ -9,38 +9,12 @@ from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, ScaleRequested
 from shared.job.naming import Slot, config_name
 from shared.job.policies import replacement
+from shared.job.reasons import plain
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
+from shared.job.text import with_words
 from shared.job.timing import BACK_OFF
 from shared.job.views import PodView, ranges
-
-PLAIN = {
-    "BelowMinimum": "fewer workers than minReplicas",
-    "DeadlineExceeded": "its time was over",
-    "DeletionByPodGC": "its node is gone",
-    "DeletionByTaintManager": "its node is not to run it any more",
-    "EvictionByEvictionAPI": "its node is drained, or somebody evicts it",
-    "ErrImagePull": "its image cannot be pulled",
-    "Evicted": "its node ran short of resources",
-    "ImagePullBackOff": "its image cannot be pulled",
-    "LauncherLost": "the launcher went before its end was seen",
-    "NodeDeleted": "it was deleted",
-    "NodeDisrupted": "its machine is replaced",
-    "NodeOutOfService": "its machine is off for good",
-    "NodeScaledDown": "there are to be fewer nodes",
-    "NodeShutdown": "its machine was shut down",
-    "NodeTainted": "it has a taint that counts as its end",
-    "NodeTerminating": "its machine is taken back",
-    "OOMKilled": "it used more memory than it may",
-    "PreemptionByScheduler": "a more important pod needs its room",
-    "QuotaExceeded": "the namespace's quota is used up",
-    "ScheduledMaintenance": "its machine is maintained",
-    "SchedulingTimeout": "its pods were not Ready in time",
-    "SpotInterruption": "its machine is taken back",
-    "TerminationByKubelet": "its node runs short of resources, or shuts down",
-    "Unschedulable": "no node has room for it",
-}
-"""Reasons that do not speak for themselves; the CamelCase word stays, because status and metrics say it too."""
 
 _TIMERS = {
     "ActiveDeadline": "it was active for all the time that it may be{}",
@@ -59,11 +33,6 @@ OWN_OUTPUT = "why it ended so; its own output may say"
 
 _SIGNAL_CODES = 128
 """A shell's convention that container runtimes keep: above it an exit code is a signal's number."""
-
-
-def plain(reason: str) -> str:
-    """A reason, and what it means where the word alone does not say."""
-    return f"{reason}: {PLAIN[reason]}" if reason in PLAIN else reason
 
 
 def sentence(message: str) -> str:
@@ -149,9 +118,9 @@ def refusal_line(event: EffectRefused, job: Job) -> str:
     """What was refused, why, and how many times; `job` knows of the refusal."""
     refusal = job.refusals.get(event.effect)
     times = f", {refusal.count} times in a row" if refusal and refusal.count > 1 else ""
-    where = f" ({event.field})" if event.field else ""
+    where = f" ({event.field})" if event.field and not event.message else ""
     final = ", and would be again unless something changes" if event.permanent else ""
-    return f"{event.effect} was refused: {plain(event.reason)}{where}{final}{times}"
+    return f"{event.effect} was refused: {plain(event.reason, event.message)}{where}{final}{times}"
 
 
 def script_line(event: ScriptFinished) -> str:
@@ -183,8 +152,8 @@ def timer_line(name: str, seconds: int | None) -> str:
 
 def exit_line(pod: PodView) -> str:
     """How a pod ended: its exit codes, or what its phase says."""
-    codes = [_exit(end.code, end.reason) for end in pod.exits]
-    reason = f" ({plain(pod.reason)})" if pod.reason else ""
+    codes = [with_words(_exit(end.code, end.reason), end.message) for end in pod.exits]
+    reason = f" ({plain(pod.reason, pod.message)})" if pod.reason else ""
     return f"ended{reason}: {', '.join(codes)}" if codes else f"ended as {pod.phase}{reason}"
 
 

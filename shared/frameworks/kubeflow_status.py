@@ -98,9 +98,9 @@ def _trouble(job: Job) -> Condition | None:
 def _replacing(job: Job) -> Condition | None:
     """Pods begin again while the job goes on: true from the loss until what took the place runs, false ever after."""
     goes_on = job.phase in ("Running", "Scaling")
-    if goes_on and (owed := replacement.owed(job)):
-        last = max(owed, key=lambda slot: owed[slot].at.sequence)
-        vacancy = owed[last]
+    if goes_on and (lost := replacement.replaceable(job)):
+        last = max(lost, key=lambda slot: lost[slot].at.sequence)
+        vacancy = lost[last]
         how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else vacancy.reason
         return _restarting(job, vacancy.at, status=True, message=f"{job.pod_name(last)}: {how}")
     filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}

@@ -116,7 +116,7 @@ def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
 
 
 def _each_state(job: Job, role: RoleSpec, waiting: str) -> Iterator[str]:
-    pods, replaced = job.by_slot(), replacement.owed(job) if not job.over else {}
+    pods, replaced = job.by_slot(), replacement.replaceable(job) if not job.over else {}
     for slot in job.attempt.places:
         if slot.role != role.name:
             continue

@@ -160,7 +160,7 @@ def _ended(job: Job, decision: status.JobRestarting | status.JobFailed | status.
         ends = [slot for slot, vacancy in vacancies.items() if vacancy.succeeded]
         yield from _news(job, _leaders(job, spec) & ends if spec is not None else ends)
         return
-    replaced = replacement.owed(job)
+    replaced = replacement.replaceable(job)
     lost = [slot for slot, vacancy in sorted(vacancies.items()) if not vacancy.succeeded and slot not in replaced]
     leaders = [slot for slot in lost if spec is not None and slot.role == spec.handling.judge]
     strict = spec is not None and spec.handling.strict

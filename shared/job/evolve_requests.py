@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from shared.job import reasons
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, ScriptStarted
@@ -180,7 +181,7 @@ def _failure(event: ScriptFinished) -> str:
 
 
 def _exited(code: int | None) -> str:
-    return f"the script exited with {code}" if code is not None else ""
+    return reasons.told(reasons.REQUESTS, "ScriptFailed", code=code) if code is not None else ""
 
 
 def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
@@ -227,31 +228,6 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
     return with_request(job, uid, phase="Succeeded" if success else "Failed", reason=reason, conditions=conditions)
 
 
-_SENTENCES = {
-    "AboveMaximum": "the job would have more workers than maxReplicas",
-    "BelowMinimum": "the job would have fewer workers than minReplicas",
-    "NotElastic": "jobs of this kind keep the number of workers that they began with; suspend the job to change it",
-    "NoSuchWorker": "podNames names a pod that is no worker of this job",
-    "NoLauncher": "there is no launcher for the script to run in",
-    "ScriptTimedOut": "the script did not end within the timeout",
-    SCRIPT_OUTCOME_UNKNOWN: "nobody saw how the script ended; it may have run, and is not run again",
-    "CannotExecute": "no command can be run in the launcher",
-    "Unreachable": "the API server did not answer in time, and the script was not run",
-    "RequestChanged": "it was changed after it had been accepted, and its script was not run",
-    "RequestDeleted": "the request was deleted",
-    "JobSuspended": "the job was suspended",
-    "JobRestarted": "the job began again",
-    "DeadlineExceeded": "the timeout passed first; what was begun was taken back",
-    "WorkerFailed": "a new worker ended before all were Ready; all of them were taken back",
-    "HostsNotWritten": "the hosts files were not in place within the timeout",
-    "WorkersNotGone": "the workers left the hosts files, and their pods were not gone within the timeout",
-    "JobFinished": "the job is over",
-    "OwnedByAnother": "the request belongs to another controller",
-    "HistoryLost": "it was under way in a history that was lost",
-}
-"""The sentence of each reason; the problems of a request have their own."""
-
-
 def _message(job: Job, request: Request, reason: str) -> str:
     problem = next((known for known in request.problems if known.reason == reason), None)
     if problem is not None:
@@ -260,7 +236,7 @@ def _message(job: Job, request: Request, reason: str) -> str:
         return _exited(request.script.exit_code)
     refusals = [job.refusals.get(effect) for effect in ("CreatePod", "OwnRequest")]
     refused = next((known.message for known in refusals if known is not None and known.reason == reason), "")
-    return _SENTENCES.get(reason, "") or refused
+    return refused or reasons.of_request(reason)
 
 
 def with_request(job: Job, uid: Uid, **changes: object) -> Job:

@@ -119,7 +119,7 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
     slots = job.attempt.slots
     if job.unseen.slots:
         yield Timer(job.unseen.since, UNSEEN, UNSEEN_SECONDS)
-    for slot, vacancy in replacement.owed(job).items():
+    for slot, vacancy in replacement.replaceable(job).items():
         if seconds := replacement.delay(job, slot, vacancy):
             yield promise(vacancy.at, replacement.timer_name(seconds), seconds)
     # Only a slot or a job with earlier losses needs the timer that ends their count.

@@ -134,7 +134,7 @@ TIES = {
         "shared/frameworks/kubeflow_status.py",
         "max by lambda slot: places[slot].sequence",
     ): "the first slot of the event",
-    ("shared/frameworks/kubeflow_status.py", "max by lambda slot: owed[slot].at.sequence"): "the lowest slot",
+    ("shared/frameworks/kubeflow_status.py", "max by lambda slot: lost[slot].at.sequence"): "the lowest slot",
 }
 """Every comparison by a key that is no tuple, and why it has one outcome: what is compared is no set, as above."""
 

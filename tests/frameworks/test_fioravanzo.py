@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import yaml
 
-from services.status.core.announce import owed
+from services.status.core.announce import announcements
 from services.status.core.decide import decide
 from services.status.core.effects import Announce
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
@@ -257,7 +257,7 @@ class TestStatus:
 
 class TestKubernetesEvents:
     def told(self, *events: AnyEvent) -> list[str]:
-        return [step.reason for step in owed(a_history(events).job) if isinstance(step, Announce)]
+        return [step.reason for step in announcements(a_history(events).job) if isinstance(step, Announce)]
 
     def test_pods_that_were_made_are_told_of_once(self):
         assert "SuccessfulCreate" not in self.told(*CREATED)
@@ -268,4 +268,4 @@ class TestKubernetesEvents:
         history = a_history([*CREATED, refused])
         (told,) = [step for step in decide(history.job) if isinstance(step, Announce)]
         assert (told.reason, told.warning) == ("FailedCreate", True)
-        assert told.message == "CreatePod: Forbidden (spec.containers)"
+        assert told.message == "CreatePod was refused: Forbidden (spec.containers)"

@@ -327,7 +327,7 @@ class TestAnElasticGroup:
             leaving,
             HostsPublished(version=2, members=((0, 0),), request=request),
         )
-        assert WORKERS[1] in replacement.owed(story.job)
+        assert WORKERS[1] in replacement.replaceable(story.job)
         assert not any(isinstance(s, Record) and isinstance(s.event, JobFailed) for s in story.steps(status))
 
 

@@ -370,7 +370,7 @@ class Loop:
             assert not before.scaling.open, "one scaling at a time"
             assert job.spec is not None
             role = job.spec.role(WORKER)
-            size = len(job.attempt.workers) - len(event.leaving) + len(replacement.owed(before))
+            size = len(job.attempt.workers) - len(event.leaving) + len(replacement.replaceable(before))
             least, most = (role.min_replicas, size) if event.leaving else (0, role.max_replicas or size)
             assert least <= size <= most, f"{size} workers are out of bounds"
             first = next(request for request in before.scaling.requests.values() if request.phase == "Pending")

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.status.core.announce import owed
+from services.status.core.announce import announcements
 from services.status.core.decide import decide
 from services.status.core.effects import Announce
 from services.status.shell import event_name
@@ -41,7 +41,7 @@ RUNNING = JobRunning(reason="TrainingJobRunning")
 
 
 def announced(*events: AnyEvent) -> list[Announce]:
-    steps = owed(given(*events).job)
+    steps = announcements(given(*events).job)
     assert all(isinstance(step, Announce) for step in steps)
     found = [step for step in steps if isinstance(step, Announce)]
     assert len({step.target for step in found}) == len(found), "two would share one name, and one would be lost"
@@ -102,7 +102,7 @@ def test_the_end(end: AnyEvent, reason: str, warning: bool):
 
 def test_a_failure_says_why():
     (step,) = news(a_running_job(), JobFailed(reason="TrainingJobFailed", message="the launcher exited with 3 (Error)"))
-    assert step.message == "Failed: the launcher exited with 3 (Error)"
+    assert step.message == "the launcher exited with 3 (Error)"
 
 
 def test_facts_that_change_nothing_for_people_are_not_announced():
@@ -114,7 +114,7 @@ def test_problems_are_announced_and_once_each():
     problem = Problem(reason="NoContainers", field="spec", message="add a container")
     wrong = replace(observed(a_spec()), spec=None, problems=(problem,))
     (step,) = announced(wrong)
-    assert (step.reason, step.warning, step.message) == ("NoContainers", True, "Created: spec: add a container")
+    assert (step.reason, step.warning, step.message) == ("NoContainers", True, "spec: add a container")
     assert news([wrong], replace(wrong, generation=2, version=2)) == []
     other = replace(wrong, generation=2, version=2, problems=(replace(problem, reason="NoWorker"),))
     assert [step.reason for step in news([wrong], other)] == ["NoWorker"]
@@ -170,7 +170,7 @@ def test_a_failed_scaling_is_a_warning_and_never_without_a_reason():
         ("TrainingJob", "ScalingOutFailed", True),
         ("ScaleOut", "DeadlineExceeded", True),
     ]
-    assert said[0].message == "ScaleFailed: ScaleOut scaleout-request-1: DeadlineExceeded"
+    assert said[0].message == "ScaleOut scaleout-request-1: DeadlineExceeded"
 
 
 def test_a_rejected_request_concerns_itself_alone():

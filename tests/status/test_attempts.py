@@ -36,8 +36,8 @@ def failed(code: int = 1) -> PodView:
     return launcher(version=30, phase="Failed", exits=exited(code))
 
 
-def owed(*story: AnyEvent) -> phases.Phase | None:
-    return phases.owed(given(*story).job)
+def next_phase(*story: AnyEvent) -> phases.Phase | None:
+    return phases.next_phase(given(*story).job)
 
 
 def ran_out(name: str, *story: AnyEvent) -> TimePassed:
@@ -61,12 +61,12 @@ def ran_out(name: str, *story: AnyEvent) -> TimePassed:
 def test_the_policies_say_whether_a_failed_attempt_is_followed_by_another(
     job: RestartPolicy, of_launcher: RestartPolicy, code: int, again: bool
 ):
-    phase = owed(*a_running_job(restart=job, of_launcher=of_launcher), pods(failed(code)))
+    phase = next_phase(*a_running_job(restart=job, of_launcher=of_launcher), pods(failed(code)))
     assert type(phase) is (JobRestarting if again else JobFailed)
 
 
 def test_5_without_policies_the_defaults_hold():
-    assert owed(*a_running_job(), pods(failed())) == JobFailed(
+    assert next_phase(*a_running_job(), pods(failed())) == JobFailed(
         reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"
     )
 
@@ -75,7 +75,7 @@ def test_22_after_backoff_limit_restarts_the_job_fails():
     story = [*a_running_job(restart="OnFailure", backoff_limit=2)]
     for attempt in (1, 2):
         story += [JobRestarting(reason="TrainingJobFailed"), JobRestarted(attempt=attempt), *a_new_attempt(attempt)]
-    assert owed(*story, pods(of_attempt(2, failed()))) == JobFailed(
+    assert next_phase(*story, pods(of_attempt(2, failed()))) == JobFailed(
         reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"
     )
 
@@ -93,21 +93,21 @@ def a_new_attempt(attempt: int) -> list[AnyEvent]:
 
 
 def test_the_message_tells_how_many_are_left():
-    assert owed(*a_running_job(restart="OnFailure"), pods(failed(3))) == JobRestarting(
+    assert next_phase(*a_running_job(restart="OnFailure"), pods(failed(3))) == JobRestarting(
         reason="TrainingJobFailed", message="the launcher exited with 3 (Error); restart 1 of 6 (backoffLimit)"
     )
 
 
 def test_success_is_never_restarted():
     done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
-    assert isinstance(owed(*a_running_job(restart="OnFailure"), done), JobSucceeded)
+    assert isinstance(next_phase(*a_running_job(restart="OnFailure"), done), JobSucceeded)
 
 
 @pytest.mark.parametrize(
     ("policy", "phase"), [("Never", JobFailed), ("OnFailure", JobRestarting)], ids=["it fails", "it begins again"]
 )
 def test_16_a_launcher_whose_end_nobody_saw_is_a_failure(policy: RestartPolicy, phase: type[phases.Phase]):
-    end = owed(*a_running_job(restart=policy), LauncherLost(uid=Uid("pod-launcher")))
+    end = next_phase(*a_running_job(restart=policy), LauncherLost(uid=Uid("pod-launcher")))
     assert isinstance(end, phase)
     assert end.reason == "LauncherLost"
 
@@ -126,25 +126,28 @@ def test_23_history_outlives_a_failed_attempt():
 
 def test_what_would_be_refused_again_is_not_restarted():
     refused = EffectRefused(effect="CreatePod", reason="Invalid", field="spec.x", permanent=True)
-    assert isinstance(owed(*a_created_job(restart="OnFailure"), refused), JobFailed)
+    assert isinstance(next_phase(*a_created_job(restart="OnFailure"), refused), JobFailed)
 
 
 def test_between_attempts_nothing_is_judged():
-    assert owed(*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="TrainingJobFailed")) is None
+    assert (
+        next_phase(*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="TrainingJobFailed"))
+        is None
+    )
 
 
 def test_a_new_attempt_runs_when_its_own_launcher_does():
     story = [*a_running_job(restart="OnFailure"), JobRestarting(reason="TrainingJobFailed")]
-    assert owed(*story) is None, "the launcher that runs is that of the attempt before"
+    assert next_phase(*story) is None, "the launcher that runs is that of the attempt before"
     begun = [*story, JobRestarted(attempt=1), *a_new_attempt(1)[:2]]
-    assert owed(*begun) == JobRunning(reason="TrainingJobRunning")
+    assert next_phase(*begun) == JobRunning(reason="TrainingJobRunning")
 
 
 def test_an_attempt_that_fails_before_it_runs_is_followed_by_another():
     story = [*a_running_job(workers=1, restart="OnFailure"), JobRestarting(reason="TrainingJobFailed")]
     begun = [*story, JobRestarted(attempt=1), SlotsAssigned(slots=(Slots(1, WORKER, ((0, 0),)),))]
     dead = of_attempt(1, worker(0, phase="Failed", exits=exited(1)))
-    assert isinstance(owed(*begun, pods(dead)), JobRestarting)
+    assert isinstance(next_phase(*begun, pods(dead)), JobRestarting)
 
 
 SUSPENDED = observed(a_spec(suspend=True), generation=2)
@@ -163,22 +166,22 @@ PAUSE = JobSuspended(reason="TrainingJobSuspended")
     ],
 )
 def test_a_person_may_suspend_a_job(story: list[AnyEvent]):
-    assert owed(*story, SUSPENDED) == PAUSE
+    assert next_phase(*story, SUSPENDED) == PAUSE
 
 
 def test_what_ended_before_is_not_suspended():
     done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
-    assert isinstance(owed(*a_running_job(), done, SUSPENDED), JobSucceeded)
+    assert isinstance(next_phase(*a_running_job(), done, SUSPENDED), JobSucceeded)
 
 
 def test_a_suspended_job_stays_so_whatever_its_pods_do():
     ends = pods(launcher(version=40, phase="Failed", exits=exited(143)))
-    assert owed(*a_running_job(), SUSPENDED, PAUSE, ends) is None
+    assert next_phase(*a_running_job(), SUSPENDED, PAUSE, ends) is None
 
 
 def test_25_it_is_resumed():
     story = [*a_running_job(), SUSPENDED, PAUSE, observed(a_spec(), generation=3)]
-    assert owed(*story) == JobCreated(reason="TrainingJobResumed")
+    assert next_phase(*story) == JobCreated(reason="TrainingJobResumed")
     job = given(*story, JobCreated(reason="TrainingJobResumed")).job
     assert [known.status for known in job.conditions if known.type == "Suspended"] == [False]
 
@@ -186,34 +189,34 @@ def test_25_it_is_resumed():
 def test_a_resumed_job_runs_when_its_new_launcher_does():
     story = [*a_running_job(), SUSPENDED, PAUSE, observed(a_spec(), generation=3)]
     resumed = [*story, JobCreated(reason="TrainingJobResumed")]
-    assert owed(*resumed) is None, "the launcher that was seen is that of the attempt before"
+    assert next_phase(*resumed) is None, "the launcher that was seen is that of the attempt before"
     begun = [*resumed, JobRestarted(attempt=1, counted=False), *a_new_attempt(1)[:2]]
-    assert owed(*begun) == JobRunning(reason="TrainingJobRunning")
+    assert next_phase(*begun) == JobRunning(reason="TrainingJobRunning")
 
 
 def test_a_person_may_restart_a_job_once():
     asked = [*a_running_job(), observed(a_spec(word="a"), generation=1)]
-    assert owed(*asked) == JobRestarting(reason="RestartRequested", message="a person asked for it")
+    assert next_phase(*asked) == JobRestarting(reason="RestartRequested", message="a person asked for it")
     restarted = [*asked, JobRestarting(reason="RestartRequested"), JobRestarted(attempt=1, counted=False)]
-    assert owed(*restarted, *a_new_attempt(1)) is None
+    assert next_phase(*restarted, *a_new_attempt(1)) is None
 
 
 def test_an_old_word_asks_for_nothing():
     first = observed(a_spec(word="a"))
-    assert owed(first, *a_running_job()[1:]) is None
+    assert next_phase(first, *a_running_job()[1:]) is None
 
 
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
 def test_the_active_deadline_ends_a_job_for_good_and_not_before(restart: RestartPolicy):
     story = a_running_job(active_deadline_seconds=60, restart=restart)
     end = JobFailed(reason="DeadlineExceeded", message="it was active for 60 s (activeDeadlineSeconds)")
-    assert owed(*story) is None
-    assert owed(*story, ran_out("ActiveDeadline", *story)) == end
+    assert next_phase(*story) is None
+    assert next_phase(*story, ran_out("ActiveDeadline", *story)) == end
 
 
 def test_an_edit_that_removes_the_active_deadline_is_heard_until_the_end():
     story = a_running_job(active_deadline_seconds=60)
-    assert owed(*story, ran_out("ActiveDeadline", *story), observed(a_spec(), generation=2)) is None
+    assert next_phase(*story, ran_out("ActiveDeadline", *story), observed(a_spec(), generation=2)) is None
 
 
 def test_a_pause_is_no_activity_and_a_restart_is():
@@ -223,7 +226,7 @@ def test_a_pause_is_no_activity_and_a_restart_is():
     assert first in next_due(given(*restarted).job)
     paused = [*story, observed(a_spec(suspend=True, active_deadline_seconds=60), generation=2), PAUSE]
     assert not any(timer.name == "ActiveDeadline" for timer in next_due(given(*paused).job))
-    assert owed(*paused, TimePassed(anchor=first.anchor, timer=first.name)) is None
+    assert next_phase(*paused, TimePassed(anchor=first.anchor, timer=first.name)) is None
     resumed = [
         *paused,
         observed(a_spec(active_deadline_seconds=60), generation=3),
@@ -238,8 +241,8 @@ def test_27_the_scheduling_timeout_ends_a_job_for_good_whose_pods_never_ran(rest
     stuck = pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))
     story = [*a_created_job(scheduling_timeout_seconds=30, restart=restart), stuck]
     why = "it did not run after 30 s (schedulingTimeoutSeconds); resnet-worker-1: ImagePullBackOff"
-    assert owed(*story) is None
-    assert owed(*story, ran_out("Scheduling", *story)) == JobFailed(reason="SchedulingTimeout", message=why)
+    assert next_phase(*story) is None
+    assert next_phase(*story, ran_out("Scheduling", *story)) == JobFailed(reason="SchedulingTimeout", message=why)
 
 
 def test_27_what_keeps_a_job_from_starting_is_told():
@@ -272,7 +275,7 @@ def test_27_a_launcher_that_cannot_start_is_told_and_ends():
     stuck = [*story, pods(launcher(phase="Pending", reason="ImagePullBackOff"))]
     [told] = [known for known in given(*stuck).job.conditions if known.type == "LauncherCreated"]
     assert told.message == "resnet-launcher: ImagePullBackOff"
-    end = owed(*stuck, ran_out("Scheduling", *stuck))
+    end = next_phase(*stuck, ran_out("Scheduling", *stuck))
     assert isinstance(end, JobFailed)
     assert end.reason == "SchedulingTimeout"
 
@@ -280,26 +283,26 @@ def test_27_a_launcher_that_cannot_start_is_told_and_ends():
 def test_an_end_that_was_seen_outlives_whoever_deletes_the_launcher():
     done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
     gone = pods(launcher(version=31, phase="Succeeded", exits=exited(0), deleting=True))
-    assert isinstance(owed(*a_running_job(restart="OnFailure"), done, gone), JobSucceeded)
+    assert isinstance(next_phase(*a_running_job(restart="OnFailure"), done, gone), JobSucceeded)
 
 
 @pytest.mark.parametrize("least", [1, 2], ids=["enough by now", "as before"])
 def test_a_minimum_that_was_lowered_is_heard(least: int):
     short = [*a_running_job(workers=2, least=2), PodsGone(uids=(Uid("pod-1"),))]
     late = [*short, ran_out("BelowMinimum", *short)]
-    end = owed(*late, observed(a_spec(2, least=least), generation=2))
+    end = next_phase(*late, observed(a_spec(2, least=least), generation=2))
     assert (end is None) == (least == 1)
 
 
 def test_asked_for_while_it_restarts_already_it_does_not_restart_twice():
     story = [*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="TrainingJobFailed")]
-    assert owed(*story, observed(a_spec(2, restart="OnFailure", word="now"), generation=2)) is None
+    assert next_phase(*story, observed(a_spec(2, restart="OnFailure", word="now"), generation=2)) is None
 
 
 def test_a_worker_that_is_about_to_be_replaced_does_not_end_a_job_before_its_launcher():
     lost = pods(worker(0), worker(1, version=40, phase="Failed", exits=exited(1)))
-    assert owed(*a_created_job(2, least=2, of_workers="OnFailure"), lost) is None
-    assert isinstance(owed(*a_created_job(2, least=2), lost), JobFailed)
+    assert next_phase(*a_created_job(2, least=2, of_workers="OnFailure"), lost) is None
+    assert isinstance(next_phase(*a_created_job(2, least=2), lost), JobFailed)
 
 
 DRAINED = launcher(version=30, phase="Failed", exits=exited(143), disruption="EvictionByEvictionAPI")
@@ -321,7 +324,7 @@ def test_a_launcher_lost_to_a_disruption_begins_a_new_attempt_whatever_the_polic
     story: list[AnyEvent], policy: RestartPolicy
 ):
     running = a_running_job(of_launcher=policy, backoff_limit=0)
-    following = owed(*running, *story)
+    following = next_phase(*running, *story)
     assert isinstance(following, JobRestarting)
     assert (following.reason, following.counted) == ("Disrupted", False)
 

@@ -80,7 +80,7 @@ def test_a_running_job_tells_why_an_edit_of_it_is_not_followed():
         if isinstance(step, Announce) and step.reason == "AboveMaximum"
     ]
     assert told.warning
-    assert told.message == "Created: spec.worker.replicas: write at most maxReplicas"
+    assert told.message == "spec.worker.replicas: write at most maxReplicas"
     assert given(*a_running_group(3), edit).job.scaling.size == 3
 
 

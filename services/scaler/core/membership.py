@@ -43,7 +43,7 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
             # A launcher without workers reads hosts files, too.
             return SortedSet() if job.phase else Unknown()
         # The launcher starts with the job's full size, so the first members include every replacement.
-        if not workers or doomed or replacement.owed(job) or any(not ready(pods.get(slot)) for slot in workers):
+        if not workers or doomed or replacement.replaceable(job) or any(not ready(pods.get(slot)) for slot in workers):
             return Unknown()
         return SortedSet(slot.index for slot in workers)
     request = job.scaling.open_request

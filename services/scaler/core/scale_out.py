@@ -22,7 +22,7 @@ from shared.job.views import Slots, spans
 
 def filled(job: Job) -> SortedSet[Slot]:
     """The slots of all workers, and of those that will be replaced."""
-    return job.attempt.workers | [slot for slot in replacement.owed(job) if slot.role == WORKER]
+    return job.attempt.workers | [slot for slot in replacement.replaceable(job) if slot.role == WORKER]
 
 
 def places(job: Job, count: int) -> tuple[Slots, ...]:
@@ -49,7 +49,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
         return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
     if request.gone:
         return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted", released=spans(request.added)))]
-    lost = request.added & job.attempt.spent - replacement.owed(job).keys()
+    lost = request.added & job.attempt.spent - replacement.replaceable(job).keys()
     if lost or request.added & membership.disrupted(job):
         return [Record(ScaleFailed(request=request.uid, reason="WorkerFailed", released=spans(request.added)))]
     pods = job.by_slot()

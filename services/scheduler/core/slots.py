@@ -29,7 +29,7 @@ def assigned(job: Job) -> list[Step]:
     if not job.spec.has_launcher:
         return []
     listed = job.listed_workers
-    complete = all(slot.index in listed for slot in job.attempt.workers) and not replacement.owed(job)
+    complete = all(slot.index in listed for slot in job.attempt.workers) and not replacement.replaceable(job)
     if job.attempt.launched or not _served(job) or not complete or not _listed(job):
         return []
     return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"))]

@@ -1,6 +1,6 @@
-"""Kubernetes Events: what a person reading `kubectl describe` should hear of.  Pure.
+"""Decides which Kubernetes Events to create, for readers of `kubectl describe`.  Pure.
 
-Each tells of one log event and is named after it, so none speaks of what did not happen, and none comes twice.
+Each is named after one event of the log: none is created twice, and none says what did not happen.
 """
 
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
+from shared.job import reasons, text
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.losses import Failure
@@ -27,30 +28,39 @@ _OF_JOB = (
     "ScaleSucceeded",
     "ScaleFailed",
 )
-"""Conditions of a job that are announced; the reasons are et-operator's, with the name of the job's kind, unless its
-framework has others."""
+"""Conditions of a job that get an Event; the reasons are et-operator's with the job's kind, or the framework's own."""
 
 _CREATED = ("CreatePod", "CreateService")
-"""Effects whose refusal some kinds have a word for."""
+"""Effects whose refusal has a reason of its own in some kinds."""
 
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
 
 
-def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
-    """Every announcement that this job's conditions, failures and refusals call for."""
+def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
+    """The Events of this job's conditions, failures and refusals, and of its requests."""
     words = kinds.of(job).announcements if kinds.knows(job) else {}
     refused = {effect: job.refusals[effect] for effect in _CREATED if effect in job.refusals and "Refused" in words}
     steps: list[Step] = []
     for condition in job.conditions:
         if condition.status and condition.type in _OF_JOB:
             reason = words.get(condition.type) or _reason(job, condition)
-            steps.append(_tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, reason))
+            message = _message(job, condition)
+            steps.append(_tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, reason, message))
         elif any(condition.reason == refusal.reason for refusal in refused.values()):
-            # Told of below, in the kind's own word.
+            # `_of_refusal` announces it with the kind's own reason.
             continue
         elif _hindered(job, condition):
             steps.append(
-                _tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, condition.reason, warning=True)
+                _tell(
+                    job.api_version,
+                    job.kind,
+                    job.key.name,
+                    job.key.uid,
+                    condition,
+                    condition.reason,
+                    condition.message,
+                    warning=True,
+                )
             )
     steps += [
         _of_failures(job, at, [failure for failure in job.failures if failure.at == at], words)
@@ -62,7 +72,7 @@ def owed(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
 
 
 def _hindered(job: Job, condition: Condition) -> bool:
-    """It tells why the job does not get on, or why the newest edit of a job that runs is not followed."""
+    """True if the condition says why the job does not progress, or why its newest edit has no effect."""
     if condition.type == "Created" and job.problems:
         return True
     return not condition.status and condition.type in ("Created", *MILESTONES) and bool(condition.message)
@@ -78,9 +88,16 @@ def _reason(job: Job, condition: Condition) -> str:
             return f"{job.kind}{condition.type}"
 
 
+def _message(job: Job, condition: Condition) -> str:
+    """The condition's own message, or the sentence of its reason."""
+    if condition.type == "WorkersCreated":
+        return reasons.told(reasons.PHASES, "{kind}WorkerCreated", pods=condition.message)
+    return condition.message or reasons.of_job(job.kind, condition.reason)
+
+
 def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announce:
-    where = f" ({refusal.field})" if refusal.field else ""
-    message = f"{effect}: {refusal.reason}{where}"
+    where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
+    message = text.with_words(f"{effect} was refused: {refusal.reason}{where}", refusal.message)
     at = refusal.at
     return Announce(
         job.api_version, job.kind, job.key.name, job.key.uid, at.sequence, at.time, reason, message, warning=True
@@ -92,6 +109,7 @@ def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, 
     how = f" (exit code {first.code})" if first.code is not None else ""
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
     message = f"{first.pod}: {first.reason}{how}{more}"
+    message = text.with_words(message, text.last(first.message, text.LAST_WORDS_SHOWN))
     return Announce(
         job.api_version,
         job.kind,
@@ -107,19 +125,32 @@ def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, 
 
 def _of_request(request: Request) -> list[Step]:
     return [
-        _tell(REQUESTS[request.kind].api_version, request.kind, request.name, request.uid, condition, condition.reason)
+        _tell(
+            REQUESTS[request.kind].api_version,
+            request.kind,
+            request.name,
+            request.uid,
+            condition,
+            condition.reason,
+            condition.message or request.sizes or reasons.of_request(condition.reason) or condition.reason,
+        )
         for condition in request.conditions
         if condition.status and condition.type in _OF_REQUEST
     ]
 
 
 def _tell(
-    api_version: str, kind: str, name: str, uid: Uid, condition: Condition, reason: str, *, warning: bool = False
+    api_version: str,
+    kind: str,
+    name: str,
+    uid: Uid,
+    condition: Condition,
+    reason: str,
+    message: str,
+    *,
+    warning: bool = False,
 ) -> Announce:
     failed = warning or condition.type in ("Failed", "ScaleFailed")
-    why = condition.message or condition.reason
     # A condition may be updated without changing; what happened, happened when it changed.
     at = condition.updated if warning else condition.since
-    return Announce(
-        api_version, kind, name, uid, at.sequence, at.time, reason, f"{condition.type}: {why}", warning=failed
-    )
+    return Announce(api_version, kind, name, uid, at.sequence, at.time, reason, message, warning=failed)

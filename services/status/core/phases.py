@@ -1,9 +1,9 @@
-"""Phases, recorded in path order: Created, Running, Scaling and back, then Succeeded or Failed; on the way Restarting
-between attempts and Suspended for a pause.  Pure.
+"""Decides the next phase: Created, Running, Scaling and back, Restarting, Suspended, then Succeeded or Failed.  Pure.
 
-`shared.job.verdict` says whether an attempt is over, `shared.job.policies.restart` whether another one follows.
+`shared/job/verdict.py` decides whether an attempt is over, `shared/job/policies/restart.py` whether another follows.
 """
 
+from shared.job import reasons
 from shared.job.events.status import (
     JobCreated,
     JobFailed,
@@ -23,12 +23,12 @@ from shared.job.verdict import verdict
 Phase = JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspended | JobSucceeded | JobFailed
 
 
-def owed(job: Job) -> Phase | None:
-    """The next phase's event, or None while the phase is right."""
+def next_phase(job: Job) -> Phase | None:
+    """The decision that enters the next phase, or None while the job stays in its phase."""
     if job.deleting or job.over or job.spec is None:
         return None
     if job.phase == "":
-        # An invalid spec waits for a corrected apply.
+        # An invalid spec waits for its correction.
         return None if job.problems else JobCreated(reason=f"{job.kind}Created")
     if job.phase == "Suspended":
         return None if job.spec.suspend else JobCreated(reason=f"{job.kind}Resumed")
@@ -43,7 +43,8 @@ def owed(job: Job) -> Phase | None:
     if end is not None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
-        return JobRestarting(reason=RESTART_REQUESTED, message="a person asked for it")
+        message = reasons.told(reasons.PHASES, RESTART_REQUESTED)
+        return JobRestarting(reason=RESTART_REQUESTED, message=message)
     if job.phase == "Running" and (request := job.scaling.open_request) is not None:
         return JobScaling(reason="ScalingStart", message=request.sizes)
     if job.phase == "Scaling" and not job.scaling.open:
@@ -61,7 +62,7 @@ def _restarting(job: Job, end: Verdict) -> JobRestarting:
 
 
 def _judge_started(job: Job, spec: JobSpec) -> bool:
-    """The launcher runs or ran; of a job without one, the pod of its judge whose end counts, or any where all do."""
+    """True once the launcher ran, or in a job without one a pod of the leader role that counts."""
     if spec.has_launcher:
         launcher = job.seen_launcher
         return launcher is not None and launcher.phase in ("Running", "Succeeded")

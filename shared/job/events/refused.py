@@ -1,9 +1,10 @@
 """The one event that several services write, each under its own author: its effect was refused."""
 
 from shared.job.events.event import Event
+from shared.job.reasons import REFUSALS
 from shared.job.views import Slots
 
-PERMANENT = frozenset({"Invalid"})
+PERMANENT = tuple(word for word, reason in REFUSALS.items() if reason.final)
 """The reasons for which the same thing will be refused again whatever the time; what has any other may pass."""
 
 

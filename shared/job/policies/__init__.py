@@ -1,6 +1,6 @@
-"""What follows from the end of a pod or of an attempt, a file for each policy.  Pure.
+"""The rules for the end of a pod or of an attempt, a file for each.  Pure.
 
-`exit_codes.py` says which exits are retried; `success.py`, `failure.py` and `limits.py` say when an attempt is over;
-`replacement.py` says which empty slots are filled again; `restart.py` says whether another attempt follows.
-`shared.job.verdict` asks them in their order.  Nothing here records or does anything.
+`exit_codes.py` has the exits that are retried; `success.py`, `failure.py` and `limits.py` decide when an attempt is
+over; `replacement.py` decides which lost pods are replaced, `restart.py` whether another attempt follows.
+`shared/job/verdict.py` applies them in their order.
 """

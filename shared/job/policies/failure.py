@@ -4,7 +4,7 @@ A disruption (an eviction, a drain, a node that went, a preemption) is no failur
 `restart.py` begins the next one whatever the policies say.
 """
 
-from shared.job import text
+from shared.job import reasons, text
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.outcome import Verdict
@@ -21,7 +21,7 @@ _NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
 
 
 def of_launcher(job: Job) -> Verdict | None:
-    """The end that the launcher's own end is; None while the launcher runs, and of a launcher that was released."""
+    """The verdict by the launcher's end; None while the launcher runs, and for a released launcher."""
     launcher = job.seen_launcher
     if launcher is None or launcher.slot not in job.attempt.places:
         return None
@@ -36,7 +36,7 @@ def of_launcher(job: Job) -> Verdict | None:
     if launcher.deleting:
         return Verdict(False, "LauncherLost", "the launcher was deleted before it ended")
     if end is None:
-        # The pod ended without a word of its containers: evicted, or lost with its node.
+        # The kubelet reported no exit of a container: the pod was evicted, or lost with its node.
         why = text.with_words(f"the launcher failed: {launcher.reason or 'Failed'}", launcher.message)
         return Verdict(False, _reason(job, launcher.reason), why)
     assert job.spec is not None
@@ -58,7 +58,7 @@ def of_lost_launcher(job: Job) -> Verdict | None:
 
 
 def of_leader(job: Job, spec: JobSpec) -> Verdict | None:
-    """Of a job without a launcher: a pod of the leader role ended badly, and the whole job begins again for it."""
+    """In a job without a launcher: a pod of the leader role failed, and the kind restarts the whole job for it."""
     handling = spec.handling
     lost = {slot: lost for slot, lost in job.attempt.vacancies.items() if slot.role == handling.judge}
     lost = {slot: vacancy for slot, vacancy in lost.items() if not vacancy.succeeded}
@@ -73,9 +73,9 @@ def of_leader(job: Job, spec: JobSpec) -> Verdict | None:
 
 
 def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
-    """A pod that every other one needs ended or vanished, and is not replaced."""
-    replaced = replacement.owed(job)
-    # The open request answers for the workers that it adds or removes.
+    """A pod that the others need ended or vanished, and is not replaced."""
+    replaced = replacement.replaceable(job)
+    # The open request decides about the workers that it adds or removes.
     others = job.scaling.arriving | job.outgoing
     for slot, vacancy in sorted(job.attempt.vacancies.items()):
         if vacancy.succeeded or slot in replaced or slot in others:
@@ -85,16 +85,16 @@ def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
         if replacement.allowed(spec, slot, vacancy):
             begun = job.attempt.replaced
             if begun + sum(not known.blameless for known in replaced.values()) < spec.backoff_limit:
-                # The job has as many pods as it shall have without this one.
+                # The job has its full size without this pod.
                 continue
-            message = f"{job.pod_name(slot)} ended again after {begun} replacements (backoffLimit)"
+            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", pod=job.pod_name(slot), count=begun)
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True)
         return _of_loss(job, slot, vacancy, permanent=True)
     return None
 
 
 def of_refusal(job: Job) -> Verdict | None:
-    """Before the job is under way: an object that it needs is refused for good."""
+    """Before the job is under way: the API server refused an object that it needs for good."""
     if job.under_way:
         return None
     for effect in _NEEDED_TO_START:
@@ -107,15 +107,15 @@ def of_refusal(job: Job) -> Verdict | None:
 
 
 def of_start(job: Job, spec: JobSpec) -> Verdict | None:
-    """Before the launcher is made, or before any worker ran: too few workers are left to begin with."""
+    """Before the launcher is created, or before any worker ran: too few workers are left."""
     minimum = job.scaling.size if spec.handling.whole else spec.worker.min_replicas
     lost = [slot for slot in job.attempt.spent if slot.role == WORKER]
-    if not lost or len(job.attempt.workers) >= minimum or replacement.owed(job):
+    if not lost or len(job.attempt.workers) >= minimum or replacement.replaceable(job):
         return None
     newest = job.failures[-1] if job.failures else None
     begin = "the launcher was made" if spec.has_launcher else "the job ran"
     if newest is None:
-        return Verdict(False, "WorkerExited", f"a worker ended before {begin}")
+        return Verdict(False, "WorkerExited", reasons.told(reasons.ENDS, "WorkerExited", begin=begin))
     how = f" with {newest.code}" if newest.code is not None else ""
     message = _with_last_words(f"{newest.pod} ended{how} before {begin}", newest.message)
     return Verdict(False, _reason(job, newest.reason), message)
@@ -138,7 +138,7 @@ def _disruption(job: Job, pod: PodView) -> str:
 
 
 def _disrupted(pod: str, why: str) -> Verdict:
-    return Verdict(False, DISRUPTED, f"{pod} was disrupted: {why}", disrupted=True)
+    return Verdict(False, DISRUPTED, reasons.told(reasons.ENDS, DISRUPTED, pod=pod, why=why), disrupted=True)
 
 
 def _reason(job: Job, pod_reason: str) -> str:

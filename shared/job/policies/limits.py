@@ -1,9 +1,9 @@
-"""What ends an attempt because a time or a number ran out: activeDeadline, schedulingTimeout, minReplicas.  Pure.
+"""The limits that end an attempt: activeDeadlineSeconds, schedulingTimeoutSeconds, minReplicas.  Pure.
 
 backoffLimit of restarts is in `restart.py`, that of replacements in `replacement.py`.
 """
 
-from shared.job import text
+from shared.job import reasons, text
 from shared.job.milestones import trouble
 from shared.job.outcome import Verdict
 from shared.job.state import Job, needed_workers, running_workers
@@ -17,7 +17,8 @@ def of_active_deadline(job: Job) -> Verdict | None:
     seconds = job.spec.active_deadline_seconds
     if seconds is None:
         return None
-    return Verdict(False, "DeadlineExceeded", f"it was active for {seconds} s (activeDeadlineSeconds)", permanent=True)
+    message = reasons.told(reasons.ENDS, "DeadlineExceeded", seconds=seconds)
+    return Verdict(False, "DeadlineExceeded", message, permanent=True)
 
 
 def of_scheduling(job: Job) -> Verdict | None:
@@ -30,7 +31,7 @@ def of_scheduling(job: Job) -> Verdict | None:
     refusal = job.refusals.get("CreatePod")
     refused = text.with_words(f"CreatePod: {refusal.reason}", refusal.message) if refusal else ""
     why = waits.sentence if waits else refused
-    message = f"it did not run after {seconds} s (schedulingTimeoutSeconds)" + (f"; {why}" if why else "")
+    message = reasons.told(reasons.ENDS, "SchedulingTimeout", seconds=seconds) + (f"; {why}" if why else "")
     return Verdict(False, "SchedulingTimeout", text.first(message), permanent=True)
 
 
@@ -39,4 +40,5 @@ def of_minimum(job: Job) -> Verdict | None:
     since = job.attempt.below_minimum
     if not since or not passed(job, since, BELOW_MINIMUM):
         return None
-    return Verdict(False, "BelowMinimum", f"{running_workers(job)} workers run, {needed_workers(job)} are needed")
+    counts = {"count": running_workers(job), "minimum": needed_workers(job)}
+    return Verdict(False, "BelowMinimum", reasons.told(reasons.ENDS, "BelowMinimum", **counts))

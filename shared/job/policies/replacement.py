@@ -1,4 +1,4 @@
-"""Which empty places are filled again, and when: by their role's restartPolicy, within backoffLimit.  Pure.
+"""Which lost pods are replaced, and when: by their role's restartPolicy, within backoffLimit.  Pure.
 
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
 """
@@ -12,28 +12,28 @@ from shared.job.state import Job
 
 FIRST_BACK_OFF_SECONDS = 10
 LONGEST_BACK_OFF_SECONDS = 300
-"""Kubernetes' own for containers that crash (kubelet: 10 s, doubled, five minutes at most)."""
+"""The kubelet's values for containers that crash: 10 s, doubled, at most five minutes."""
 
 STEADY_SECONDS = 120
-"""A place that was filled so long ago begins its row of losses anew; what is lost sooner may be lost without end.
+"""After this time without a loss, a slot's count of losses begins anew.
 
-Spot nodes live longer: AWS alone tells two minutes before one goes.
+Spot nodes live longer than that: AWS announces their end two minutes ahead.
 """
 
 TIMER = "Replacement:"
-"""Followed by the seconds: pods that one event reports wait for different times."""
+"""The prefix of a replacement's timer; the seconds follow, because pods of one event may wait for different times."""
 
 STEADY = "Steady"
-"""The timer of a slot that was filled again: it ran out when the slot was steady."""
+"""The timer after which a replaced slot is steady."""
 
 
 def back_off(count: int) -> int:
-    """Seconds before the next beginning after `count` of them failed: none before the first, then 10, 20, ... 300."""
+    """Seconds before the next start after `count` failures: 0, then 10, 20, ... 300."""
     return doubled(FIRST_BACK_OFF_SECONDS, count, LONGEST_BACK_OFF_SECONDS)
 
 
-def owed(job: Job) -> dict[Slot, Vacancy]:
-    """The places to fill again, by index; empty when the job has all the pods that it shall have."""
+def replaceable(job: Job) -> dict[Slot, Vacancy]:
+    """The vacancies to fill, in the order of their slots; none if the job has its full size."""
     if not job.attempt.vacancies or job.spec is None:
         return {}
     arriving = job.scaling.arriving
@@ -58,7 +58,7 @@ def owed(job: Job) -> dict[Slot, Vacancy]:
 
 
 def _of_request(job: Job) -> dict[Slot, Vacancy]:
-    """Workers of a scale-out that ended before all were Ready: its own backoffLimit says how many are replaced."""
+    """Workers of a scale-out that ended before all were Ready: the request's own backoffLimit bounds them."""
     request = job.scaling.open_request
     if request is None or job.spec is None:
         return {}
@@ -69,7 +69,7 @@ def _of_request(job: Job) -> dict[Slot, Vacancy]:
 
 
 def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
-    """Seconds for which a place stays empty: a worker that is lost again and again comes back ever later."""
+    """Seconds of back-off before a vacancy is filled; it grows with each loss."""
     if vacancy.blameless:
         return back_off(vacancy.losses)
     request = job.scaling.open_request
@@ -77,7 +77,7 @@ def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
 
 
 def due(job: Job, slot: Slot, vacancy: Vacancy) -> bool:
-    """The back-off of this empty slot is over."""
+    """True if the back-off of this vacancy is over."""
     seconds = delay(job, slot, vacancy)
     return not seconds or (vacancy.at.sequence, timer_name(seconds)) in job.timers_passed
 
@@ -87,22 +87,22 @@ def timer_name(seconds: int) -> str:
 
 
 def losses_before(job: Job, slot: Slot) -> int:
-    """How many times this slot was lost in a row before; none if it was steady since it was filled."""
+    """The number of consecutive losses of this slot; 0 if it was steady since its replacement."""
     filled = job.attempt.refilled.get(slot)
     return 0 if filled is None or (filled.at.sequence, STEADY) in job.timers_passed else filled.losses
 
 
 def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
-    """Whether this place may be filled again, as long as backoffLimit is not reached."""
+    """True if the policies let this vacancy be filled, backoffLimit aside."""
     handling = spec.handling
     if not spec.has(slot.role):
-        # There is nothing to make a pod from.
+        # An edit removed the role and its pod template.
         return False
     if slot.role == handling.judge and (vacancy.succeeded or handling.restarts == "Job"):
-        # That was the job's own end, or that of its attempt.
+        # It ended the job or its attempt.
         return False
     if vacancy.disrupted or (vacancy.taken and handling.strict):
-        # Its node went: that the job may run on with fewer is no reason to leave it so.
+        # A disruption is never the pod's fault.
         return True
     match spec.policy(slot.role):
         case "Never":

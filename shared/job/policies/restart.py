@@ -1,6 +1,6 @@
-"""Whether a failed attempt is followed by another one, and how soon.  Pure.
+"""Whether another attempt follows a failed one, and after which back-off.  Pure.
 
-Status records that one is due (`JobRestarting`); the scheduler begins it (`JobRestarted`).
+The status service records that one follows (`JobRestarting`); the scheduler begins it (`JobRestarted`).
 """
 
 from shared.job.naming import RESTART_REQUESTED
@@ -10,7 +10,7 @@ from shared.job.state import Job, Restarting
 
 
 def may_restart(job: Job, end: Verdict) -> bool:
-    """Whether another attempt follows.  After a disruption it always does, and counts against no limit."""
+    """True if another attempt follows.  After a disruption one always does, and counts against no limit."""
     if job.spec is None or end.success or end.permanent:
         return False
     if end.disrupted:

@@ -1,0 +1,56 @@
+"""The page of all reasons, made from the catalogue.
+
+Pure, but for `python -m muster.reasons_page`, which writes `docs/reasons.md`.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from shared.job.reasons import CATALOGUE, Reason
+
+PAGE = """\
+# Reasons
+
+Every condition, Kubernetes Event and decision has a reason: one CamelCase word, the same in the status, the log, the
+metrics and `muster why`.
+This page is written by `python -m muster.reasons_page` from `shared/job/reasons.py`.
+
+`<kind>` is the kind of the job, such as TrainingJob.
+*Final* means that neither time nor another try changes it: a person has to.
+*Since* is the first release that says the word.
+What is wrong with a spec (`NoContainers`, `InvalidValue`, ...) comes with the field and a sentence of its own; words of
+kube-scheduler, kubelet and API server that are not listed come with their author's message.
+
+{parts}
+"""
+
+
+def page() -> str:
+    """`docs/reasons.md`."""
+    return PAGE.format(parts="\n\n".join("\n".join(_part(title, CATALOGUE[title])) for title in CATALOGUE))
+
+
+def _part(title: str, reasons: Mapping[str, Reason]) -> Iterator[str]:
+    yield f"## {title}\n\n| reason | meaning | final | since |\n| --- | --- | --- | --- |"
+    for word, reason in reasons.items():
+        yield f"| `{_places(word)}` | {_meaning(reason)} | {'yes' if reason.final else 'no'} | {reason.since} |"
+
+
+def _meaning(reason: Reason) -> str:
+    return reason.sentence + (f": “{_places(reason.told)}”" if reason.told else "")
+
+
+def _places(text: str) -> str:
+    """Places for values as people write them."""
+    return re.sub(r"{(\w+)}", r"<\1>", text)
+
+
+def main() -> None:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    (root / "docs" / "reasons.md").write_text(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The catalogue of reasons: each CamelCase word that says why, with its sentence for people.  Pure.
+
+Conditions, Kubernetes Events, `muster why` and `docs/reasons.md` (`python -m muster.reasons_page`) take their words
+from here.  What is wrong with a spec has a sentence of its own, beside the field (`Problem`).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """What a word means."""
+
+    sentence: str
+    """A sentence, or the rest of one, without a capital and without a full stop."""
+    told: str = ""
+    """The sentence of a condition, with places for values; empty where `sentence` says as much."""
+    final: bool = False
+    """Neither time nor another try changes it: a person has to."""
+    since: str = "0.1"
+    """The first release that says it."""
+
+
+FINAL = True
+
+PHASES = {
+    "{kind}Created": Reason("the job is taken on"),
+    "{kind}WorkersCreated": Reason("every pod is created", "{pods} are created"),
+    "{kind}WorkerCreated": Reason("every pod is created", "{pods} are created"),
+    "{kind}WorkersReady": Reason("every pod is Ready"),
+    "{kind}LauncherCreated": Reason("the launcher is created"),
+    "{kind}Running": Reason("the job runs"),
+    "{kind}Suspended": Reason("the job is suspended and gives its pods back"),
+    "{kind}Resumed": Reason("the job is resumed"),
+    "{kind}Restarting": Reason("another attempt is due"),
+    "{kind}Succeeded": Reason("the job succeeded", final=FINAL),
+    "{kind}Failed": Reason("the job failed"),
+    "{kind}Evicted": Reason("the node evicted the pod"),
+    "{kind}WorkerFailed": Reason("a pod failed"),
+    "ScalingStart": Reason("the job changes its size"),
+    "ScalingInSucceeded": Reason("the job has fewer workers"),
+    "ScalingOutSucceeded": Reason("the job has more workers"),
+    "ScalingInFailed": Reason("the job keeps its size"),
+    "ScalingOutFailed": Reason("the job does not have the workers that were asked for"),
+    "WorkersStarting": Reason("the pods start"),
+    "RestartRequested": Reason("a person asked for a restart", "a person asked for it"),
+    "Adopted": Reason("the history begins in the middle"),
+    "AcceptedLoss": Reason("a person accepted the loss of earlier events"),
+    "AnotherOperator": Reason("another operator began the job"),
+    "BegunByAnother": Reason("another operator began the job and may still act on it"),
+    "TTLExpired": Reason("the job was over for ttlSecondsAfterFinished", final=FINAL),
+}
+"""Where a job stands; `{kind}` is the kind of the job."""
+
+STEPS = {
+    "JobCreated": Reason("the first attempt begins"),
+    "JobRestarted": Reason("the next attempt begins"),
+    "JobRestarting": Reason("the attempt is over"),
+    "JobSuspended": Reason("the job is suspended"),
+    "Resumed": Reason("the job is resumed"),
+    "WorkersReady": Reason("the workers are Ready"),
+    "WorkersReplaced": Reason("other workers take the place of lost ones"),
+    "PodsReplaced": Reason("lost pods are made again under their names"),
+    "Drained": Reason("the launcher no longer uses the leaving workers"),
+    "DrainTimed": Reason("the drain time passed, and the launcher cannot be asked"),
+    "DrainForced": Reason("the timeout of the request passed while the launcher used the leaving workers"),
+    "HostsWrittenLate": Reason("the hosts files were in place after the end of the request"),
+    "Bound": Reason("the job of the request came"),
+    "Deleted": Reason("it was deleted"),
+    "ScriptExecuted": Reason("the script ended well"),
+    "ScaleRequestCreated": Reason("the request is known"),
+}
+"""Why a service took a step."""
+
+ENDS = {
+    "BackoffLimitExceeded": Reason(
+        "as many pods as backoffLimit allows were replaced",
+        "{pod} ended again after {count} replacements (backoffLimit)",
+        FINAL,
+    ),
+    "BelowMinimum": Reason("fewer workers than minReplicas", "{count} workers run, {minimum} are needed"),
+    "DeadlineExceeded": Reason("its time was over", "it was active for {seconds} s (activeDeadlineSeconds)", FINAL),
+    "Disrupted": Reason("a disruption took a pod", "{pod} was disrupted: {why}"),
+    "LauncherLost": Reason("the launcher went before its end was seen"),
+    "SchedulingTimeout": Reason(
+        "its pods were not Ready in time", "it did not run after {seconds} s (schedulingTimeoutSeconds)", FINAL
+    ),
+    "WorkerExited": Reason("a worker ended too early", "a worker ended before {begin}"),
+    "Missing": Reason("the pod vanished while no watcher ran"),
+}
+"""Why an attempt or a pod is over, in Muster's words."""
+
+PODS = {
+    "CrashLoopBackOff": Reason("its container fails again and again"),
+    "ErrImagePull": Reason("its image cannot be pulled"),
+    "Evicted": Reason("its node ran short of resources"),
+    "ImagePullBackOff": Reason("its image cannot be pulled"),
+    "OOMKilled": Reason("it used more memory than it may"),
+    "Unschedulable": Reason("the kube-scheduler finds no node for it"),
+}
+"""Why a pod waits or ended, in the words of kube-scheduler and kubelet; their own message says it better."""
+
+DISRUPTIONS = {
+    "DeletionByPodGC": Reason("its node is gone"),
+    "DeletionByTaintManager": Reason("its node is not to run it any more"),
+    "DisruptionTarget": Reason("it is about to be deleted"),
+    "EvictionByEvictionAPI": Reason("its node is drained, or somebody evicts it"),
+    "NodeDeleted": Reason("it was deleted"),
+    "NodeDisrupted": Reason("its machine is replaced"),
+    "NodeOutOfService": Reason("its machine is off for good"),
+    "NodeScaledDown": Reason("there are to be fewer nodes"),
+    "NodeShutdown": Reason("its machine was shut down"),
+    "NodeTainted": Reason("it has a taint that counts as its end"),
+    "NodeTerminating": Reason("its machine is taken back"),
+    "PreemptionByScheduler": Reason("a more important pod needs its room"),
+    "ScheduledMaintenance": Reason("its machine is maintained"),
+    "SpotInterruption": Reason("its machine is taken back"),
+    "TerminationByKubelet": Reason("its node runs short of resources, or shuts down"),
+}
+"""Why a pod or its node is about to go."""
+
+REFUSALS = {
+    "Forbidden": Reason("a right, a quota or an admission policy stands against it"),
+    "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
+    "LabelsChanged": Reason("the labels of an object of the job were changed"),
+    "NameConflict": Reason("an object of another owner has the name"),
+    "NamespaceTerminating": Reason("the namespace is being deleted"),
+    "QuotaExceeded": Reason("the namespace's quota is used up"),
+}
+"""Why the API server, or Muster itself, did not carry out an effect."""
+
+REQUESTS = {
+    "AboveMaximum": Reason("the job would have more workers than maxReplicas", final=FINAL),
+    "AlreadyThatSize": Reason("the job has that size", final=FINAL),
+    "AnotherRequestRuns": Reason("another request is carried out"),
+    "AnotherRequestWaits": Reason("another request came before it"),
+    "BelowMinimum": Reason("the job would have fewer workers than minReplicas", final=FINAL),
+    "CannotExecute": Reason("no command can be run in the launcher", final=FINAL),
+    "DeadlineExceeded": Reason("the timeout passed first; what was begun was taken back", final=FINAL),
+    "HistoryLost": Reason("it was under way in a history that was lost", final=FINAL),
+    "HostsNotWritten": Reason("the hosts files were not in place within the timeout", final=FINAL),
+    "InvalidEnvironment": Reason("a value of its environment is not in the request", final=FINAL),
+    "JobFinished": Reason("the job is over", final=FINAL),
+    "JobGone": Reason("the job is gone", final=FINAL),
+    "JobNotFound": Reason("there is no job of that name"),
+    "JobNotRunning": Reason("the job does not run"),
+    "JobRestarted": Reason("the job began again", final=FINAL),
+    "JobSuspended": Reason("the job was suspended", final=FINAL),
+    "NoAnswer": Reason("the launcher's processes cannot be read"),
+    "NoLauncher": Reason("there is no launcher for the script to run in", final=FINAL),
+    "NoSuchWorker": Reason("podNames names a pod that is no worker of this job", final=FINAL),
+    "NotElastic": Reason(
+        "jobs of this kind keep the number of workers that they began with; suspend the job to change it", final=FINAL
+    ),
+    "NothingToAdd": Reason("it asks for no worker", final=FINAL),
+    "NothingToDelete": Reason("there is no worker to delete", final=FINAL),
+    "OwnedByAnother": Reason("the request belongs to another controller", final=FINAL),
+    "RequestChanged": Reason("it was changed after it had been accepted, and its script was not run", final=FINAL),
+    "RequestDeleted": Reason("the request was deleted", final=FINAL),
+    "ScriptFailed": Reason("the script failed", "the script exited with {code}", FINAL),
+    "ScriptOutcomeUnknown": Reason(
+        "nobody saw how the script ended; it may have run, and is not run again", final=FINAL
+    ),
+    "ScriptTimedOut": Reason("the script did not end within the timeout", final=FINAL),
+    "TimedOut": Reason("the command did not answer in its time"),
+    "TooLong": Reason("the launcher has more processes than can be read"),
+    "Unreachable": Reason("the API server did not answer in time, and the script was not run", final=FINAL),
+    "WorkerFailed": Reason("a new worker ended before all were Ready; all of them were taken back", final=FINAL),
+    "WorkersNotGone": Reason(
+        "the workers left the hosts files, and their pods were not gone within the timeout", final=FINAL
+    ),
+}
+"""What a ScaleIn, a ScaleOut or an edited number of workers came to, or waits for."""
+
+HISTORIES = {
+    "BeyondTheEnd": Reason("the head lies behind the end of this log", final=FINAL),
+    "BrokenInvariant": Reason("a service failed on the job: an error in Muster", final=FINAL),
+    "ForeignEvent": Reason("an event has an author who may not write it", final=FINAL),
+    "HashMismatch": Reason("the log has another event where the head points", final=FINAL),
+    "HistoryBroken": Reason("the log does not lead to the head in the resource or the checkpoint", final=FINAL),
+    "HistoryDisputed": Reason("the resource shows another head than log and checkpoint", final=FINAL, since="0.2"),
+    "HistoryLost": Reason("the log has no event of a job that has a past", final=FINAL),
+    "MalformedEvent": Reason("an event cannot be read", final=FINAL),
+    "NotConfirmed": Reason("a decision was taken on an event that this history lacks", final=FINAL),
+    "NotFenced": Reason("two decisions were taken on the same event", final=FINAL),
+    "OtherLog": Reason("the head belongs to another log", final=FINAL),
+    "TooLarge": Reason("an event is larger than the log takes", final=FINAL),
+    "UnknownEvent": Reason("an event is of a later release"),
+}
+"""Why every service, or this one, holds a job."""
+
+CATALOGUE: Mapping[str, Mapping[str, Reason]] = {
+    "Where a job stands": PHASES,
+    "Why a service took a step": STEPS,
+    "Why an attempt or a pod is over": ENDS,
+    "What keeps or ends a pod": PODS,
+    "Why a pod or its node is about to go": DISRUPTIONS,
+    "Why an effect was refused": REFUSALS,
+    "What became of a request": REQUESTS,
+    "Why a history is held": HISTORIES,
+}
+"""By what it is about; a word may stand in two parts with a sentence for each."""
+
+_EXPLAINED = (ENDS, PODS, DISRUPTIONS, REFUSALS, HISTORIES)
+"""Where the word alone does not say it."""
+
+
+def plain(word: str, message: str = "") -> str:
+    """A reason with its author's message, else with its sentence where the word alone does not say it."""
+    sentence = message or next((part[word].sentence for part in _EXPLAINED if word in part), "")
+    return f"{word}: {sentence}" if sentence else word
+
+
+def of_job(kind: str, word: str) -> str:
+    """The sentence for a job's condition; the word itself where the catalogue does not have it."""
+    known = PHASES.get(word) or (PHASES.get("{kind}" + word.removeprefix(kind)) if word.startswith(kind) else None)
+    known = known or next((part[word] for part in (*_EXPLAINED, STEPS) if word in part), None)
+    return known.sentence if known is not None else word
+
+
+def of_request(word: str) -> str:
+    """The sentence for a request's condition; empty where the catalogue does not have the word."""
+    return REQUESTS[word].sentence if word in REQUESTS else ""
+
+
+def told(part: Mapping[str, Reason], word: str, **values: object) -> str:
+    """The sentence of a condition with these values put in."""
+    return part[word].told.format(**values)

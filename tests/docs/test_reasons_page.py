@@ -1,0 +1,19 @@
+"""`docs/reasons.md`: written from the catalogue, and complete."""
+
+import re
+from pathlib import Path
+
+from muster.reasons_page import page
+from shared.job.reasons import CATALOGUE
+
+WRITTEN = (Path(__file__).parents[2] / "docs" / "reasons.md").read_text()
+
+
+def test_the_page_is_the_one_that_the_code_writes():
+    assert page() == WRITTEN, "run `python -m muster.reasons_page` and review the diff"
+
+
+def test_every_reason_has_a_line():
+    lines = [*re.findall(r"^\| `(\S+)` \|", WRITTEN, re.MULTILINE)]
+    assert len(lines) == sum(len(part) for part in CATALOGUE.values())
+    assert "<kind>Running" in lines
