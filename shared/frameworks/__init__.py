@@ -1,5 +1,5 @@
-"""Frameworks: one file each, from a kind's own shape to the canonical job and back.  Pure.
+"""The frameworks, a file for each kind: from the kind's own shape to the canonical job and back.  Pure.
 
-A framework names its kinds, parses a resource into a `JobSpec` or into problems, and renders the pods and the
-objects beside them.  No other place knows a framework's fields.
+A framework parses a resource into a `JobSpec` or into problems, and renders pods, Services and the
+status.  No other place knows a framework's fields.
 """

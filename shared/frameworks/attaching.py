@@ -1,6 +1,6 @@
-"""How a launcher reaches its workers: ssh keys in both, and files that say who the workers are.  Pure.
+"""Adds ssh keys and hosts files to pods, by which a launcher reaches its workers.  Pure.
 
-Where a user's container already mounts something at one of these places, the user's mount stays.
+If a user's container already mounts something at one of these paths, the user's mount stays.
 """
 
 from base64 import b64encode
@@ -21,12 +21,12 @@ from shared.job.naming import (
 )
 
 WORKER_COMMAND = ("sh", "-c", "/usr/sbin/sshd && sleep 365d")
-"""When the template has neither command nor args: a worker that waits to be told by ssh."""
+"""The command of a worker whose template has neither command nor args: it waits for ssh."""
 
 EXECUTABLE = 0o755
 
 FOR_OWNER_ONLY = 0o600
-"""ssh refuses a private key that others may read."""
+"""The mode of keys: ssh rejects a private key that others may read."""
 
 SSH_SETTINGS = """\
 Host *
@@ -36,9 +36,9 @@ Host *
     ConnectTimeout 5
     ConnectionAttempts 5
 """
-"""The client's: a worker's host key is as new as its pod, so there is nothing to compare it with.
+"""The client's configuration: a worker's host key is as new as its pod, so it cannot be checked.
 
-A worker's sshd may begin to listen a moment after its container, so ssh tries more than once.
+A worker's sshd may listen later than its container starts, so ssh retries.
 No port: 22 is the default, and an image whose sshd listens elsewhere says so in its own ssh_config.
 """
 
@@ -57,9 +57,9 @@ def mount_hosts(
 ) -> None:
     """Add the hosts files to the container of that name, or to the first one.
 
-    `folders` are volume → folder, and its files with the ConfigMap key of each.  Where the container already mounts
-    something at one of these folders, or within it, ours is left out: two mounts at one path are refused, and nothing
-    can be mounted into a read-only folder.
+    `folders` are volume → folder, and its files with their ConfigMap keys.  If the container already mounts something
+    at one of these folders, or in it, Muster adds no mount: the API server rejects two mounts at one path, and the
+    kubelet cannot mount into a read-only folder.
     """
     taken = _taken(_container(pod, container))
     for volume, (folder, files) in folders.items():
@@ -72,8 +72,8 @@ def mount_hosts(
 def ssh_secret(framework: Framework, key: JobKey, *, private: bytes, public: bytes) -> Document:
     """The Secret with the job's key pair.
 
-    Not immutable: a kubelet that still has a pod of an older life with an immutable one would go on giving out that
-    life's keys.
+    It is not immutable: a kubelet with a pod of an earlier incarnation would go on serving the keys of an
+    immutable Secret of that.
     """
     contents = {PRIVATE_KEY: private, PUBLIC_KEY: public, SSH_CONFIG: SSH_SETTINGS.encode()}
     return {
@@ -98,8 +98,8 @@ def mount_keys(
     job's own.
 
     Where the user mounts that folder, or a file, the user's stays.  File by file, and not the volume as a folder: that
-    has mode 1777, and sshd (`StrictModes`, which is on where nobody says otherwise) believes no authorized_keys below
-    a folder that others may write to.  A folder that is made for mounts within it has 0755, and one of the image
+    has mode 1777, and sshd (`StrictModes`, on by default) ignores authorized_keys below
+    a folder that others may write to.  A folder that the runtime makes for mounts has 0755, and one of the image
     stays.  Such mounts do not follow the Secret, which does not change either.
     """
     taken = _taken(_container(pod, container))
@@ -116,13 +116,13 @@ def mount_keys(
 
 
 def _container(pod: Document, name: str) -> Document:
-    """The container of that name; without a name the first."""
+    """The container of that name, or without a name the first."""
     found: Document = next(known for known in pod["containers"] if name in ("", known["name"]))
     return found
 
 
 def _taken(container: Document) -> list[str]:
-    """Where it has mounts already, each with a slash at its end."""
+    """The paths of its mounts, each with a slash at the end."""
     mounts = container.get("volumeMounts") or []
     return [normpath(str(mount.get("mountPath"))) + "/" for mount in mounts if mount]
 

@@ -1,4 +1,4 @@
-"""MXJob (`fioravanzo.org/v1alpha1`): MXNet jobs as mx-operator knows them."""
+"""MXJob (`fioravanzo.org/v1alpha1`): MXNet jobs of mx-operator."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -15,9 +15,9 @@ from shared.job.spec import JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 
 LONGEST_STEM = 40
-"""Characters of a job's name in those of its pods."""
+"""Characters of a job's name in the names of its pods."""
 LONGEST_JOB_NAME = 63
-"""Characters: the name is the value of a label too."""
+"""Characters of a job's name, which is also the value of a label."""
 
 _SELECTED = "mx_replica_type"
 

@@ -1,7 +1,7 @@
-"""What a framework is: one kind of job, read from its resource into the canonical job, and shown in its own shape.
+"""The interface of a framework: it parses one kind of job into the canonical job, and renders pods and status.
 
-Everything that is particular to a kind is here and in its file: names, fields, environment, status.  What happens to
-jobs is decided elsewhere, from the `JobSpec` alone.  Pure.
+A framework has all that is particular to its kind: names, fields, environment, status.  The services decide from the
+`JobSpec` alone.  Pure.
 """
 
 from abc import ABC, abstractmethod
@@ -22,20 +22,20 @@ Document = dict[str, Any]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a pod stands: what rendering it needs besides its resource and its spec."""
+    """The values that the rendering of a pod needs besides its resource and its spec."""
 
     key: JobKey
     slot: Slot
     name: WorkerName
     sizes: Mapping[str, int]
-    """How many pods each role has in this attempt, whatever the resource says by now."""
+    """The number of pods of each role in this attempt; the resource may have been edited since."""
     cluster_domain: str = "cluster.local"
     scaleout: str = ""
-    """The ScaleOut that asked for it; empty when none did."""
+    """The name of the ScaleOut that added the pod; empty if none did."""
 
 
 class Scale(NamedTuple):
-    """Where `kubectl scale` and autoscalers find a job's size; paths within the resource."""
+    """The paths in the resource where `kubectl scale` and autoscalers find a job's size."""
 
     spec: str
     status: str = ".status.replicas"
@@ -43,10 +43,10 @@ class Scale(NamedTuple):
 
 
 class Version(NamedTuple):
-    """Another version of a kind; None is as in the version that is watched.
+    """Another version of a kind; None means as in the watched version.
 
-    Nobody converts: what is stored is read through every version's schema, and what a schema does not declare is
-    dropped then.  So the schema of the version that is watched declares the fields of all others too.
+    No webhook converts: the API server reads a stored object through every version's schema, and drops fields that
+    the schema does not declare.  So the schema of the watched version declares the fields of all others, too.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Version(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """What the CustomResourceDefinition of a kind is made of, beside its names; `schemas.py` has the pieces."""
+    """The parts of a kind's CustomResourceDefinition besides its names; `schemas.py` has the pieces."""
 
     description: str
     spec: Document
@@ -66,14 +66,14 @@ class Definition(NamedTuple):
     short_names: tuple[str, ...] = ()
     singular: str = ""
     columns: tuple[Document, ...] = ()
-    """As in `additionalPrinterColumns`."""
+    """The `additionalPrinterColumns`."""
     rules: tuple[Document, ...] = ()
-    """As in `x-kubernetes-validations` of the whole resource."""
+    """The `x-kubernetes-validations` of the whole resource."""
     status: Document | None = None
-    """The OpenAPI schema of `status`, but for `lastReconcileTime` and `history`; without one anything is kept."""
+    """The OpenAPI schema of `status` without `lastReconcileTime` and `history`; None keeps every field."""
     scale: Scale | None = None
     versions: tuple[Version, ...] = ()
-    """Others that are served."""
+    """The other served versions."""
 
 
 _WEIGHTIEST_FIRST = ("Failed", "Succeeded", "Suspended", "Restarting", "Scaling", "Running", "Created")
@@ -83,72 +83,72 @@ class Framework(ABC):
     """One kind of job.  Implementations have no state and are shared between threads and jobs."""
 
     resource: Resource[Custom]
-    """The version of it that is watched and written."""
+    """The watched version of the kind."""
     announcements: Mapping[str, str] = MappingProxyType({})
-    """Reasons of Kubernetes Events where they are not the kind with what happened, by what happened: the type of a
-    condition, `WorkerFailed`, or `Refused`, which is announced only where it stands here."""
+    """The kind's own reasons of Kubernetes Events, by the type of the condition, `WorkerFailed` or `Refused`.
+    Refusals are announced only for kinds that have a reason `Refused` here."""
     inherits: str = ""
-    """A label selector of the pods that the operator before us made for jobs of this kind, by labels that it never
-    changed; empty where its jobs cannot be taken over."""
+    """A label selector of the pods that the replaced operator created, by labels that it never
+    changed; empty if its jobs cannot be taken over."""
     expires: bool = True
-    """Whether its jobs can say how long they are kept after their end: then the scheduler deletes them."""
+    """True if its jobs have a time to live after their end, after which the scheduler deletes them."""
     suspend_path: str = ""
-    """Where a resource asks for a pause, such as `.spec.runPolicy.suspend`; empty where it cannot."""
+    """The path of the field that suspends a job, such as `.spec.runPolicy.suspend`; empty without one."""
 
     @property
     def name(self) -> str:
-        """Unlike any other framework's: three groups have an MXJob."""
+        """The kind with its group, because three groups have an MXJob."""
         return f"{self.resource.kind}.{self.resource.group}"
 
     @property
     def others(self) -> tuple["Framework", ...]:
-        """The same kind in other versions, for clusters that do not serve this one; the one to take first, first."""
+        """The same kind in other versions, in order of preference, for clusters that do not serve this one."""
         return ()
 
     @property
     @abstractmethod
     def definition(self) -> Definition:
-        """What `muster.crds` makes its CustomResourceDefinition of."""
+        """The source of the kind's CustomResourceDefinition."""
 
     @abstractmethod
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
-        """What the job asks for; or why it cannot be acted upon, all problems at once.  Raises nothing, whatever
-        stands in the resource: older definitions let anything through."""
+        """The spec, or all problems of the resource.  It raises nothing for any JSON: older
+        definitions let anything through."""
 
     def ours(self, manifest: Custom) -> bool:
-        """Whether it is for us to act on this job; one that is not is neither noted nor written to."""
+        """False if another controller manages the job: Muster then neither records nor writes anything."""
         return True
 
     @abstractmethod
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        """The pod of a slot, from a resource that `parse` accepted."""
+        """Render the pod of a slot, from a resource that `parse` accepted."""
 
     @abstractmethod
     def status(self, job: Job) -> Document:
-        """The status of the job's resource in the kind's own shape, without `history` and `lastReconcileTime`.
+        """Render the status in the kind's own shape, without `history` and `lastReconcileTime`.
 
-        None marks a field that shall be absent.
+        None marks a field to remove.
         """
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """Role and index of a pod that the operator before us made; None when its labels do not say so."""
+        """The role and the index of a pod that the replaced operator created; None if its labels do not tell them."""
         return None
 
     def inherited_status(self, manifest: Custom) -> Inherited | None:
-        """What a status says that has no head of ours; None when it is as good as empty."""
+        """The state in a status of the replaced operator; None if it has none."""
         return read_status(manifest.status)
 
     def inherited_files(self) -> Mapping[str, str]:
-        """Files in the inherited launcher that its old operator kept by hand → where the hosts ConfigMap shows there.
+        """Hosts files that the replaced operator wrote into the launcher → their path in the mounted ConfigMap.
 
-        They become links; none where the launcher reads no such files.
+        The scaler replaces the former by links to the latter.
         """
         return {}
 
     def phase(self, status: Document) -> str:
-        """The phase of a job that shows this status, in the words of `shared.job.state.Phase`; empty before the first.
+        """The phase that a status shows, as a `shared.job.state.Phase`; empty before the first.
 
-        This one reads the conditions, which most kinds have; it raises nothing, whatever stands there.
+        It reads the conditions, which most kinds have, and raises nothing for any JSON.
         """
         conditions = status.get("conditions")
         true = [
@@ -156,23 +156,23 @@ class Framework(ABC):
             for known in (conditions if isinstance(conditions, list) else ())
             if isinstance(known, dict) and known.get("status") == "True"
         ]
-        # A job that was never taken on may show that it was refused.
+        # A job that was never admitted may show that it was rejected.
         return next((phase for phase in _WEIGHTIEST_FIRST if phase in true and "Created" in true), "")
 
     def labels(self, key: JobKey) -> dict[str, str]:
-        """Of every object that is made for a job."""
+        """The labels of every object of a job."""
         return {JOB_UID: key.uid}
 
     def place_labels(self, slot: Slot) -> dict[str, str]:
-        """By which the pods of a job are told apart."""
+        """The labels that distinguish the pods of a job."""
         return {ROLE: slot.role, INDEX: str(slot.index)}
 
     def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
-        """Of the pod in a slot, on top of what its template says."""
+        """The labels of the pod in a slot, besides its template's."""
         return self.labels(key) | self.place_labels(slot) | {ATTEMPT: str(slot.attempt)}
 
     def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
-        """The headless Service behind all pods' names, Ready or not; with a `place` the one of that pod alone."""
+        """Render the headless Service of all pods, or with a `place` that of one pod; pods need not be Ready."""
         selector = {JOB_UID: key.uid} | (self.place_labels(place.slot) if place is not None else {})
         return {
             "apiVersion": "v1",
@@ -187,20 +187,20 @@ class Framework(ABC):
         }
 
     def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
-        """Of its Services; a headless one needs none."""
+        """The ports of the Services; a headless Service needs none."""
         return []
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
-        """The files by name that tell the launcher who the workers are, where the framework has such files."""
+        """Render the hosts files, by name; empty for a framework without them."""
         return {}
 
     @property
     def has_hosts_files(self) -> bool:
-        """Whether it has such files at all: the scaler, which writes them, needs rights for it."""
+        """True if the framework has hosts files: the scaler then needs the rights to write them."""
         return type(self).hosts_files is not Framework.hosts_files
 
     def metadata(self, key: JobKey, name: str) -> Document:
-        """Of an object named `name` that the job controls."""
+        """The metadata of an object that the job controls."""
         return {
             "name": name,
             "namespace": key.namespace,
@@ -209,7 +209,7 @@ class Framework(ABC):
         }
 
     def owner_reference(self, key: JobKey) -> Document:
-        """The job as controller: the garbage collector takes its children with it, nobody else adopts them."""
+        """The job as controller: the garbage collector deletes its children, and no other controller adopts them."""
         return {
             "apiVersion": self.resource.api_version,
             "kind": self.resource.kind,

@@ -1,7 +1,7 @@
-"""What another operator wrote of a job, as far as it matters to whoever takes the job over.  Pure.
+"""Reads the status that another operator wrote, for a job that Muster takes over.  Pure.
 
-The status shape is the one that these operators share: `phase`, `conditions`, `replicaStatuses`, times.  Whatever JSON
-stands there is read or ignored; a status is a machine's, but anybody may have written it.
+These operators share its shape: `phase`, `conditions`, `replicaStatuses`, times.  Unexpected JSON is ignored, because
+anyone with rights on the resource may have written it.
 """
 
 from collections.abc import Iterator
@@ -15,30 +15,30 @@ from shared.job.views import Count, Reached
 Ended = Literal["", "Succeeded", "Failed"]
 
 MOST_CONDITIONS = 32
-"""Of one status; operators have a dozen types."""
+"""The most conditions that are read; operators have a dozen types."""
 LONGEST_WORD = 64
-"""Characters of a type, a reason or a phase."""
+"""The most characters of a type, a reason or a phase."""
 
 
 class Inherited(msgspec.Struct, frozen=True, kw_only=True):
-    """What a status says that we did not write."""
+    """The state of a job in another operator's status."""
 
     phase: str
-    """Their last word on it; empty when they had not said anything yet."""
+    """The last phase; empty if the operator had written none."""
     end: Ended = ""
     begun: bool = False
-    """All of its pods had been made: one that is not there was lost."""
+    """True if all pods had been created: a missing one was lost."""
     start_time: str = ""
     completion_time: str = ""
     restarts: int = 0
     conditions: tuple[Reached, ...] = ()
     counts: tuple[Count, ...] = ()
     workers: tuple[int, ...] | None = None
-    """The indices of the workers that it should have; None is as many as the job asks for."""
+    """The indices of the wanted workers; None means as many as the spec asks for."""
 
 
 def read_status(status: Any) -> Inherited | None:
-    """What the status says; None when it says nothing that an operator would."""
+    """The state in a status; None if it has no phase and no condition."""
     if not isinstance(status, dict):
         return None
     conditions = tuple(_conditions(status.get("conditions")))
@@ -90,7 +90,7 @@ def _word(value: Any) -> str:
 
 
 def _time(value: Any) -> str:
-    """A time as events have it, which `datetime` reads; empty for anything else."""
+    """A time in the format of events; empty for anything else."""
     if not isinstance(value, str) or len(value) > LONGEST_WORD:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The frameworks that a process knows, by kind.  Pure; packages of users are found in `shared.installation.plugins`."""
+"""The frameworks of a process, by kind.  Pure; `shared/installation/plugins.py` finds those of users' packages."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from shared.job.state import Job
 
 
 class Kinds:
-    """Frameworks, each of another kind.  Raises `ValueError` when two are of the same one."""
+    """Frameworks of different kinds.  Raises `ValueError` if two have the same kind."""
 
     def __init__(self, frameworks: Iterable[Framework]) -> None:
         self._frameworks: dict[tuple[str, str], Framework] = {}
@@ -33,31 +33,31 @@ class Kinds:
         return iter(self._frameworks.values())
 
     def served(self, served: Collection[Resource[Any]]) -> "Kinds":
-        """The same kinds, each in the first of its versions that is `served`; where none is, as it was.
+        """The same kinds, each in the first of its versions that is `served`, or unchanged if none is.
 
-        A watch of another one is refused, and the garbage collector follows no owner reference that names one.
+        The API server refuses the watch of another version, and the garbage collector ignores owner references to it.
         """
         return Kinds(next((each for each in (kind, *kind.others) if each.resource in served), kind) for kind in self)
 
     def find(self, api_version: str, kind: str) -> Framework | None:
-        """The framework of a kind, in whatever version; None when this process does not know it."""
+        """The framework of a kind in any version; None if this process has none."""
         return self._frameworks.get((api_version.partition("/")[0], kind))
 
     def of(self, job: Job) -> Framework:
-        """The framework of a job.  Raises `KeyError` when this process does not know it."""
+        """The framework of a job.  Raises `KeyError` if this process has none."""
         return self._frameworks[job.api_version.partition("/")[0], job.kind]
 
     def seen(self, job: Job) -> Framework:
-        """The same, in the version in which its resource was last seen.  Raises `KeyError` as `of` does."""
+        """The framework of a job in the version in which it was last seen.  Raises `KeyError` as `of` does."""
         kind = self.of(job)
         return next((each for each in (kind, *kind.others) if each.resource.api_version == job.api_version), kind)
 
     def knows(self, job: Job) -> bool:
-        """The job was observed, and its framework is here."""
+        """True if the job was observed and this process has its framework."""
         return self.find(job.api_version, job.kind) is not None
 
     def resource(self, api_version: str, kind: str) -> Resource[Custom]:
-        """Of a job's or a request's kind.  Raises `KeyError` when this process does not know it."""
+        """The API resource of a kind of job or request.  Raises `KeyError` if this process has none."""
         request = REQUESTS.get(kind)
         if request is not None and request.group == api_version.partition("/")[0]:
             return request
@@ -65,4 +65,4 @@ class Kinds:
 
 
 BUILT_IN = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MXJOB, MPIJOB, FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB))
-"""Those that Muster brings along."""
+"""The kinds that Muster has without plug-ins."""

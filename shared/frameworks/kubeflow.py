@@ -1,6 +1,6 @@
-"""What the kinds of `kubeflow.org/v1` share: TFJob, PyTorchJob, MXJob, MPIJob.  Pure.
+"""The common base of the kinds of `kubeflow.org/v1`: TFJob, PyTorchJob, MXJob, MPIJob.  Pure.
 
-Theirs are the `runPolicy`, labels, names and Services; their status is in `kubeflow_status.py`.
+They share `runPolicy`, labels, names and Services; `kubeflow_status.py` renders their status.
 """
 
 import re
@@ -42,10 +42,10 @@ GROUP = "kubeflow.org"
 
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
-"""On the pod that leads the others: `master`."""
+"""The label `master` of the pod that leads the others."""
 
 _INDEX = re.compile(r"[0-9]{1,5}")
-"""Of a pod, in a label."""
+"""The pod's role, in a label."""
 
 CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
 
@@ -55,7 +55,7 @@ RUN_POLICY: Document = {
     "activeDeadlineSeconds": number(1, description="The job fails when it takes longer; a pause does not count."),
     "backoffLimit": number(description="The job fails when so many pods were replaced; no limit when absent."),
 }
-"""What stands in `runPolicy`; before training-operator 1.3 it stood in `spec` itself."""
+"""The fields of `runPolicy`; before training-operator 1.3 they were fields of `spec`."""
 
 IGNORED = ANYTHING | {"description": "Kept and not acted upon: the template says what a gang scheduler reads."}
 
@@ -68,7 +68,7 @@ WHY = (
 
 
 def is_type(roles: str) -> str:
-    """For rules: whether `name` is one of these roles, separated by `|`, in upper or lower case."""
+    """A CEL expression: true if `name` is one of these roles, separated by `|`, in upper or lower case."""
     return f"name.matches('(?i)^({roles})$')"
 
 
@@ -79,13 +79,13 @@ class KubeflowJob(Replicated):
     version = "v1"
     suspend_path = ".spec.runPolicy.suspend"
     controllers: ClassVar[tuple[str, ...]] = ("", "kubeflow.org/training-operator")
-    """The values of `managedBy` under which a job is the operator's own."""
+    """The values of `managedBy` that name the operator itself."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = "None"
-    """When the job does not say."""
+    """The default cleanPodPolicy."""
     fields: ClassVar[Document] = {}
-    """The OpenAPI properties of `spec` that are this kind's alone."""
+    """The OpenAPI properties of `spec` that only this kind has."""
     replica_fields: ClassVar[Document] = {}
-    """The same of the replicas of a type."""
+    """The OpenAPI properties of a replica type that only this kind has."""
     scale: ClassVar[Scale | None] = None
     short_names: ClassVar[tuple[str, ...]] = ()
     description: ClassVar[str] = ""
@@ -99,14 +99,14 @@ class KubeflowJob(Replicated):
             rules=training_rule(self.container_properties.name),
         )
         policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": IGNORED, "managedBy": TEXT}
-        # Whether the longer names fit, too, depends on the job's own types.
+        # The pods' names are longer by the job's own types, which `parse` checks.
         longest = LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
             description=self.description,
             spec=members(
                 {
                     "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
-                    # By any name: upstream takes the types in upper and lower case.
+                    # Upstream accepts the types in upper and lower case.
                     self.replica_specs: {
                         "type": "object",
                         "minProperties": 1,
@@ -154,7 +154,7 @@ class KubeflowJob(Replicated):
         )
 
     def rules_of_replicas(self) -> Iterator[Document]:
-        """Of the map of replicas by type: which types there are, and how many pods of each."""
+        """The rules of the map of replicas by type: the types, and the number of pods of each."""
         known = "|".join(kind.role for kind in self.replica_types)
         yield rule(f"self.all(name, {is_type(known)})", f"the types of this kind are {self._choices()}")
         yield rule(
@@ -173,21 +173,21 @@ class KubeflowJob(Replicated):
                 )
 
     def rules_of_spec(self) -> tuple[Document, ...]:
-        """Of the spec: what its fields say of each other."""
+        """The rules of the spec about several of its fields."""
         return ()
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """training-operator's own labels, since 1.3."""
+        """The labels of the training operator since 1.3."""
         role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
         known = any(kind.role == role for kind in self.replica_types)
         return (role, int(index)) if known and _INDEX.fullmatch(index) else None
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
-        """How this job is handled, whose end is the job's; what is wrong is noted in `spec`."""
+        """The handling of this job, with its leader role; problems are noted in `spec`."""
         return self.handling
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
-        """Whether the pod in this slot is labelled as the one that leads the others."""
+        """True if the pod in this slot gets the label of the leader."""
         return slot.role == spec.handling.judge and slot.index == 0
 
     def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
@@ -233,7 +233,7 @@ class KubeflowJob(Replicated):
         )
 
     def ours(self, manifest: Custom) -> bool:
-        """Not where `managedBy` names another controller; a job that was begun here stays here."""
+        """False if `managedBy` names another controller and the job was not begun here."""
         manager = _at(_at(manifest.spec, "runPolicy"), "managedBy")
         another = isinstance(manager, str) and manager not in self.controllers
         return not another or _at(manifest.status, "history") is not None
@@ -245,14 +245,14 @@ class KubeflowJob(Replicated):
         return pod
 
     def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
-        """All ports of the training container that have a name: what a pod's own Service is asked for."""
+        """The named ports of the training container, for the pod's own Service."""
         found = {port["name"]: (port["port"], "TCP") for port in super().ports(manifest, spec, place)}
         containers = self.template(manifest, place.slot.role)["spec"]["containers"] if place is not None else []
         for container in containers:
             if container["name"] == self.container_properties.name:
                 for port in container.get("ports") or ():
                     at = (port.get("containerPort"), port.get("protocol") or "TCP")
-                    # A Service takes each port of a protocol once.
+                    # A Service may have each port of a protocol once.
                     if isinstance(port.get("name"), str) and isinstance(at[0], int) and at not in found.values():
                         found.setdefault(port["name"], at)
         return [
@@ -272,7 +272,7 @@ class KubeflowJob(Replicated):
 
 
 def _where(spec: Fields, name: str) -> Fields:
-    """The object that has this field of the run policy: `runPolicy`, or the spec itself as in older manifests."""
+    """The object with this field of the run policy: `runPolicy`, or the spec in older manifests."""
     policy = spec.part("runPolicy")
     return spec if spec.has(name) and not policy.has(name) else policy
 

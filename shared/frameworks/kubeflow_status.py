@@ -1,7 +1,7 @@
-"""The status of the training operator's kinds, from the folded job.  Pure.
+"""Renders the status of the training operator's kinds.  Pure.
 
-Six conditions, of which the newest true one is the last: that is what the column State shows.  A reason is the kind's
-own word (`TFJobFailed`), and the message says why in the log's.
+It has six conditions; the newest true one is the last, which the column State shows.  A reason is the kind's
+own (`TFJobFailed`); the message has the reason in the log.
 """
 
 import msgspec
@@ -45,7 +45,7 @@ def job_status(framework: Replicated, job: Job) -> Document:
 
 
 def replica_statuses(framework: Replicated, job: Job) -> Document:
-    """By type as upstream writes it, how many pods run and how many ended."""
+    """The numbers of running and ended pods, by type as upstream spells it."""
     roles = {role.name for role in job.spec.roles} if job.spec else set()
     return {
         kind.name: counts(job, kind.role) | {"selector": _selector(framework, job, kind.role)}
@@ -55,7 +55,7 @@ def replica_statuses(framework: Replicated, job: Job) -> Document:
 
 
 def conditions(job: Job) -> list[Condition]:
-    """In upstream's words, in the order in which they came, the newest true one last."""
+    """Upstream's conditions in the order in which they came, the newest true one last."""
     if not job.phase:
         return [_invalid(job, known) for known in job.conditions if known.type == "Created"]
     found = [_in_their_words(job, known) for known in job.conditions if known.type in TYPES]
@@ -63,14 +63,14 @@ def conditions(job: Job) -> list[Condition]:
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]
         found.append(again)
-    # Of those that came with one event, when the job was taken over, the last one.
+    # A job that was taken over has several conditions of one event: the last one.
     true = [known for known in reversed(found) if known.status]
     newest = max(true, key=lambda known: known.since.sequence, default=None)
     return [known for known in found if known is not newest] + ([newest] if newest else [])
 
 
 def _invalid(job: Job, known: Condition) -> Condition:
-    """Nothing was begun: upstream shows such a job as one that failed, until it is corrected."""
+    """An invalid job, which upstream shows as failed until its spec is corrected."""
     message = f"{known.reason}: {known.message}"
     return replace(known, type="Failed", status=True, reason=f"{job.kind}FailedValidation", message=message)
 
@@ -90,13 +90,13 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
 
 
 def _trouble(job: Job) -> Condition | None:
-    """What a job that does not run yet waits for: an image, a node with room, a name that somebody else has."""
+    """The reason why a job does not run yet: an image, a full cluster, a name that another owner has."""
     waits = (known for known in job.conditions if known.type in MILESTONES and not known.status and known.message)
     return max(waits, key=lambda known: known.updated.sequence, default=None)
 
 
 def _replacing(job: Job) -> Condition | None:
-    """Pods begin again while the job goes on: true from the loss until what took the place runs, false ever after."""
+    """The condition of replacements in a running job: true from a loss until the replacement runs."""
     goes_on = job.phase in ("Running", "Scaling")
     if goes_on and (lost := replacement.replaceable(job)):
         last = max(lost, key=lambda slot: lost[slot].at.sequence)

@@ -1,4 +1,4 @@
-"""MxJob (`mxnet.mlkube.io/v1beta1`): MXNet jobs as deepinsight's mxnet-operator knows them, local or distributed."""
+"""MxJob (`mxnet.mlkube.io/v1beta1`): MXNet jobs of deepinsight's mxnet-operator, local or distributed."""
 
 from collections.abc import Mapping
 
@@ -22,13 +22,13 @@ DISTRIBUTED = "dist"
 NOT_LOCAL = "a local job has one WORKER and nothing else"
 
 KEPT_CONDITIONS = 10
-"""Of the newest, as theirs."""
+"""The most conditions, as in the replaced operator."""
 
 _SELECTED = "Mx_replica_type"
 
 
 class MxJob(ParameterServer):
-    """One worker alone, or a scheduler, servers and workers; what still runs after the end is deleted."""
+    """One worker, or a scheduler, servers and workers; pods that still run after the end are deleted."""
 
     job_type = "MxJob"
     group = "mxnet.mlkube.io"
@@ -74,7 +74,7 @@ class MxJob(ParameterServer):
         )
 
     def _rules_of_modes(self) -> tuple[Document, ...]:
-        """Which types a mode has; a type of no replicas is not there."""
+        """The types of a mode; a type without replicas is left out."""
         entries, field = f"self.{self.replica_specs}", f".{self.replica_specs}"
         there = "(!has(e.replicas) || e.replicas > 0)"
         worker = f"{type_of(self, 'e')} == '{WORKER.upper()}'"
@@ -106,7 +106,7 @@ class MxJob(ParameterServer):
         return self._local(spec, parsed) if mode == LOCAL else self._distributed(spec, parsed)
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
-        # A worker on its own has nobody to find, and MXNet would wait for a scheduler.
+        # A single worker has no scheduler, for which MXNet would wait.
         return super().environment(replica) if replica.spec.handling.judge == SCHEDULER else {}
 
     def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
@@ -127,7 +127,7 @@ class MxJob(ParameterServer):
         }
 
     def _local(self, spec: Fields, parsed: JobSpec) -> JobSpec:
-        """The worker's end is the job's, by the rules of a scheduler's."""
+        """The worker leads, by the rules of a scheduler."""
         if {role.name: role.replicas for role in parsed.roles} != {WORKER: 1}:
             spec.refuse("NotLocal", NOT_LOCAL, self.replica_specs)
         return msgspec.structs.replace(

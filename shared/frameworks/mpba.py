@@ -1,4 +1,4 @@
-"""MXJob (`mpba.fbk.eu/v1`): MXNet jobs as dl-operator knows them; the spec itself is the list of replicas."""
+"""MXJob (`mpba.fbk.eu/v1`): MXNet jobs of dl-operator; the spec is the list of replicas."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,11 @@ from shared.job.spec import Problem, RestartPolicy
 from shared.job.state import Job
 
 _OF_PODS: tuple[RestartPolicy, ...] = ("Never", "OnFailure", "Always")
-"""What Kubernetes knows; only where a template says nothing a worker that is done is not begun again."""
+"""The restart policies of Kubernetes; by default a worker that succeeded is not replaced."""
 
 
 class MpbaJob(ParameterServer):
-    """What all kinds of this group have in common."""
+    """The common base of the kinds of this group."""
 
     group = "mpba.fbk.eu"
     version = "v1"
@@ -48,7 +48,7 @@ class MpbaJob(ParameterServer):
         return f"{kind.role}-{manifest.metadata.name}-"
 
     def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
-        """What the template says for its containers holds for the pod; a scheduler's exit code is judged at least."""
+        """The template's restartPolicy holds for the pod; a scheduler's is at least ExitCode."""
         template = fields.raw("template")
         spec = template.get("spec") if isinstance(template, dict) else None
         theirs = spec.get("restartPolicy") if isinstance(spec, dict) else None

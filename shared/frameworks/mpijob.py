@@ -1,7 +1,7 @@
 """MPIJob (`kubeflow.org`, v1 and v2beta1): a launcher that starts processes on its workers by ssh.  Pure.
 
-Both versions are one kind, of which one version is watched.  What was written as v2beta1 is known by fields that v1
-does not have: its definition fills in the first of them.
+Both versions are one kind, of which one version is watched.  A job written as v2beta1 has fields that v1 lacks:
+its definition sets the first of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,37 +28,37 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = ("OpenMPI", "Intel", "MPICH")
 CREATION_POLICIES = ("AtStartup", "WaitForWorkersReady")
 
 OF_V2BETA1 = ("sshAuthMountPath", "mpiImplementation", "launcherCreationPolicy", "runLauncherAsWorker")
-"""The fields of which a job of v1 has none, and one of v2beta1 at least the first."""
+"""Fields of v2beta1; a job of v1 has none of them, one of v2beta1 at least the first."""
 
 OPERATOR = "mpi-operator"
 OLD_JOB_NAME = "mpi-job-name"
 OLD_JOB_ROLE = "mpi-job-role"
-"""Labels from before training-operator and v2beta1, which people still select by."""
+"""Labels of older operators, by which people still select."""
 
 MOST_WORKERS = 5_000
-"""So that the hosts file of the longest names still fits into one ConfigMap (1 MiB)."""
+"""The most workers: the hosts file of the longest names then fits into one ConfigMap (1 MiB)."""
 
 NO_WORKER = "ask for at least one Worker, or leave Worker out to have the launcher alone"
 
 WORKER_COMMAND = ("/usr/sbin/sshd", "-De")
-"""When the template has neither command nor args."""
+"""The command of a worker whose template has neither command nor args."""
 
 FOR_ALL_TO_READ = 0o644
-"""Keys outside of root's home are for a user who does not own them; ssh minds the mode only of what its user owns."""
+"""The mode of keys outside of root's home: another user reads them, and ssh checks only files that its user owns."""
 
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
-"""A container runtime would show all GPUs of the node to a launcher whose image asks for them."""
+"""Hides GPUs: a container runtime shows all GPUs of the node to an image that asks for them."""
 
 AGENT = "OMPI_MCA_plm_rsh_agent"
 KUBEXEC = f"{MPI_FOLDER}/kubexec.sh"
-"""What upstream's v1 has there: whoever names it names a file that is not there."""
+"""A file that upstream's v1 mounts and Muster does not."""
 
 _TRIES = "-o ConnectionAttempts=10"
 _HOSTS = f"{MPI_FOLDER}/{HOSTFILE}"
 
 _FOLDERS = {"muster-hosts-mpi": (MPI_FOLDER, {HOSTFILE: HOSTFILE, DISCOVER_HOSTS: DISCOVER_HOSTS})}
 
-# Built-ins of any shell only: an image may lack `cat`.
+# Only built-ins of a shell: an image may lack `cat`.
 _DISCOVER_SLOTS = f"""\
 #!/bin/sh
 while read -r host slots; do
@@ -74,11 +74,11 @@ done < {_HOSTS}
 
 
 PATH: Document = {"type": "string", "pattern": "^(/[^:]*)?$"}
-"""An absolute path of a folder, or nothing."""
+"""An absolute path of a folder, or an empty string."""
 
 
 class MPIJob(KubeflowJob):
-    """Open MPI, Intel MPI, MPICH, and what starts by them, such as Horovod."""
+    """Open MPI, Intel MPI, MPICH, and programs that start with them, such as Horovod."""
 
     job_type = "MPIJob"
     short_names = ("mpij",)
@@ -128,11 +128,11 @@ class MPIJob(KubeflowJob):
             yield (kind._replace(restart_policy="OnFailure") if again else kind), fields
 
     def container(self, spec: Fields, kind: ReplicaType) -> str:
-        """`mainContainer` says where the processes of a worker run; the launcher is its first container."""
+        """`mainContainer` names the worker's container with the processes; the launcher's is the first."""
         return spec.text("mainContainer") if kind.role == WORKER else ""
 
     def stem(self, manifest: Custom, kind: ReplicaType) -> str:
-        # There is one launcher, and it has no index.
+        # A job has one launcher, without an index.
         return "" if kind.role == LAUNCHER else super().stem(manifest, kind)
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
@@ -150,7 +150,7 @@ class MPIJob(KubeflowJob):
             slots_per_worker=1 if slots is None else slots,
             backoff_limit=parsed.backoff_limit if limited else DEFAULT_BACKOFF_LIMIT,
             hosts_style=implementation if newer else "",
-            # A launcher of v1 that takes GPUs computes, too.
+            # A v1 launcher with GPUs computes, too.
             launcher_works=spec.boolean("runLauncherAsWorker") or (not newer and _takes_gpus(manifest, self)),
         )
 
@@ -164,7 +164,7 @@ class MPIJob(KubeflowJob):
             for known in pod["spec"]["containers"]
         ]
         if pod["spec"].get("hostNetwork"):
-            # A pod in its node's network asks the node's name server otherwise, which knows no pods.
+            # By default a pod in the node's network asks the node's name server, which does not know pods.
             pod["spec"]["dnsPolicy"] = "ClusterFirstWithHostNet"
         if role == LAUNCHER:
             mount_hosts(pod["spec"], place.key, _FOLDERS, name)
@@ -202,7 +202,7 @@ class MPIJob(KubeflowJob):
 
 
 class MPIJobV2Beta1(MPIJob):
-    """The same, for clusters that do not serve v1."""
+    """The v2beta1 version, for clusters that do not serve v1."""
 
     version = "v2beta1"
 
@@ -220,7 +220,7 @@ def _check_path(spec: Fields) -> None:
     if path and (not path.startswith("/") or not path.strip("/.") or ":" in path or "\0" in path):
         spec.refuse("InvalidPath", "write the absolute path of a folder, without a colon", "sshAuthMountPath")
     elif f"/{normpath(path).lstrip('/')}/".startswith(f"{MPI_FOLDER}/"):
-        # Nothing can be mounted into a read-only folder.
+        # The kubelet cannot mount into a read-only folder.
         spec.refuse("InvalidPath", f"write a folder outside of {MPI_FOLDER}, which has the hosts", "sshAuthMountPath")
 
 
@@ -232,7 +232,7 @@ def _check_agent(launcher: Fields) -> None:
 
 
 def _with_bounds(role: RoleSpec) -> RoleSpec:
-    """It goes on with any worker that is left, and starts with all: which are enough is the program's to say."""
+    """The job starts with all workers and goes on with any: the program decides how many it needs."""
     return msgspec.structs.replace(role, min_replicas=min(role.replicas, 1)) if role.name == WORKER else role
 
 
@@ -243,7 +243,7 @@ def _listening(container: Document, role: str) -> Document:
 
 
 def _reaching(spec: JobSpec) -> dict[str, str]:
-    """How the implementation finds the hosts, and keeps trying to reach them."""
+    """The variables by which the MPI implementation finds the hosts, and retries to reach them."""
     slots = str(spec.slots_per_worker)
     match spec.hosts_style:
         case "Intel":
@@ -255,7 +255,7 @@ def _reaching(spec: JobSpec) -> dict[str, str]:
         case "MPICH":
             return {"HYDRA_HOST_FILE": _HOSTS, "HYDRA_LAUNCH_EXTRA_ARGS": _TRIES}
         case "OpenMPI":
-            # Otherwise it cuts the hosts' names at their first dot.
+            # Otherwise Open MPI cuts the hosts' names at their first dot.
             more = {"OMPI_MCA_orte_keep_fqdn_hostnames": "true", "OMPI_MCA_orte_set_default_slots": slots}
         case _:
             more = {}
@@ -263,7 +263,7 @@ def _reaching(spec: JobSpec) -> dict[str, str]:
 
 
 def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:
-    """Whether a container of the launcher has a limit of GPUs, of whatever make; of any JSON."""
+    """True if a container of the launcher has a limit of GPUs of any vendor; for any JSON."""
     spec: Any = manifest.spec
     for step in (framework.replica_specs, LAUNCHER, "template", "spec"):
         members = spec if isinstance(spec, dict) else {}

@@ -1,4 +1,4 @@
-"""MXJob (`kubeflow.org/v1`): MXNet jobs as the training operator knew them until 1.8, for training and for tuning."""
+"""MXJob (`kubeflow.org/v1`): MXNet jobs of the training operator until 1.8, for training and for tuning."""
 
 import json
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ NO_SCHEDULER = "add a Scheduler with one replica: the job ends with it"
 
 CONFIG = "MX_CONFIG"
 WORKER_ID = "DMLC_WORKER_ID"
-"""What BytePS tells its workers apart by."""
+"""The variable that distinguishes the workers of BytePS."""
 
 TUNER_SERVER_KEY = "tuner-server-key"
-"""An annotation of a template: by this word TVM's tuner finds the servers that have the device it tunes for."""
+"""An annotation of a template: TVM's tuner finds the servers with its device by this value."""
 
 
 class MXJob(KubeflowJob):
@@ -74,7 +74,7 @@ class MXJob(KubeflowJob):
             if TUNER not in present:
                 spec.refuse("NoReplicas", NO_TUNER, self.replica_specs)
         else:
-            # Workers alone train without servers, and then there is nobody to schedule.
+            # Workers can train without servers, and then need no scheduler.
             judge = WORKER if present == {WORKER} else SCHEDULER
             if judge == SCHEDULER and SCHEDULER not in present:
                 spec.refuse("NoScheduler", NO_SCHEDULER, self.replica_specs)
@@ -85,7 +85,7 @@ class MXJob(KubeflowJob):
         return msgspec.structs.replace(self.handling, judge=judge, succeeds="All")
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
-        # Upstream takes every server for a master.
+        # Upstream labels every server as a master.
         return slot.role == SERVER
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
@@ -105,7 +105,7 @@ class MXJob(KubeflowJob):
         return {CONFIG: json.dumps(config), **dmlc_environment(replica), **own}
 
     def _label(self, manifest: Custom, role: str) -> str:
-        """Of the type's template; before mxnet-operator became part of the training operator `label` said it."""
+        """The type's annotation; before mxnet-operator joined the training operator it was the field `label`."""
         metadata = self.template(manifest, role).get("metadata") or {}
         annotations = metadata.get("annotations") or {}
         specs = manifest.spec[self.replica_specs]

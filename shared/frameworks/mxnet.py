@@ -1,6 +1,6 @@
-"""What the MXNet kinds share: the environment that ps-lite reads, and jobs whose replicas are a list.  Pure.
+"""The common base of the MXNet kinds: the environment of ps-lite, and jobs whose replicas are a list.  Pure.
 
-A scheduler tells servers and workers of each other, and its end is the job's.
+The scheduler introduces servers and workers to each other; it is the leader role.
 """
 
 from abc import abstractmethod
@@ -24,19 +24,19 @@ SERVER = "server"
 WORKER = "worker"
 
 RESERVED = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER"})
-"""With another value in one pod the processes wait for each other for ever."""
+"""Variables that a user must not set: with another value in one pod the processes wait for ever."""
 
 MOST_PORT = 65_535
 
 LONGEST_RUNTIME_ID = 16
-"""Characters: in the name of a pod there has to be room for the job's name too."""
+"""Characters of a RuntimeId: the name of a pod has it and the job's name."""
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _RUNTIME_ID_LENGTH = 4
 
 
 def dmlc_environment(replica: Replica) -> dict[str, str]:
-    """The variables by which ps-lite's processes find their scheduler, wherever that stands in the manifest.
+    """The variables by which ps-lite's processes find their scheduler.
 
     The scheduler binds to DMLC_PS_ROOT_URI itself, which ZeroMQ cannot do with a host name; with DMLC_USE_KUBERNETES
     it binds to all addresses instead.  Without a scheduler URI and port are empty and 0, as upstream's are.
@@ -53,13 +53,13 @@ def dmlc_environment(replica: Replica) -> dict[str, str]:
 
 
 def runtime_id(manifest: Custom) -> str:
-    """The word that tells the pods of two jobs apart whose names begin alike: the user's, or one made of the uid.
+    """The RuntimeId, which is part of the pods' names: the user's, or one made from the uid.
 
-    The operators of these kinds roll dice for it and write it into the resource; here it is the same whenever asked.
+    The replaced operators draw it at random and write it into the resource; here it follows from the uid.
     """
     theirs = manifest.spec.get("RuntimeId") if isinstance(manifest.spec, dict) else None
     if theirs and isinstance(theirs, str):
-        # A longer one is refused for its own sake, not for the names that it would make.
+        # A longer one gets its own problem, not one about the names that it would give.
         return theirs[:LONGEST_RUNTIME_ID]
     digest = sha256(manifest.metadata.uid.encode()).digest()
     return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_RUNTIME_ID_LENGTH])
@@ -73,7 +73,7 @@ class ParameterServer(Replicated):
         ReplicaType("SERVER", restart_policy="OnFailure"),
         ReplicaType("WORKER", restart_policy="OnFailure"),
     )
-    """A server or worker that is done is done; one that failed comes back, whatever it failed of."""
+    """A server or worker that succeeded is not replaced; one that failed is, for any reason."""
     handling = Handling(
         judge=SCHEDULER,
         restarts="Job",
@@ -87,16 +87,16 @@ class ParameterServer(Replicated):
     expires = False
     reserved = RESERVED
     type_field: ClassVar[str] = "mxReplicaType"
-    """Says of which type an entry of the list is."""
+    """The field with the type of an entry."""
     default_type: ClassVar[str] = ""
-    """Of an entry that does not say; empty when it has to."""
+    """The default type of an entry; empty if the type is required."""
     port_field: ClassVar[str] = ""
-    """Says where the pods of an entry listen; empty when nothing does."""
+    """The field with the port of an entry; empty without one."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = "Running"
 
     @abstractmethod
     def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
-        """The labels of a pod and its Service by which users of the kind select them."""
+        """The labels of a pod and its Service by which users select them."""
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
         return dmlc_environment(replica) | {"PS_VERBOSE": "2"}
@@ -130,7 +130,7 @@ class ParameterServer(Replicated):
         )
 
     def entry(self, manifest: Custom, role: str) -> Document:
-        """What the list says of a role, in a resource that `parse` accepted."""
+        """The entry of a role, in a resource that `parse` accepted."""
         entries = self.entries(manifest)
         found: Document = next(e for e in entries if (kind := self._type(e.get(self.type_field))) and kind.role == role)
         return found
@@ -166,7 +166,7 @@ class ParameterServer(Replicated):
 
 
 def check_runtime_id(spec: Fields) -> None:
-    """Names of pods and the value of a label are made of it."""
+    """Check a RuntimeId, which is part of the pods' names and the value of a label."""
     given = spec.text("RuntimeId")
     fits = len(given) <= LONGEST_RUNTIME_ID
     if given and not (fits and given.isascii() and given.isalnum() and given == given.lower()):

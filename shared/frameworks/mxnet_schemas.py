@@ -26,8 +26,8 @@ from shared.frameworks.training import JOB_NAME_PATTERN
 
 
 def columns(type_field: str, *more: Document) -> tuple[Document, ...]:
-    """`type_field` is how the status of the kind spells the type of a replica; `more` stand where its operator had
-    them."""
+    """`type_field` is the status field for the type of a replica; `more` are columns that the replaced operator had
+    at this place."""
     workers = f'.status.replicaStatuses[?(@.{type_field}=="WORKER")].ReplicasStates'
     return (
         PHASE,
@@ -41,7 +41,7 @@ def columns(type_field: str, *more: Document) -> tuple[Document, ...]:
 
 
 def named(framework: ParameterServer, longest: int) -> Document:
-    """Pods are named after the job; whether a longer name fits depends on the job's types and its RuntimeId."""
+    """The rule of a job's name; a longer one may not fit, by the job's types and its RuntimeId."""
     return name_rule(
         DNS_LABEL if framework.leading_digit else JOB_NAME_PATTERN,
         longest,
@@ -61,8 +61,7 @@ FIXED_RUNTIME_ID = fixed(
 
 
 def entries_schema(framework: ParameterServer, *, any_case: bool = False) -> Document:
-    """The list of replicas of a kind: an entry for each type, which may be written in any case or in that of the kind
-    only."""
+    """The list of replicas: an entry for each type, in any case (`any_case`) or as the kind writes it."""
     types = TEXT if any_case else choice("", *(kind.name for kind in framework.replica_types))
     properties: Document = {"replicas": REPLICAS, "template": TEMPLATE, framework.type_field: types}
     if framework.port_field:
@@ -78,7 +77,7 @@ def entries_schema(framework: ParameterServer, *, any_case: bool = False) -> Doc
 
 
 def type_of(framework: ParameterServer, entry: str) -> str:
-    """For rules: the type of the replicas of an entry, as the kind writes it or in any case where that is taken."""
+    """A CEL expression: the type of an entry, as the kind writes it, or in any case if it accepts that."""
     field = f"{entry}.{framework.type_field}"
     return f"(has({field}) && {field} != '' ? {field} : '{framework.default_type}')"
 

@@ -1,4 +1,4 @@
-"""The status that mx-operator and its relatives show: phase, state, a reason, and states counted by type.  Pure."""
+"""Renders the status of mx-operator and its relatives: phase, state, reason, and states by type.  Pure."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from shared.job.state import Job
 from shared.job.views import alive
 
 LONGEST_REASON = 1_024
-"""Characters; the whole story is in the log."""
+"""Characters of a reason; the log has all of it."""
 
 NOT_BEGUN = ("", "Failed")
-"""Phases of a job that has no pods yet."""
+"""Phases of a job without pods."""
 
 
 def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
-    """`type_field` is how the kind spells the type of a replica; `waiting` is its word for a pod that will run."""
+    """`type_field` is the kind's field for the type of a replica, `waiting` its word for a pending pod."""
     return {
         "phase": phase(job),
         "state": state(job),
@@ -32,7 +32,7 @@ def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
 
 
 def schema(type_field: str, **more: Document) -> Document:
-    """Of such a status."""
+    """The schema of such a status."""
     replicas = {
         "type": "object",
         "properties": {
@@ -53,7 +53,7 @@ def schema(type_field: str, **more: Document) -> Document:
 
 
 def phase(job: Job) -> str:
-    """Failed is a job that was never begun; one that is over is Done, and `state` says how."""
+    """Failed for a job that was never admitted; a job that ended is Done, and `state` has the outcome."""
     if job.deleting:
         return "CleanUp"
     match job.phase:
@@ -68,7 +68,7 @@ def phase(job: Job) -> str:
 
 
 def phase_of(status: Document) -> str:
-    """The phase of a job that shows this status, in our own words."""
+    """The phase that a status shows, as a `shared.job.state.Phase`."""
     match status.get("phase"), status.get("state"):
         case "Creating", _:
             return "Created"
@@ -89,7 +89,7 @@ def state(job: Job) -> str:
 
 
 def reason(job: Job) -> str:
-    """Why it is as it is, as a sentence; empty when nothing is the matter."""
+    """The reason of the state as a sentence; empty for a healthy job."""
     if job.problems and not job.over:
         first = job.problems[0]
         return f"{first.reason}: {first.field}: {first.message}"[:LONGEST_REASON]
@@ -101,14 +101,14 @@ def reason(job: Job) -> str:
 
 
 def successes(job: Job) -> int:
-    """How many pods ended well and are not to run again."""
+    """The number of pods that succeeded and are not replaced."""
     return sum(vacancy.succeeded for vacancy in job.attempt.vacancies.values())
 
 
 def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
-    """Of the pods that the type has, one by one and together."""
+    """The states of a type's pods, and the state of the type."""
     known = Counter(_each_state(job, role, waiting))
-    # Slots that are not assigned: before the beginning, between attempts, and after the clean-up.
+    # Slots are unassigned before the first attempt, between attempts, and after the clean-up.
     unknown = role.replicas - known.total()
     if unknown > 0:
         known["Unknown"] += unknown

@@ -1,7 +1,7 @@
-"""Pods from templates: every field as the user wrote it, with what Muster needs laid over it.  Pure.
+"""Renders pods from templates: the user's fields, with those that Muster sets.  Pure.
 
-Laid over are name, labels, owner, restartPolicy Never (restarting is the operator's decision), and names that resolve
-between the pods of a job.  GPUs that go by their old name are asked for under today's.
+Muster sets name, labels, owner, restartPolicy Never (Muster restarts pods itself), and a search domain, so that the
+plain names of a job's pods resolve.  The old resource name of GPUs becomes the present one.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ from shared.frameworks.templates import GPU
 from shared.job.naming import HOSTS_VERSION, service_name
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
-"""What `nvidia.com/gpu` was called before Kubernetes 1.10, which refuses a pod that still says so."""
+"""The name of `nvidia.com/gpu` before Kubernetes 1.10, which rejects pods that use it."""
 
 
 def pod_of(framework: Framework, template: Document, place: Place, *, search: bool) -> Document:
-    """The pod of a slot; `search` has the plain names of the others resolve through the job's one Service."""
+    """Render the pod of a slot; with `search` the plain names of the others resolve through the job's Service."""
     key = place.key
     theirs = template.get("metadata") or {}
     metadata = framework.metadata(key, place.name)
@@ -38,13 +38,13 @@ def pod_of(framework: Framework, template: Document, place: Place, *, search: bo
 
 
 def _dns(theirs: dict[str, Any], search: str) -> Document:
-    """Ours first, so that a worker's plain name is asked for in its own job before anywhere else."""
+    """The job's domain comes first, so that a worker's plain name resolves in its own job."""
     others = [domain for domain in theirs.get("searches") or [] if domain != search]
     return theirs | {"searches": [search, *others]}
 
 
 def _with_gpus(container: Any) -> Any:
-    """The container with the old name of GPUs replaced, wherever it stands in its resources."""
+    """The container with the old resource name of GPUs replaced."""
     resources = container.get("resources") if isinstance(container, dict) else None
     if not isinstance(resources, dict):
         return container
@@ -54,5 +54,5 @@ def _with_gpus(container: Any) -> Any:
 def _renamed(quantities: Any) -> Any:
     if not isinstance(quantities, dict) or OLD_GPU not in quantities:
         return quantities
-    # Where both stand, today's is what counts.
+    # If a container has both names, the present one counts.
     return {GPU: quantities[OLD_GPU]} | {name: value for name, value in quantities.items() if name != OLD_GPU}

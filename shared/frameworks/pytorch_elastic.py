@@ -1,4 +1,4 @@
-"""The `elasticPolicy` of a PyTorchJob: how many workers there may be, and how torchrun's agents meet.  Pure."""
+"""The `elasticPolicy` of a PyTorchJob: the bounds of its size, and the rendezvous of torchrun's agents.  Pure."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from shared.frameworks.training import MOST_WORKERS
 
 FIELD = "elasticPolicy"
 BACKENDS = ("", "c10d", "etcd", "etcd-v2")
-"""What upstream names; empty is absent."""
+"""The rendezvous backends of upstream; empty means absent."""
 
 HIGHEST_PORT = 65535
 
@@ -44,7 +44,7 @@ SCHEMA: Document = {
 }
 
 _HOST = re.compile(r"[^\s/:\[\]]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
-"""A name, an address, an IPv6 address in brackets, or a reference to a variable; its port has a field of its own."""
+"""A host name, an address, an IPv6 address in brackets, or a variable; the port has a field of its own."""
 
 _KEY = re.compile(r"[^\s=,]+")
 
@@ -56,23 +56,23 @@ class Elastic(NamedTuple):
     most: int
     backend: str
     host: str
-    """Empty is the first worker."""
+    """Empty means the first worker."""
     port: int
-    """0 is where the workers listen."""
+    """0 means the workers' port."""
     id: str
     conf: str
     standalone: bool
     processes: int
-    """Per pod; 0 when it does not say."""
+    """Processes of each pod; 0 if absent."""
     restarts: int | None
 
     @property
     def stretches(self) -> bool:
-        """There is another size than that with which it begins."""
+        """True if the job may have another size than its first."""
         return self.least < self.most
 
     def environment(self, host: str, port: int) -> dict[str, str]:
-        """What torchrun reads; `host` and `port` are those of the first worker."""
+        """The variables that torchrun reads; `host` and `port` are those of the first worker."""
         found = {
             "PET_RDZV_ENDPOINT": f"{self.host or host}:{self.port or port}",
             "PET_RDZV_BACKEND": self.backend,
@@ -87,13 +87,13 @@ class Elastic(NamedTuple):
         if self.conf:
             found["PET_RDZV_CONF"] = self.conf
         if self.standalone:
-            # Upstream leaves it empty, and torchrun ends at once: it reads a number.
+            # Upstream leaves it empty, and torchrun, which reads a number, fails at once.
             found["PET_STANDALONE"] = "1"
         return found
 
 
 def elastic_policy(spec: Fields, replicas: int) -> Elastic | None:
-    """That of a job with so many workers, or None when it has none; what is wrong is noted in `spec`."""
+    """The policy of a job with this number of workers, or None without one; problems are noted in `spec`."""
     if not spec.has(FIELD):
         return None
     policy = spec.part(FIELD)
@@ -125,7 +125,7 @@ def _host(policy: Fields) -> str:
 
 
 def _conf(policy: Fields) -> str:
-    """As torchrun takes it: `key=value,key=value`."""
+    """The configuration in torchrun's format: `key=value,key=value`."""
     pairs: list[str] = []
     for item in policy.parts("rdzvConf"):
         key, value = item.text("key"), item.text("value")

@@ -25,16 +25,16 @@ AUTOMATIC = "auto"
 _OF_TORCHRUN = "auto|cpu|gpu|xpu|0*[1-9][0-9]{0,5}"
 _PROCESSES = re.compile(_OF_TORCHRUN)
 _UNSAID = (None, "")
-"""Go programs write an absent text as an empty one."""
+"""Values of an absent field: Go programs write an empty string."""
 
 _OF_A_MASTER = frozenset({"MASTER_ADDR", "WORLD_SIZE", "RANK", "PET_NODE_RANK"})
-"""Each of them is told for every pod, where there is a master."""
+"""Variables that every pod gets if the job has a master."""
 
 NO_WORKER = "add a Worker: it is the workers that an elasticPolicy is about"
 
 
 class PyTorchJob(KubeflowJob):
-    """A master, if there is one, and workers; with an `elasticPolicy` they come and go."""
+    """A master, if there is one, and workers; with an `elasticPolicy` the job is elastic."""
 
     job_type = "PyTorchJob"
     inherits = OPERATOR_NAME
@@ -102,7 +102,7 @@ class PyTorchJob(KubeflowJob):
         judge = MASTER if MASTER in names else WORKER
         if any(role.name == judge and not role.replicas for role in roles):
             spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)
-        # All agents of an elastic group end when the training does; how many there are by then is nobody's plan.
+        # All agents of an elastic group end with the training, however many there are then.
         succeeds = "Any" if judge == WORKER and spec.has(FIELD) else "All"
         stretches = any(role.max_replicas is not None for role in roles)
         return msgspec.structs.replace(self.handling, judge=judge, succeeds=succeeds, elastic=stretches)
@@ -148,7 +148,7 @@ class PyTorchJob(KubeflowJob):
 
 
 def _processes(spec: Fields, elastic: Elastic | None) -> str:
-    """How many processes each pod shall have, as torchrun takes it; empty where the `elasticPolicy` says it."""
+    """The number of processes of a pod, in torchrun's format; empty if the `elasticPolicy` has it."""
     value = spec.raw(PROCESSES)
     if value in _UNSAID:
         return "" if elastic is not None and elastic.processes else AUTOMATIC
@@ -162,7 +162,7 @@ def _bounded(role: RoleSpec, elastic: Elastic) -> RoleSpec:
 
 
 def _bound(field: str, comparison: str, message: str) -> dict[str, str]:
-    """A rule of the spec; without the other bound, one bound stands for both."""
+    """A rule of the spec; a single bound counts as both."""
     worker, bound = "self.pytorchReplicaSpecs['Worker']", f"self.{FIELD}.{field}"
     size = f"(has({worker}.replicas) ? {worker}.replicas : 1)"
     unasked = f"!has(self.{FIELD}) || !has({bound}) || !('Worker' in self.pytorchReplicaSpecs)"

@@ -1,7 +1,7 @@
-"""Reading a resource's fields, whatever JSON stands there: what is wrong becomes a problem, never an exception.  Pure.
+"""Reads the fields of a resource with any JSON: a wrong value becomes a problem, never an exception.  Pure.
 
-A null is an absent field, as in Kubernetes.  Messages say what to do and repeat nothing that the user wrote, because
-any value may hold a secret.
+A null is an absent field, as in Kubernetes.  Messages say what to do and repeat no value of the user, because
+it may be a secret.
 """
 
 from typing import TypeVar
@@ -11,11 +11,11 @@ from shared.job.spec import Problem
 T = TypeVar("T")
 
 GREATEST = 2**31 - 1
-"""Of the numbers that the CRDs take (int32)."""
+"""The largest number that the definitions accept (int32)."""
 
 
 class Fields:
-    """One object of a manifest.  All objects read from one root note their problems in one list."""
+    """An object of a manifest.  All objects read from one root note their problems in one list."""
 
     def __init__(self, value: object, path: str, problems: list[Problem]) -> None:
         self._members = value if isinstance(value, dict) else {}
@@ -31,7 +31,7 @@ class Fields:
         return self._members.get(name) is not None
 
     def names(self) -> list[str]:
-        """Of all fields that are there, known or not; a null is absent."""
+        """The names of all present fields; a null is absent."""
         return [name for name, value in self._members.items() if value is not None]
 
     def raw(self, name: str) -> object:
@@ -41,7 +41,7 @@ class Fields:
         self._problems.append(Problem(reason=reason, field=self.path(name), message=message))
 
     def part(self, name: str) -> "Fields":
-        """The object of that name; an empty one when it is absent or something else."""
+        """The object of that name; an empty one if it is absent or no object."""
         return Fields(self._members.get(name), self.path(name), self._problems)
 
     def parts(self, name: str) -> list["Fields"]:
@@ -51,7 +51,7 @@ class Fields:
         ]
 
     def texts(self, name: str) -> list[str]:
-        """The items of a list of strings; anything else among them is a problem."""
+        """The items of a list of strings; any other item is a problem."""
         items = self._list(name)
         if not all(isinstance(item, str) for item in items):
             self.refuse("InvalidValue", "write strings only in this list", name)
@@ -78,7 +78,7 @@ class Fields:
         return False
 
     def integer(self, name: str, *, least: int, most: int = GREATEST) -> int | None:
-        """None when it is absent, or not a whole number within the bounds."""
+        """The whole number of that name; None if it is absent, wrong or out of bounds."""
         value = self._members.get(name)
         if value is None:
             return None
@@ -91,7 +91,7 @@ class Fields:
         return None
 
     def choice(self, name: str, choices: tuple[T, ...], default: T, *, reason: str) -> T:
-        """The value of that name; an empty string is an absent one, as Go programs write it."""
+        """The text of that name; an empty string counts as absent, as Go programs write it."""
         value = self._members.get(name)
         if value in (None, ""):
             return default

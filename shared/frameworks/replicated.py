@@ -1,7 +1,7 @@
-"""Jobs made of replicas: some pods of each type that start together and find each other by their environment.  Pure.
+"""Jobs of replicas: pods of several types that start together and find each other by their environment.  Pure.
 
-The general shape of most frameworks.  One of them says its kind (`job_type`), its types (`replica_types`), how its
-container is called and where it listens (`container_properties`), and the environment of each pod (`environment`).
+Most frameworks have this shape.  A subclass has its kind (`job_type`), its types (`replica_types`), the name and the
+port of its container (`container_properties`), and the environment of each pod (`environment`).
 """
 
 import re
@@ -28,25 +28,25 @@ from shared.job.naming import RESTART, Slot, pod_name
 from shared.job.spec import UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 LONGEST_POD_NAME = 63
-"""Characters: it is the name of a Service and of a host too."""
+"""Characters of a pod's name, which is also the name of a Service and of a host."""
 
 GREATEST_PORT = 65_535
 
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
 _JOB_NAME_WITHIN = re.compile(DNS_LABEL)
-"""Where the names of pods do not begin with it."""
+"""Characters of a job's name if the names of its pods do not begin with it."""
 
 
 class ReplicaType(NamedTuple):
-    """One type of replicas of a framework."""
+    """A type of replicas."""
 
     name: str
-    """As users write it; in lower case it is the role."""
+    """The name as users write it; the role is the same in lower case."""
     least: int = 0
-    """How many of them a job must have."""
+    """The least number of them in a job."""
     most: int = MOST_WORKERS
     replicas: int = 1
-    """How many there are when the job does not say."""
+    """The default number."""
     restart_policy: RestartPolicy = "Never"
     """When the job does not say."""
 
@@ -56,23 +56,23 @@ class ReplicaType(NamedTuple):
 
 
 class ContainerProperties(NamedTuple):
-    """What every training container of a framework has."""
+    """The name and the port of a framework's training container."""
 
     name: str = ""
-    """Empty is the first one, whatever its name."""
+    """Empty means the first container."""
     port_name: str = ""
     port: int = 0
-    """Where it listens unless a port of that name says otherwise; 0 is nowhere."""
+    """The port unless the container has a port of that name; 0 if it has none."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod of a job, and what it may know of the others."""
+    """A pod of a job, and the values that its environment may use."""
 
     job: Custom
     spec: JobSpec
     place: Place
     ports: Mapping[str, int]
-    """Where each role listens."""
+    """The port of each role."""
 
     @property
     def role(self) -> str:
@@ -83,15 +83,15 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         return self.place.slot.index
 
     def size(self, role: str) -> int:
-        """How many pods that role has in this attempt; 0 when there is no such role."""
+        """The number of pods of that role in this attempt; 0 without such a role."""
         return self.place.sizes.get(role, 0)
 
     def host(self, role: str, index: int = 0) -> str:
-        """The name under which every pod of the job finds that one."""
+        """The host name of that pod, which every pod of the job resolves."""
         return next(f"{known.stem}{index}" for known in self.spec.roles if known.name == role)
 
     def hosts(self, role: str) -> list[str]:
-        """All of a role, `name:port` each, by index."""
+        """The addresses of a role's pods, `name:port` each, by index."""
         return [f"{self.host(role, index)}:{self.ports[role]}" for index in range(self.size(role))]
 
 
@@ -103,26 +103,26 @@ class Replicated(Framework):
     group: ClassVar[str]
     version: ClassVar[str]
     plural: ClassVar[str] = ""
-    """Empty is the kind in lower case with an s."""
+    """Empty means the kind in lower case with an s."""
     replica_types: ClassVar[tuple[ReplicaType, ...]]
     replica_specs: ClassVar[str] = "replicaSpecs"
-    """The field of `spec` that has the replicas by type."""
+    """The field of `spec` with the replicas by type."""
     container_properties: ClassVar[ContainerProperties] = ContainerProperties()
     handling: ClassVar[Handling] = Handling(
         judge="worker", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
     )
     reserved: ClassVar[frozenset[str]] = frozenset()
-    """Variables of the environment that a user must not set: the pods would not find each other.
+    """Environment variables that a user must not set: the pods would not find each other.
 
-    Of all others the user's own value wins.
+    The user's own value of any other variable wins.
     """
 
     leading_digit: ClassVar[bool] = False
-    """A job's name may begin with a digit, because the names of its pods do not begin with it."""
+    """True if a job's name may begin with a digit: the names of its pods do not begin with it."""
     counted: ClassVar[int] = LONGEST_POD_NAME
-    """How many characters of a job's name, at most, are in the names of its pods."""
+    """The most characters of a job's name in the names of its pods."""
     in_every_container: ClassVar[bool] = False
-    """Side containers get the variables too."""
+    """True if side containers get the variables, too."""
 
     @property
     def resource(self) -> Resource[Custom]:  # type: ignore[override]
@@ -130,18 +130,18 @@ class Replicated(Framework):
 
     @abstractmethod
     def environment(self, replica: Replica) -> Mapping[str, str]:
-        """The variables by which a pod finds its place and the others."""
+        """The variables by which a pod finds its rank and the others."""
 
     def reserved_for(self, spec: Fields) -> frozenset[str]:
-        """Those of a job with this spec."""
+        """The replica types of a job with this spec."""
         return self.reserved
 
     def stem(self, manifest: Custom, kind: ReplicaType) -> str:
-        """What the names of the pods of a type have before their index."""
+        """The names of a type's pods without the index."""
         return f"{manifest.metadata.name}-{kind.role}-"
 
     def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
-        """The types that a job has, each once, with their fields."""
+        """The types of a job, each once, with their fields."""
         specs = spec.part(self.replica_specs)
         if not specs.names():
             spec.refuse("NoReplicas", f"say which replicas the job has: {self._choices()}", self.replica_specs)
@@ -154,15 +154,15 @@ class Replicated(Framework):
                 yield kind, specs.part(kind.name)
 
     def root(self, manifest: Custom, problems: list[Problem]) -> Fields:
-        """Where `replica_specs` stands: the spec, of which all objects note their problems in one list."""
+        """The spec; all objects read from it note their problems in one list."""
         return Fields(manifest.spec, "spec", problems)
 
     def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
-        """What happens to pods of a type when they end."""
+        """The restartPolicy of a type."""
         return fields.choice("restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy")
 
     def container(self, spec: Fields, kind: ReplicaType) -> str:
-        """What the training container of a type is called; empty is the first one, whatever its name."""
+        """The name of a type's training container; empty means the first container."""
         return self.container_properties.name
 
     def template(self, manifest: Custom, role: str) -> Document:
@@ -172,7 +172,7 @@ class Replicated(Framework):
         return found
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
-        """The canonical job with these roles; what is wrong is noted in `spec`."""
+        """The canonical job with these roles; problems are noted in `spec`."""
         return JobSpec(
             framework=self.name,
             roles=roles,
@@ -222,7 +222,7 @@ class Replicated(Framework):
         return [{"name": properties.port_name, "port": self.port(manifest, place.slot.role)}]
 
     def port(self, manifest: Custom, role: str) -> int:
-        """Where the pods of a role listen; 0 is nowhere."""
+        """The port of a role's pods; 0 if they have none."""
         properties = self.container_properties
         for container in self.template(manifest, role)["spec"]["containers"]:
             if properties.name in ("", container["name"]):
@@ -285,7 +285,7 @@ class Replicated(Framework):
         named = {variable.get("name") for variable in theirs}
         if wrong := [name for name, value in wanted.items() if not isinstance(value, str)]:
             raise TypeError(f"{self.name}: the values of {', '.join(wrong)} are no strings")
-        # Ours first: the user's own may refer to them.
+        # Muster's variables come first, because the user's may refer to them.
         ours = [{"name": name, "value": value} for name, value in wanted.items() if name not in named]
         properties = self.container_properties
         ports: list[Any] = container.get("ports") or []

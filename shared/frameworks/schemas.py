@@ -1,12 +1,12 @@
-"""Pieces that the definitions of kinds are made of: OpenAPI schemas, columns and the API server's rules, as plain
+"""The pieces of the kinds' definitions: OpenAPI schemas, columns and validation rules, as plain
 data.  Pure.
 
-`muster.crds` puts a definition together; a framework writes the schema of its `spec` out of these.
+`muster.crds` composes a definition; a framework composes the schema of its `spec` from these pieces.
 
-The API server evaluates every rule at every write of a status too, and only afterwards drops what a rule says of an
-unchanged part.  So what a bound, a pattern or a list of words can say is no rule.  A rule stands at the lowest level
-that has all fields that it reads: there `self` is smallest.  A rule asks with `has` for what a schema requires, because
-an error of a rule, unlike its refusal, is never dropped: a job from before the schema would get no status.
+The API server evaluates every rule also at every write of a status, and only then drops the errors about an
+unchanged part.  So a bound, a pattern or an enumeration is preferred to a rule.  A rule is at the lowest level
+with all fields that it reads, where `self` is smallest.  A rule uses `has` even for required fields, because
+an evaluation error is never dropped: a job older than the schema would get no status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
 from shared.frameworks.training import MOST_WORKERS, RESTART_POLICIES
 
 OPEN: Document = {"x-kubernetes-preserve-unknown-fields": True}
-"""Laid over a schema: fields that it does not declare are kept."""
+"""Added to a schema: the API server keeps undeclared fields."""
 
 ANYTHING: Document = {"type": "object", **OPEN}
-"""An object that keeps whatever it holds."""
+"""An object that keeps all its fields."""
 
 TEXT: Document = {"type": "string"}
 BOOLEAN: Document = {"type": "boolean"}
@@ -31,7 +31,7 @@ _TEXTS: Document = {"type": "object", "additionalProperties": TEXT}
 _STRINGS: Document = {"type": "array", "items": TEXT}
 
 MOST_CONTAINERS = 64
-"""Of a pod; without a bound the API server finds a rule about them too costly."""
+"""The most containers of a pod; without a bound the API server rejects a rule about them as too costly."""
 
 _CONTAINER: Document = {
     "type": "object",
@@ -91,7 +91,7 @@ TEMPLATE: Document = {
     "required": ["spec"],
     **OPEN,
 }
-"""A pod template, declared as little as possible."""
+"""A pod template with as few declarations as possible."""
 
 REPLICAS: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum": MOST_WORKERS}
 RESTART_POLICY: Document = {"type": "string", "enum": [*RESTART_POLICIES]}
@@ -100,7 +100,7 @@ COUNT: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum"
 """A number in a status."""
 
 MOST_CONDITIONS = 64
-"""Far more than there are types of them; without a bound the API server finds a rule about them too costly."""
+"""The most conditions, more than their types; without a bound the API server rejects a rule about them."""
 
 CONDITIONS: Document = {
     "type": "array",
@@ -112,10 +112,10 @@ CONDITIONS: Document = {
         **OPEN,
     },
 }
-"""Conditions in a status, as far as `BY_CONDITIONS` asks for them."""
+"""Conditions in a status, with the fields that `BY_CONDITIONS` reads."""
 
 STATUS_WITH_CONDITIONS: Document = {"type": "object", "properties": {"conditions": CONDITIONS}, **OPEN}
-"""A status of which everything is kept, for kinds whose rules are asked `BY_CONDITIONS`."""
+"""A status that keeps all fields, for kinds whose rules use `BY_CONDITIONS`."""
 
 _CONDITIONS_BEFORE = "oldSelf.status.conditions"
 
@@ -124,16 +124,16 @@ BY_CONDITIONS = (
     f" || !{_CONDITIONS_BEFORE}.exists(c, c.type == 'Created' && c.status == 'True')"
     f" || {_CONDITIONS_BEFORE}.exists(c, c.type == 'Suspended' && c.status == 'True')"
 )
-"""No pod depends on the spec: the job was not taken on yet, or refused, or is Suspended."""
+"""True if no pod depends on the spec: the job is not admitted yet, is rejected, or is Suspended."""
 
 
 MOST_MEMBERS = 8
-"""Of a map that a rule goes through: the API server counts the cost of each as that of the largest there could be."""
+"""The most members of a map in a rule: the API server estimates the cost with the largest possible map."""
 
 
 def by_phase(*phases: str, field: str = "status.phase") -> str:
-    """No pod depends on the spec of a job in one of these phases; "" says of kinds that have a phase for it that the
-    job was refused, or not taken on yet."""
+    """True in these phases, in which no pod depends on the spec; "" is the phase of a job that was
+    rejected, or is not admitted yet."""
     before = f"oldSelf.{field}"
     return f"(has(oldSelf.status) && has({before}) && {before} in {[*phases]!r})"
 
@@ -150,7 +150,7 @@ def members(
 
 
 def column(name: str, path: str, *, kind: str = "string", wide: bool = False) -> Document:
-    """A column of `kubectl get`, or of `-o wide` alone; `path` is a JSONPath into the resource."""
+    """A column of `kubectl get`, or only of `-o wide`; `path` is a JSONPath in the resource."""
     return {"name": name, "type": kind, "jsonPath": path} | ({"priority": 1} if wide else {})
 
 
@@ -166,15 +166,15 @@ def choice(*values: str, description: str = "") -> Document:
 
 
 def rule(expression: str, message: str, *, field: str = "") -> dict[str, str]:
-    """A rule in the Common Expression Language; with `oldSelf` in it, it is asked on updates only.
+    """A rule in the Common Expression Language; one with `oldSelf` applies to updates only.
 
-    `field` is the path, from where the rule stands, that the message is about; no list can be on the way.
+    `field` is the path of the message's field, relative to the rule and without a list.
     """
     return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
 
 
 def training_rule(container: str) -> tuple[Document, ...]:
-    """The rule of an object with a `template`: one of its containers has this name, where a kind asks for one."""
+    """The rule of an object with a `template`: one of its containers has this name."""
     if not container:
         return ()
     unknown = "!has(self.template) || !has(self.template.spec) || !has(self.template.spec.containers)"
@@ -184,9 +184,9 @@ def training_rule(container: str) -> tuple[Document, ...]:
 
 
 def fixed(field: str, message: str, *, within: str, free: str) -> dict[str, str]:
-    """A rule of the whole resource: this field changes only while no pod depends on it.
+    """A rule of the whole resource: this field may change only while no pod depends on it.
 
-    `within` is the part of `field` that is always there, because all of it is required; `free` is `BY_CONDITIONS`,
+    `within` is the required part of `field`; `free` is `BY_CONDITIONS`,
     `by_phase(...)` or another expression about `oldSelf`.
     """
     assert field == within or field.startswith(f"{within}."), f"{field} is not within {within}"
@@ -203,9 +203,9 @@ def fixed(field: str, message: str, *, within: str, free: str) -> dict[str, str]
 
 
 def each_fixed(field: str, parts: Iterable[str], message: str, *, free: str) -> dict[str, str]:
-    """The same for these parts of each member of a map, which is always there and has `MOST_MEMBERS` at most.
+    """The same rule for these parts of each member of a required map with at most `MOST_MEMBERS` members.
 
-    None of its members comes or goes.
+    No member may be added or removed.
     """
     was, now = f"oldSelf.{field}", f"self.{field}"
     same = " && ".join(
@@ -223,9 +223,9 @@ PHASE = column("Phase", ".status.phase")
 
 
 def name_rule(pattern: str, longest: int, message: str) -> dict[str, str]:
-    """A rule of the whole resource: pods are named after it.
+    """A rule of the whole resource: the pods' names begin with its name.
 
-    A status has to be written even for a resource that came before this rule; a new resource has none yet.
+    It applies only without a status: a resource older than the rule still gets its status.
     """
     named = f"size(self.metadata.name) <= {longest} && self.metadata.name.matches('^{pattern}$')"
     return rule(f"has(self.status) || ({named})", message)
@@ -239,7 +239,7 @@ HISTORY = members(
     },
     required=("log", "sequence", "hash"),
     description="The event of Muster's log that this status tells of.",
-    # The API server asks this rule only where there was a history before, so a forged one can be removed first.
+    # The API server applies this rule only to an existing history, so a forged one can be removed first.
     rules=(
         rule(
             "self.log != oldSelf.log || self.sequence >= oldSelf.sequence",
@@ -247,4 +247,4 @@ HISTORY = members(
         ),
     ),
 )
-"""The head of a history in a status: an older head never overwrites a newer one of the same log."""
+"""The head of a history in a status: an older head never replaces a newer one of the same log."""

@@ -1,6 +1,6 @@
-"""Pod templates as every framework has them: what must be right before a pod can be made of one.  Pure.
+"""Checks pod templates, which every framework has.  Pure.
 
-Checked is what rendering relies on and what would fail a pod for ever; all else is the API server's judgement.
+It checks what rendering needs, and what would make a pod fail for ever; the API server checks the rest.
 """
 
 import re
@@ -18,9 +18,9 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 def training_container(role: Fields, name: str = "") -> Fields | None:
-    """Check the `template` of a role; the container whose exit judges the pod, when there is one.
+    """Check the `template` of a role; return its training container, if there is one.
 
-    It is the one of that `name`, or without a name the first.
+    It is the container of that `name`, or without a name the first.
     """
     if not role.has("template"):
         role.refuse("NoTemplate", "add a pod template with at least one container", "template")
@@ -49,9 +49,9 @@ def training_container(role: Fields, name: str = "") -> Fields | None:
 
 
 def with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with the end of each failed container's log as its termination message, where the template says nothing.
+    """The pod with `FallbackToLogsOnError` in every container whose template has no terminationMessagePolicy.
 
-    A container that writes a message file of its own keeps it: the log counts only where that file is empty.
+    The kubelet uses the log only if the container's own message file is empty.
     """
     policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     kinds = {
@@ -63,7 +63,7 @@ def with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def gpus(container: Fields, *, most: int) -> int | None:
-    """The container's limit of GPUs, which may be 0; None when it has none."""
+    """The container's limit of GPUs; None if it has none."""
     limits = container.part("resources").part("limits")
     if not limits.has(GPU):
         return None

@@ -1,4 +1,4 @@
-"""TFJob (`kubeflow.org/v1`): TensorFlow's tasks, which find each other by `TF_CONFIG`.  Pure."""
+"""TFJob (`kubeflow.org/v1`): TensorFlow tasks, which find each other by `TF_CONFIG`.  Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 PS = "ps"
 EVALUATOR = "evaluator"
 CHIEFS = ("chief", "master")
-"""Two names for the same: the task that leads, and whose end is the job's."""
+"""The two names of the leading task."""
 TWO_CHIEFS = "write one of Chief and Master: they are two names for the task that leads"
 
 CONFIG = "TF_CONFIG"
@@ -71,7 +71,7 @@ class TFJob(KubeflowJob):
             judge=judge,
             succeeds="First" if first else "All",
             elastic=dynamic,
-            # Upstream goes on without those that are lost for good.
+            # Upstream goes on without workers that are lost for good.
             spares=(WORKER,) if dynamic else (),
         )
 
@@ -79,12 +79,12 @@ class TFJob(KubeflowJob):
         parsed = super().spec_of(manifest, spec, roles)
         if not parsed.handling.elastic or parsed.handling.judge != WORKER:
             return parsed
-        # Nobody else can end the job: without any worker it would wait for ever.
+        # Without a leader only a worker can end the job.
         least = tuple(msgspec.structs.replace(role, min_replicas=int(role.name == WORKER)) for role in parsed.roles)
         return msgspec.structs.replace(parsed, roles=least)
 
     def reserved_for(self, spec: Fields) -> frozenset[str]:
-        """Of a job of one task, which gets no cluster, the user's own may say anything."""
+        """A job of one task gets no cluster, so its user may set the variable."""
         specs = spec.part(self.replica_specs)
         known = {kind.role for kind in self.replica_types}
         sizes = [specs.part(name).raw("replicas") for name in specs.names() if name.lower() in known]
@@ -95,23 +95,23 @@ class TFJob(KubeflowJob):
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
         if sum(replica.place.sizes.values()) == 1:
-            # A program of one task trains without a cluster.
+            # A single task trains without a cluster.
             return {}
         task = {"type": replica.role, "index": replica.index}
         if replica.spec.handling.elastic:
             return _config({"sparseCluster": _sparse(replica), "task": task})
-        # The evaluator looks on: it is no part of the cluster, although it is told of it.
+        # The evaluator gets the cluster in its variable and is not part of it.
         cluster = {role.name: _tasks(replica, role.name) for role in replica.spec.roles if role.name != EVALUATOR}
         return _config({"cluster": cluster, "task": task, "environment": "cloud"})
 
 
 def _config(config: Document) -> dict[str, str]:
-    # Without blanks, as Go writes it: with thousands of tasks they count against the kernel's 128 KiB for one variable.
+    # Without blanks, as in Go: with thousands of tasks they count against the kernel's 128 KiB for a variable.
     return {CONFIG: json.dumps(config, separators=(",", ":"))}
 
 
 def _tasks(replica: Replica, role: str) -> list[str]:
-    """Where the tasks of a role listen, by index."""
+    """The addresses of a role's tasks, by index."""
     return [_at(replica, role, index) for index in range(replica.size(role))]
 
 
@@ -120,7 +120,7 @@ def _at(replica: Replica, role: str, index: int) -> str:
 
 
 def _sparse(replica: Replica) -> dict[str, object]:
-    """What a task of a job whose workers come and go has to know: a worker itself and the servers, a server itself."""
+    """The cluster for a task of an elastic job: a worker gets itself and the servers, a server itself."""
     servers = any(role.name == PS for role in replica.spec.roles)
     match replica.role:
         case "ps":

@@ -1,7 +1,7 @@
-"""TrainingJob, ScaleIn and ScaleOut (`kai.alibabacloud.com/v1alpha1`): their resources, and their specs parsed.  Pure.
+"""Parses TrainingJob, ScaleIn and ScaleOut (`kai.alibabacloud.com/v1alpha1`).  Pure.
 
-Older CRDs let anything through, so any JSON value is answered: by a spec, or by all its problems.
-Status is in `training_status.py`, pods and hosts files in `training_job.py`.
+Older definitions let anything through, so any JSON gives a spec or all its problems.
+`training_status.py` renders the status, `training_job.py` pods and hosts files.
 """
 
 import re
@@ -36,14 +36,14 @@ REQUESTS = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
 """By kind."""
 
 MOST_WORKERS = 7_000
-"""So that the hosts files of the longest names still fit into one ConfigMap (1 MiB)."""
+"""The most workers: the hosts files of the longest names then fit into one ConfigMap (1 MiB)."""
 MOST_NAMED = 1_000
-"""So that a request's names fit into one event, with room to spare."""
+"""The most pod names of a request: they fit into one event."""
 LONGEST_POD_NAME = 63
-"""Characters: it is a host name too."""
+"""Characters of a job's name, which is also a host name."""
 MOST_SLOTS = 9_999
 LONGEST_REQUEST_NAME = 63
-"""Characters: the name is also the value of a label."""
+"""Characters of a request's name, which is also the value of a label."""
 LONGEST_SELECTED_NAME = 253
 
 CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
@@ -59,14 +59,14 @@ JOB_NAME_PATTERN = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 LONGEST_SECRET_NAME = 253
 NAME_OF_VARIABLE = "give the variable a name without an equals sign, and no hyphen before it"
 LONGEST_RESTART = 64
-"""Characters that are looked at of the word that asks for a restart."""
+"""The characters of the restart annotation that count."""
 
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
 _DNS_SUBDOMAIN = re.compile(rf"{DNS_LABEL}(\.{DNS_LABEL})*")
 
 
 def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
-    """What the job asks for; or why it cannot be acted upon, all problems at once."""
+    """The spec of a TrainingJob, or all its problems."""
     problems: list[Problem] = []
     _check_job_name(manifest.metadata.name, problems)
     spec = Fields(manifest.spec, "spec", problems)
@@ -99,7 +99,7 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
 
 
 def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem, ...]:
-    """What the request asks for; or why it cannot be acted upon, all problems at once."""
+    """The spec of a request, or all its problems."""
     problems: list[Problem] = []
     if len(manifest.metadata.name) > LONGEST_REQUEST_NAME:
         message = f"create the request again under a name of at most {LONGEST_REQUEST_NAME} characters"
@@ -152,7 +152,7 @@ def _launcher(roles: Fields) -> RoleSpec:
 
 
 def _worker(roles: Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
-    """The workers, and the GPUs of each where these say how many slots it has."""
+    """The workers' role, and the GPUs of each if they determine its number of slots."""
     role = roles.part(WORKER)
     if not roles.has(WORKER):
         roles.refuse("NoWorker", "add workers with replicas and a pod template", WORKER)

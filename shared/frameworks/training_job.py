@@ -34,7 +34,7 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
 from shared.job.state import Job
 
 _INDEX = re.compile(r"[0-9]{1,5}")
-"""Of a worker, in a label or a name."""
+"""A worker's index in a label or a name."""
 
 # Built-ins of any shell only: an image may lack `cat`.
 DISCOVER_SCRIPT = f"""\
@@ -52,7 +52,7 @@ _HOSTS_FOLDERS = {
         {HOSTFILE: HOSTFILE, DISCOVER_HOSTS: DISCOVER_HOSTS, DEEPSPEED_HOSTFILE: DEEPSPEED_HOSTFILE},
     ),
 }
-"""Volume → folder in the launcher, and its files with the ConfigMap key of each."""
+"""Volume → folder in the launcher, and its files with their ConfigMap keys."""
 
 
 class TrainingJob(Framework):
@@ -96,18 +96,18 @@ class TrainingJob(Framework):
         return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
 
     def place_labels(self, slot: Slot) -> dict[str, str]:
-        """The launcher has an index too: without one, a template's own label of that name would be believed."""
+        """The launcher has an index, too: otherwise a label of that name in its template would count."""
         return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
 
     def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """et-operator's own labels; its launcher has no index."""
+        """Read et-operator's labels; its launcher has no index."""
         role, index = labels.get(JOB_ROLE, ""), labels.get(REPLICA_INDEX, "")
         if role == LAUNCHER:
             return LAUNCHER, 0
         return (WORKER, int(index)) if role == WORKER and _INDEX.fullmatch(index) else None
 
     def inherited_status(self, manifest: Custom) -> Inherited | None:
-        """The workers that it should have are named; its launcher was made last."""
+        """et-operator's status names the wanted workers; it created the launcher last."""
         theirs = super().inherited_status(manifest)
         if theirs is None:
             return None
@@ -126,7 +126,7 @@ class TrainingJob(Framework):
         )
 
     def inherited_files(self) -> Mapping[str, str]:
-        """et-operator copied these once and wrote to them by exec; /etc/mpi was the ConfigMap from the beginning."""
+        """The files that et-operator wrote by exec; its /etc/mpi always was the ConfigMap."""
         return {
             f"{EDL_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{HOSTFILE}",
             f"{JOB_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{DEEPSPEED_HOSTFILE}",

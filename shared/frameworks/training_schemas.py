@@ -1,6 +1,6 @@
 """The definitions of TrainingJob, ScaleIn and ScaleOut: schemas, rules and columns.  Pure.
 
-`training.py` parses the same fields and finds the same problems, because et-operator's own definitions let anything
+`training.py` finds the same problems when it parses, because et-operator's own definitions let anything
 through.
 """
 
@@ -44,7 +44,7 @@ from shared.frameworks.training import (
 from shared.job.naming import LONGEST_JOB_NAME
 
 READ_ONLY = "Read only: written by Muster."
-"""Of a status; its numbers and texts have no upper bounds, because a refused status leaves users without a word."""
+"""The schema of a status; its values have no upper bounds, because users need the status of any job."""
 
 _NAMES: Document = {"type": "array", "items": TEXT}
 
@@ -176,7 +176,7 @@ _JOB_STATUS = members(
 
 
 def _request(wish: str, schema: Document) -> Document:
-    """The spec of a scale request; `wish` is the field that says what is asked for."""
+    """The spec of a scale request; `wish` is the field with the workers to add or remove."""
     variable = members(
         {"name": {"type": "string", "minLength": 1, "pattern": "^[^=]+$"}, "value": TEXT},
         required=("name",),
@@ -246,7 +246,7 @@ def _request_status(workers: str, description: str) -> Document:
     )
 
 
-# "" is the phase of a job whose spec was refused.
+# "" is the phase of a job whose spec was rejected.
 _FREE = by_phase("", "Suspended")
 
 _JOB_RULES = (
@@ -282,7 +282,7 @@ _REQUEST_RULES = (
 )
 
 _JOB = column("Job", ".spec.selector.name")
-# The conditions of a request are in the order in which they became true, so the last one says how it stands.
+# A request's conditions are in the order in which they became true, so the last one has its state.
 _WHY = (
     column("Reason", ".status.conditions[-1:].reason", wide=True),
     column("Message", ".status.conditions[-1:].message", wide=True),

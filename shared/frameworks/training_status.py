@@ -1,7 +1,7 @@
-"""TrainingJob, ScaleIn and ScaleOut status as et-operator's users know it, from the folded job.  Pure.
+"""Renders the status of TrainingJob, ScaleIn and ScaleOut as et-operator does.  Pure.
 
-A document here has neither `history` nor `lastReconcileTime`: those two alone are no reason to write.
-`None` marks a field that shall be absent.
+The documents lack `history` and `lastReconcileTime`, because a change of these alone is not written.
+`None` marks a field to remove.
 """
 
 from typing import Any
@@ -35,14 +35,14 @@ def job_status(job: Job) -> Document:
         "currentWorkers": [job.worker_name(index) for index in sorted(job.listed_workers)] if not job.over else [],
         "observedGeneration": job.generation,
         "replicas": len(workers),
-        # Of the workers alone: an autoscaler takes the mean over all pods that it selects.
+        # Only the workers: an autoscaler takes the mean over all selected pods.
         "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",
         "workers": f"{0 if job.over else len(job.listed_workers)}/{len(target)}",
     }
 
 
 def _scaler(job: Job, request: Request) -> str | None:
-    """The object that is being carried out; an edit of the job itself has none."""
+    """The object of the open request; an edit of the job has none."""
     return f"{request.kind}:{job.key.namespace}/{request.name}" if request.resize is None else None
 
 
@@ -63,7 +63,7 @@ def request_status(job: Job, request: Request) -> Document:
 
 
 def waiting_for(job: Job, request: Request) -> str:
-    """Why a pending request waits; empty when it is about to be taken up."""
+    """Why a pending request waits; empty if it is the next."""
     if job.key.uid == NO_UID:
         return request.problems[0].reason if request.problems else "JobNotFound"
     if job.scaling.open:
@@ -104,7 +104,7 @@ def _leaving(job: Job) -> SortedSet[int]:
 
 
 def counts(job: Job, role: str) -> Document:
-    """How many pods of a role run, and how many ended in this attempt."""
+    """The numbers of a role's running and ended pods in this attempt."""
     tally = job.attempt.tallies.get(role, Tally())
     running = sum(
         1

@@ -1,7 +1,7 @@
-"""Every name that users, scripts and selectors see: pods, children, labels, annotations.
+"""The names that users, scripts and selectors see: pods, children, labels, annotations.  Pure.
 
-The names are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; what other
-kinds call theirs is in `shared.frameworks`.
+They are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; the names of
+other kinds are in `shared/frameworks`.
 """
 
 from typing import NewType
@@ -15,7 +15,7 @@ Uid = NewType("Uid", str)
 WorkerName = NewType("WorkerName", str)
 
 NO_UID = Uid("none")
-"""The uid under which requests wait whose job does not exist yet."""
+"""The uid of the history in which requests wait whose job does not exist yet."""
 
 LONGEST_JOB_NAME = 50
 """Characters: `<job>-worker-99999` must still be a DNS label of 63."""
@@ -29,27 +29,27 @@ JOB_UID = "muster.dev/job-uid"
 ATTEMPT = "muster.dev/attempt"
 ROLE = "muster.dev/role"
 INDEX = "muster.dev/index"
-"""What every pod of ours says of its slot; a TrainingJob's say role and index in et-operator's labels alone."""
+"""The labels with a pod's slot; a TrainingJob's pods have role and index in et-operator's labels."""
 
 SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
 SSH_KEYS = "arena.kubeflow.org/ssh-secret"
-"""On a job: the user's own Secret with ssh keys."""
+"""An annotation of a job: the user's own Secret with ssh keys."""
 RESTART = "muster.dev/restart"
-"""Changed by a person, it has a job that runs begin again."""
+"""An annotation of a job: a change of it restarts a running job."""
 RESTART_REQUESTED = "RestartRequested"
-"""The reason of a restart that a person asked for; it counts against no limit."""
+"""The reason of a restart at a person's request; it counts against no limit."""
 ACCEPT_HISTORY = "muster.dev/accept-history"
 HOSTS_VERSION = "muster.dev/hosts-version"
-"""On the hosts ConfigMap: the version inside; on the launcher pod: the version it was nudged to load."""
+"""An annotation: the version in the hosts ConfigMap, or the version that the launcher was nudged to load."""
 HOSTS_LINKING = "muster.dev/hosts-linking"
-"""On a launcher that another operator made: the version that its hosts files are about to become links to."""
+"""An annotation of an adopted launcher: the version to which its hosts files are being linked."""
 
 HOSTFILE = "hostfile"
 """`pod:slots` lines, as Horovod reads them."""
 DEEPSPEED_HOSTFILE = "deepspeed-hostfile"
 """`pod slots=n` lines, as DeepSpeed and Open MPI read them."""
 DISCOVER_HOSTS = "discover_hosts.sh"
-"""Prints the hostfile: what Horovod's elastic driver calls."""
+"""The script that Horovod's elastic driver calls; it prints the hostfile."""
 EDL_FOLDER = "/etc/edl"
 JOB_FOLDER = "/job"
 MPI_FOLDER = "/etc/mpi"
@@ -58,14 +58,14 @@ MPI_FOLDER = "/etc/mpi"
 PRIVATE_KEY = "id_rsa"
 PUBLIC_KEY = "id_rsa.pub"
 SSH_CONFIG = "config"
-"""What the Secret holds; a file called `id_rsa` is one that ssh looks for by itself, whatever kind of key is in it."""
+"""The files in the Secret; ssh finds a key called `id_rsa` by itself, of any type."""
 AUTHORIZED_KEYS = "authorized_keys"
 SSH_FOLDER = "/root/.ssh"
 """Where the launcher and the workers find these files."""
 
 
 class JobKey(msgspec.Struct, frozen=True, gc=False, order=True):
-    """A job's identity.  A job made again under its old name is another job: the uid tells them apart."""
+    """A job's identity.  The uid distinguishes the incarnations of a name."""
 
     namespace: str
     name: str
@@ -76,7 +76,7 @@ class JobKey(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False, order=True):
-    """One place for one pod.  A replacement gets a new index, a restart a new attempt."""
+    """A place for one pod.  A restart makes a new attempt."""
 
     attempt: int
     role: str
@@ -84,22 +84,22 @@ class Slot(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 def pod_name(job: str, slot: Slot) -> WorkerName:
-    """`<job>-launcher`, `<job>-worker-<index>`: what a role's pods are called that has no stem of its own."""
+    """The name of a pod whose role has no stem: `<job>-launcher`, `<job>-worker-<index>`."""
     return WorkerName(f"{job}-{slot.role}" if slot.role == LAUNCHER else f"{job}-{slot.role}-{slot.index}")
 
 
 def service_name(job: str) -> str:
-    """The headless Service behind the names of all pods."""
+    """The name of the job's headless Service."""
     return job
 
 
 def config_name(job: str) -> str:
-    """The ConfigMap of the hosts files."""
+    """The name of the ConfigMap with the hosts files."""
     return f"{job}-config"
 
 
 def secret_name(job: str) -> str:
-    """The Secret of the ssh keys that are made for it."""
+    """The name of the Secret with the ssh keys that Muster makes."""
     return job
 
 

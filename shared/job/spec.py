@@ -1,6 +1,6 @@
-"""What a job asks for, in one canonical shape whatever the framework: the part of a resource that decisions need.
+"""The spec of a job in a canonical shape for all frameworks: the part of a resource that decisions need.
 
-`shared.frameworks` parses resources into it.  Pod templates stay in the resource.
+`shared/frameworks` parses resources into it.  Pod templates stay in the resource.
 """
 
 from typing import Literal
@@ -19,116 +19,116 @@ UNLIMITED = 2**31 - 1
 """A backoffLimit that is never reached."""
 
 OWNED_BY_ANOTHER = "OwnedByAnother"
-"""The problem of a request whose controller is no job: it cannot be owned before it is rejected."""
+"""The problem of a request with another controller than a job, which the job cannot own."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a spec cannot be acted upon."""
+    """A reason why a spec cannot be acted upon."""
 
     reason: str
     """One CamelCase word, such as `NoContainers`."""
     field: str = ""
     """Its path, such as `spec.etReplicaSpecs.worker.template.spec.containers`."""
     message: str = ""
-    """A sentence for the user, without any value that could be a secret."""
+    """A sentence for the user, without the user's values, because they may be secret."""
 
 
 class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One role of a job: how many pods, and what happens to them when they end."""
+    """A role of a job: the number of its pods and their restartPolicy."""
 
     name: str
     replicas: int
     min_replicas: int = 1
     max_replicas: int | None = None
-    """None is no upper bound."""
+    """None means no upper bound."""
     restart_policy: RestartPolicy = "Never"
     container: str = ""
-    """The training container: its exit judges the pod, not a sidecar's."""
+    """The training container, whose exit is the pod's."""
     stem: str = ""
-    """What the names of its pods have before the index; empty for et-operator's names."""
+    """The names of its pods without the index; empty for et-operator's names."""
 
 
 class Handling(msgspec.Struct, frozen=True, kw_only=True):
-    """How jobs of a framework are handled, whatever their users write; the defaults are those of a TrainingJob."""
+    """The rules of a framework that its users cannot change; the defaults are a TrainingJob's."""
 
     judge: str = LAUNCHER
-    """The role whose running is the job's, and whose end."""
+    """The leader role: the job is Running when its pod runs, and ends when its pod ends."""
     succeeds: Succeeds = "First"
-    """Which of its pods have to succeed: that of index 0, any one, or all."""
+    """The pods of the leader role that have to succeed: that of index 0, any, or all."""
     restarts: Literal["Job", "Pod"] = "Job"
-    """What begins again when the judge failed and its policy allows it: all pods in a new attempt, or its own alone."""
+    """What restarts after a failure of the leader, if its policy allows it: the whole job, or only its pod."""
     strict: bool = False
-    """Every pod is needed: one that ended badly is replaced, or the job fails.
+    """True if every pod is needed: a failed one is replaced, or the job fails.
 
-    Otherwise a job goes on without its lost workers while there are enough.
+    Otherwise a job goes on without lost workers while it has minReplicas.
     """
     spares: tuple[str, ...] = ()
-    """The roles whose pods the others can do without, where otherwise every pod is needed."""
+    """The roles whose pods are not needed although the job is `strict`."""
     in_place: bool = False
-    """A replacement gets the index, and the name, of what it replaces; otherwise an index that was never used."""
+    """True if a replacement gets the index and the name of the lost pod; otherwise it gets a new index."""
     elastic: bool = True
-    """Workers may come and go while it trains."""
+    """True if the number of workers may change while the job runs."""
     hosts_files: bool = True
-    """The launcher reads who the workers are from files."""
+    """True if the launcher reads the workers from hosts files."""
     whole: bool = False
-    """The launcher begins with all workers or not at all, however few of them are enough later."""
+    """True if the launcher starts only with all workers, even if fewer are enough later."""
     services: Literal["Job", "Pods"] = "Job"
-    """One headless Service behind all names, or one of its own for every pod, under the pod's name."""
+    """One headless Service for the job, or one for every pod under the pod's name."""
     out_of_memory_is_final: bool = False
-    """Whether ExitCode takes a container that was killed for its memory for one that would fail again."""
+    """True if `restartPolicy: ExitCode` does not retry OOMKilled."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of a job.  All times are whole seconds; None switches a limit off."""
+    """The spec of a job.  All times are whole seconds; None means no limit."""
 
     framework: str
     """The name of the framework, for people."""
     roles: tuple[RoleSpec, ...]
-    """The launcher, if there is one, before the workers; without one all roles start at the same time."""
+    """The roles, the launcher first; without a launcher all of them start at the same time."""
     handling: Handling = Handling()
     slots_per_worker: int = 1
     attach_mode: str = "ssh"
-    """How the launcher reaches the workers; empty when nobody has to."""
+    """How the launcher reaches the workers; empty if it does not."""
     clean_pod_policy: CleanPodPolicy = "Running"
     restart_policy: RestartPolicy = "Never"
-    """Of the whole job."""
+    """The restartPolicy of the whole job."""
     backoff_limit: int = 6
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     scheduling_timeout_seconds: int | None = None
     suspend: bool = False
     restart: str = ""
-    """A word that a person changes to have a job that runs begin again; empty asks for nothing."""
+    """The value of the restart annotation: a change of it restarts a running job."""
     ssh_secret: str = ""
-    """The user's own Secret with ssh keys; empty has a pair made for the job."""
+    """The user's own Secret with ssh keys; if empty, Muster makes one."""
     hosts_style: str = ""
-    """How the hosts files are written, in a word of the framework's own."""
+    """The format of the hosts files, as a word of the framework."""
     launcher_works: bool = False
-    """The launcher is one of the hosts, beside the workers."""
+    """True if the launcher is one of the hosts, besides the workers."""
 
     def role(self, name: str) -> RoleSpec:
-        """The role of that name.  Raises `KeyError` when the job has none."""
+        """The role of that name.  Raises `KeyError` if the job has none."""
         for role in self.roles:
             if role.name == name:
                 return role
         raise KeyError(name)
 
     def has(self, name: str) -> bool:
-        """Whether there is a role of that name; a person may have taken it out of the resource."""
+        """True if the job has a role of that name; an edit may have removed it."""
         return any(role.name == name for role in self.roles)
 
     def policy(self, name: str) -> RestartPolicy:
-        """The restartPolicy of a role; Never of one that the job no longer has."""
+        """The restartPolicy of a role; Never if an edit removed it."""
         return next((role.restart_policy for role in self.roles if role.name == name), "Never")
 
     @property
     def has_launcher(self) -> bool:
-        """One pod starts when the others are ready, and drives them."""
+        """True if the job has a launcher, which starts when the workers are Ready and drives them."""
         return any(role.name == LAUNCHER for role in self.roles)
 
     @property
     def worker(self) -> RoleSpec:
-        """The role that grows and shrinks; one without pods where a job has no workers."""
+        """The workers' role, whose size may change; a role without pods if the job has no workers."""
         return next((role for role in self.roles if role.name == WORKER), _NO_WORKERS)
 
 
@@ -136,15 +136,15 @@ _NO_WORKERS = RoleSpec(name=WORKER, replicas=0, min_replicas=0)
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scale request asks for."""
+    """The spec of a scale request."""
 
     kind: ScaleKind
     job: str
     """The name of the job, in the request's namespace."""
     count: int | None = None
-    """How many workers to add or remove; None when `pod_names` says which to remove."""
+    """The number of workers to add or remove; None if `pod_names` has those to remove."""
     pod_names: tuple[str, ...] = ()
     timeout_seconds: int = 60
     backoff_limit: int = 6
     script: bool = False
-    """True when the request brings a script; its text stays in the resource."""
+    """True if the request has a script; its text stays in the resource."""
