@@ -201,7 +201,7 @@ async def test_27_what_cannot_start_is_told_and_ends(operator: Operator):
     assert status["conditions"][-1]["reason"] == "SchedulingTimeout"
     assert "stuck-worker-0: Unschedulable" in status["conditions"][-1]["message"]
     told = await operator.kubectl("describe", "trainingjob", "stuck")
-    assert "WorkersReady: stuck-worker-0: Unschedulable" in told
+    assert "stuck-worker-0: Unschedulable" in told.split("\nEvents:")[1]
 
 
 async def test_the_usual_tools_scale_a_job(operator: Operator):
