@@ -12,6 +12,7 @@ from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import SUSPENDED
 
 OVER = ("Succeeded", "Failed")
+PAUSED = ("Suspending", "Suspended")
 
 
 async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> tuple[Target, Custom]:
@@ -73,8 +74,8 @@ def suspend_field(job: Custom, target: Target) -> object:
 
 
 def must_not_pause(job: Custom, target: Target) -> None:
-    """Exits with one line when the job is Suspended, or asked to be."""
-    if wants_pause(job, target) or target.phase(status_of(job)) == "Suspended":
+    """Exits with one line when the job is Suspending or Suspended, or asked to be."""
+    if wants_pause(job, target) or target.phase(status_of(job)) in PAUSED:
         raise fail(f"{target.label} is suspended, or about to be; `muster resume {target.label}` first")
 
 

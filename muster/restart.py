@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from muster.following import LASTING_SECONDS, Answer, condition_of, follow, status_of
-from muster.jobs import must_not_be_over, must_not_pause, patched, the_job
+from muster.jobs import PAUSED, must_not_be_over, must_not_pause, patched, the_job
 from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.job.naming import RESTART
@@ -65,7 +65,7 @@ def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
         if phase == "Succeeded":
             return not before or _since(status, "Restarting") != _since(before, "Restarting")
         # A pause takes the wish back.
-        return False if phase in ("Failed", "Suspended") else None
+        return False if phase in ("Failed", *PAUSED) else None
 
     return answer
 

@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from muster.following import Answer, follow, status_of
-from muster.jobs import must_not_be_over, must_not_pause, patch_at, patched, the_job, value_at
+from muster.jobs import OVER, PAUSED, must_not_be_over, must_not_pause, patch_at, patched, the_job, value_at
 from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
@@ -99,7 +99,7 @@ async def _by_field(
 def _has_size(target: Target, scale: Scale, size: int) -> Answer:
     def answer(status: dict[str, Any]) -> bool | None:
         phase = target.phase(status)
-        if phase in ("Succeeded", "Failed", "Suspended"):
+        if phase in (*OVER, *PAUSED):
             return False
         there = value_at(Custom(status=status), scale.status) == size
         return True if there and phase == "Running" else None

@@ -68,7 +68,7 @@ def _status(job: Job, kinds: Kinds) -> Document:
 
 
 def _wanted(job: Job) -> int:
-    if job.over or job.gone or job.phase == "Suspended":
+    if job.over or job.gone or job.suspended:
         return 0
     places: set[Slot] = {*job.attempt.slots, *replacement.replaceable(job)}
     if job.spec is None or not job.phase:

@@ -7,6 +7,7 @@ import typer
 from muster.following import LASTING_SECONDS, Answer, follow, older, status_of
 from muster.jobs import (
     OVER,
+    PAUSED,
     must_not_be_over,
     patch_at,
     patched,
@@ -56,7 +57,7 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
             patch["metadata"] = {"annotations": {SUSPENDED: None}}
         job = await patched(cluster, target, job, patch)
         typer.echo(f"{target.label} asked to resume")
-    elif phase == "Suspended" or older(status_of(job), job):
+    elif phase in PAUSED or older(status_of(job), job):
         typer.echo(f"{target.label} is asked to run already")
     else:
         typer.echo(f"{target.label} is not suspended; it is {phase or 'not taken up yet'}")

@@ -18,7 +18,8 @@ _PHASES = {
     "JobRunning": "the job runs",
     "JobScaling": "the job changes its size",
     "JobRestarting": "another attempt is due",
-    "JobSuspended": "the job is suspended and gives its pods back",
+    "JobSuspending": "the job is being suspended: its pods are deleted",
+    "JobSuspended": "the job is suspended",
     "JobSucceeded": "the job succeeded",
     "JobFailed": "the job failed",
 }

@@ -24,6 +24,8 @@ def waits_for(causes: "Causes") -> Link | None:
         return None
     if job.problems and not job.phase:
         return causes.newest.get("JobObserved")
+    if job.phase == "Suspending":
+        return newest(causes.last.get(pod.slot) for pod in job.pods.values())
     if job.phase == "Restarting" and not job.attempt.slots:
         # A new attempt uses the old names: it begins once the pods that have them are gone.
         return newest(causes.last.get(pod.slot) for pod in job.pods.values())

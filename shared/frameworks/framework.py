@@ -76,7 +76,7 @@ class Definition(NamedTuple):
     """The other served versions."""
 
 
-_WEIGHTIEST_FIRST = ("Failed", "Succeeded", "Suspended", "Restarting", "Scaling", "Running", "Created")
+_WEIGHTIEST_FIRST = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Scaling", "Running", "Created")
 
 
 class Framework(ABC):

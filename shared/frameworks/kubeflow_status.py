@@ -20,11 +20,13 @@ OPERATOR_NAME = "training.kubeflow.org/operator-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 
 TYPES = ("Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
+"""Upstream's; `Suspending` is Muster's, and shown while it is true."""
 
 _SENTENCES = {
     "Created": "is created",
     "Running": "runs",
     "Restarting": "begins again",
+    "Suspending": "is being suspended: its pods are deleted",
     "Suspended": "is suspended",
     "Succeeded": "ended well",
     "Failed": "failed",
@@ -58,7 +60,7 @@ def conditions(job: Job) -> list[Condition]:
     """Upstream's conditions in the order in which they came, the newest true one last."""
     if not job.phase:
         return [_invalid(job, known) for known in job.conditions if known.type == "Created"]
-    found = [_in_their_words(job, known) for known in job.conditions if known.type in TYPES]
+    found = [_in_their_words(job, known) for known in job.conditions if _shown(known)]
     again = _replacing(job)
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]
@@ -67,6 +69,10 @@ def conditions(job: Job) -> list[Condition]:
     true = [known for known in reversed(found) if known.status]
     newest = max(true, key=lambda known: known.since.sequence, default=None)
     return [known for known in found if known is not newest] + ([newest] if newest else [])
+
+
+def _shown(known: Condition) -> bool:
+    return known.type in TYPES or (known.type == "Suspending" and known.status)
 
 
 def _invalid(job: Job, known: Condition) -> Condition:

@@ -63,7 +63,7 @@ def phase(job: Job) -> str:
             return "Running"
         case "Succeeded" | "Failed":
             return "Done"
-        case "Created" | "Restarting" | "Suspended":
+        case "Created" | "Restarting" | "Suspending" | "Suspended":
             return "Creating"
 
 

@@ -68,7 +68,7 @@ def waiting_for(job: Job, request: Request) -> str:
         return request.problems[0].reason if request.problems else "JobNotFound"
     if job.scaling.open:
         return "AnotherRequestRuns"
-    if job.phase in ("", "Created", "Restarting", "Suspended"):
+    if job.phase in ("", "Created", "Restarting", "Suspending", "Suspended"):
         return "JobNotRunning"
     ahead = next((other for other in job.scaling.requests.values() if other.phase == "Pending"), None)
     return "" if ahead is request else "AnotherRequestWaits"

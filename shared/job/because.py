@@ -39,8 +39,10 @@ def because(job: Job, decision: Decision) -> int:
 def cause(job: Job, decision: Decision) -> Cause:
     """The event that made this decision, by the state before it."""
     match decision:
-        case status.JobCreated() | status.JobSuspended():
+        case status.JobCreated() | status.JobSuspending():
             return Cause(job.edited)
+        case status.JobSuspended():
+            return _newest(_emptied(job))
         case status.JobRunning():
             return _newest(_scaled(job) if job.phase == "Scaling" else _started(job))
         case status.JobScaling():
@@ -111,7 +113,14 @@ def _interrupted(job: Job) -> Cause:
         return Cause(job.ended.sequence)
     if job.restarting is not None:
         return Cause(job.restarting.at.sequence)
-    return Cause(since(job.conditions, "Suspended") or job.attempt.since)
+    return Cause(since(job.conditions, "Suspending") or since(job.conditions, "Suspended") or job.attempt.since)
+
+
+def _emptied(job: Job) -> Iterator[Cause]:
+    """A person asked for a pause; then the last pod was gone, or none may appear any more."""
+    yield Cause(job.edited)
+    yield from _news(job, job.attempt.news)
+    yield _timer(job, job.unseen.since, timing.UNSEEN)
 
 
 def _launcher(job: Job) -> Cause:

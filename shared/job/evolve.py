@@ -33,6 +33,7 @@ from shared.job.events.status import (
     JobScaling,
     JobSucceeded,
     JobSuspended,
+    JobSuspending,
     PhaseEntered,
 )
 from shared.job.events.watcher import (
@@ -61,10 +62,10 @@ from shared.job.evolve_attempts import (
     asked_to_restart,
     assigned,
     given_up,
-    interrupted,
     let_go,
     restarted,
     set_down,
+    suspended,
 )
 from shared.job.evolve_pods import enough, in_epoch, noticed, pods_gone, pods_observed
 from shared.job.evolve_requests import (
@@ -169,9 +170,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
         case JobRestarting():
             return _phase(given_up(job, event, at), "Restarting", "Restarting", event, at)
+        case JobSuspending():
+            return _phase(suspended(job, event, at), "Suspending", "Suspending", event, at)
         case JobSuspended():
-            job = replace(interrupted(job, event, at), active=None, paused=job.attempt.begun)
-            return _phase(job, "Suspended", "Suspended", event, at)
+            return _phase(suspended(job, event, at), "Suspended", "Suspended", event, at)
         case JobSucceeded():
             return _finished(job, "Succeeded", event, at)
         case JobFailed():

@@ -9,7 +9,7 @@ from shared.job.conditions import no_longer
 from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated, JobRestarting, JobSuspended
+from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
 from shared.job.evolve_requests import next_index, released, with_edit, with_request
 from shared.job.losses import Refill, Vacancy
 from shared.job.membership import Unknown
@@ -102,12 +102,25 @@ def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
     return with_attempt(job, vacancies={**job.attempt.vacancies, **vacancies})
 
 
-def interrupted(job: Job, event: JobRestarting | JobSuspended, at: At) -> Job:
+def interrupted(job: Job, event: JobRestarting | JobSuspending | JobSuspended, at: At) -> Job:
     """The conditions of the interrupted attempt become false."""
     conditions = job.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
         conditions = no_longer(conditions, kind, event.reason, at)
     return replace(with_attempt(job, below_minimum=0), conditions=conditions, restart_wanted=0)
+
+
+def suspended(job: Job, event: JobSuspending | JobSuspended, at: At) -> Job:
+    """The pods go, or are gone; what `JobSuspending` made false then has the reason of `JobSuspended`."""
+    job = interrupted(job, event, at)
+    pausing = next((known.reason for known in job.conditions if known.type == "Suspending" and known.status), "")
+    conditions = no_longer(job.conditions, "Suspending", event.reason, at)
+    if pausing:
+        conditions = tuple(
+            replace(known, reason=event.reason, updated=at) if known.reason == pausing else known
+            for known in conditions
+        )
+    return replace(job, conditions=conditions, active=None, paused=job.attempt.begun)
 
 
 def restarted(job: Job, event: JobRestarted, at: At) -> Job:
@@ -144,7 +157,9 @@ def given_up(job: Job, event: JobRestarting, at: At) -> Job:
 
 def active_again(job: Job, event: JobCreated, at: At) -> Job:
     """The job is admitted or resumed."""
-    conditions = no_longer(job.conditions, "Suspended", event.reason, at)
+    conditions = job.conditions
+    for kind in ("Suspending", "Suspended"):
+        conditions = no_longer(conditions, kind, event.reason, at)
     return replace(job, start_time=job.start_time or at.time, active=job.active or at, conditions=conditions)
 
 

@@ -17,6 +17,7 @@ from shared.job.events.status import (
     JobScaling,
     JobSucceeded,
     JobSuspended,
+    JobSuspending,
 )
 from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, LauncherLost, PodsGone, PodsObserved
 from shared.job.naming import NO_UID, JobKey, Uid
@@ -95,6 +96,7 @@ class JobMetrics:
             JobRunning: self._ran,
             JobScaling: self._phase,
             JobRestarting: self._phase,
+            JobSuspending: self._interrupted,
             JobSuspended: self._interrupted,
             JobSucceeded: self._phase,
             JobFailed: self._phase,

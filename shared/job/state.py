@@ -25,7 +25,7 @@ replace = msgspec.structs.replace
 K = TypeVar("K")
 V = TypeVar("V")
 
-Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspended", "Succeeded", "Failed"]
+Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -88,7 +88,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     restart_wanted: int = 0
     """The sequence at which a person asked for a restart that has not begun; 0 if none is awaited."""
     active: At | None = None
-    """Since when the job is admitted and not suspended; None before, and while it is Suspended."""
+    """Since when the job is admitted and not suspended; None before, and while it is."""
     restarting: Restarting | None = None
     """Why the last attempt ended; None once the next one began."""
     paused: bool = False
@@ -124,6 +124,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def suspended(self) -> bool:
+        """True from the decision to suspend the job until it is resumed, whether or not its pods are gone."""
+        return self.phase in ("Suspending", "Suspended")
+
+    @property
     def starting(self) -> bool:
         """True while the attempt has begun and its launcher, or leader, has not run."""
         return self.phase in ("Created", "Restarting") and not self.between_attempts
@@ -138,7 +143,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def between_attempts(self) -> bool:
         """True while the job has no attempt: the last one is over or suspended, and the next has not begun."""
-        return self.restarting is not None or self.paused or self.phase == "Suspended"
+        return self.restarting is not None or self.paused or self.suspended
 
     @property
     def halted(self) -> bool:

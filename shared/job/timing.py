@@ -136,6 +136,11 @@ def _of_the_end(job: Job) -> list[Timer]:
     return [promise(job.ended, TIME_TO_LIVE, job.spec.ttl_seconds_after_finished)]
 
 
+def may_appear(job: Job) -> bool:
+    """True while pods may appear that were created and not seen before their slots were released."""
+    return bool(job.unseen.slots) and not passed(job, job.unseen.since, UNSEEN)
+
+
 def promise(anchor: At, name: str, seconds: int) -> Timer:
     return Timer(anchor.sequence, name, seconds, since=anchor.time)
 

@@ -6,7 +6,7 @@ from shared.frameworks.tfjob import TFJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Slot, Uid
 from shared.job.spec import UNLIMITED, JobSpec, Problem
@@ -219,7 +219,14 @@ class TestStatus:
         assert over[-1] == ("Succeeded", "True", "TFJobSucceeded")
 
     def test_a_suspended_job_and_one_that_goes_on(self):
-        suspended = [*running(), JobSuspended(reason="TFJobSuspended")]
+        suspending = [*running(), JobSuspending(reason="TFJobSuspending")]
+        assert shown(status(*suspending)) == [
+            ("Created", "True", "TFJobCreated"),
+            ("Running", "False", "TFJobSuspending"),
+            ("Suspending", "True", "TFJobSuspending"),
+        ]
+        suspended = [*suspending, JobSuspended(reason="TFJobSuspended")]
+        assert status(*suspended)["conditions"][2]["message"] == "TFJob team-a/resnet is suspended"
         document = status(*suspended)
         assert shown(document) == [
             ("Created", "True", "TFJobCreated"),
@@ -230,7 +237,7 @@ class TestStatus:
         document = status(*suspended, JobCreated(reason="TFJobResumed"))
         assert ("Suspended", "False", "TFJobResumed") in shown(document)
         assert shown(document)[-1] == ("Created", "True", "TFJobCreated")
-        assert document["startTime"] == "2030-01-01T00:00:07Z"
+        assert document["startTime"] == "2030-01-01T00:00:08Z"
 
     def test_an_invalid_job_is_shown_as_upstream_shows_it(self):
         problem = Problem(reason="NoReplicas", field="spec.tfReplicaSpecs", message="say which replicas the job has")

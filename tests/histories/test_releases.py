@@ -66,5 +66,5 @@ def test_the_recordings_have_every_kind_and_every_type_of_event_of_the_release()
     assert published == {kind.resource.kind for kind in BUILT_IN} | {"ScaleOut", "ScaleIn"}
 
 
-ADDED_LATER = frozenset({"HistoryDisputed"})
+ADDED_LATER = frozenset({"HistoryDisputed", "JobSuspending"})
 """Types of events that 0.1.0 did not have."""

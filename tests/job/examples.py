@@ -143,6 +143,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     status.JobRunning(because=11, reason="TrainingJobRunning", message="it runs"),
     status.JobScaling(because=11, reason="ScalingStart", message="it grows"),
     status.JobRestarting(because=11, reason="TrainingJobRestarting", message="again"),
+    status.JobSuspending(because=11, reason="Suspending", message="paused"),
     status.JobSuspended(because=11, reason="Suspended", message="paused"),
     status.JobSucceeded(because=11, reason="TrainingJobSucceeded", message="done"),
     status.JobFailed(because=11, reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),

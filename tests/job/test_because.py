@@ -32,6 +32,7 @@ from shared.job.events.status import (
     JobScaling,
     JobSucceeded,
     JobSuspended,
+    JobSuspending,
 )
 from shared.job.events.watcher import (
     DisruptionNoticed,
@@ -87,7 +88,8 @@ RESTARTING = [*RUNNING, FAILED, JobRestarting(reason="TrainingJobFailed")]
 RELEASED = SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobRestarting")
 ALL_GONE = PodsGone(uids=(Uid("pod-0"), Uid("pod-1"), Uid("pod-launcher")))
 RESTART_PASSED = TimePassed(anchor=len(RESTARTING), timer="Restart")
-SUSPENDED = [*RUNNING, observed(a_spec(2, suspend=True), generation=2), JobSuspended(reason="TrainingJobSuspended")]
+PAUSING, PAUSE = JobSuspending(reason="TrainingJobSuspending"), JobSuspended(reason="TrainingJobSuspended")
+SUSPENDED = [*RUNNING, observed(a_spec(2, suspend=True), generation=2), PAUSING]
 OUT = [*RUNNING, *scaling_out(2, 3)]
 OUT_SEEN = [
     *OUT,
@@ -141,10 +143,17 @@ BY_HAND = JobRestarting(reason=RESTART_REQUESTED)
 case("a person asks for a restart", [*RUNNING, WISH], BY_HAND, WISH)
 case("a person does not wait for the back-off", [*WAITED[:-1], WISH], AGAIN, WISH)
 case("a person suspends it", SUSPENDED[:-1], SUSPENDED[-1], SUSPENDED[-2])  # type: ignore[arg-type]
-PAUSED = SlotsReleased(slots=RELEASED.slots, reason="JobSuspended")
+PAUSED = SlotsReleased(slots=RELEASED.slots, reason="JobSuspending")
 case("its pods go", SUSPENDED, PAUSED, SUSPENDED[-1])
+case("its pods go, as release 0.1 recorded it", [*SUSPENDED[:-1], PAUSE], PAUSED, PAUSE)
+case("the last of its pods is gone", [*SUSPENDED, PAUSED, ALL_GONE], PAUSE, ALL_GONE)
+NEVER = [observed(a_spec(2, suspend=True)), JobCreated(reason="TrainingJobCreated")]
+case("it is suspended before it has a pod", NEVER, PAUSE, NEVER[0])
+UNSEEN = [*a_created_job(2), SUSPENDED[-2], PAUSING, SlotsReleased(slots=(workers(0, 1),))]
+NONE_APPEARED = TimePassed(anchor=len(UNSEEN), timer="Unseen")
+case("none of its pods appeared", [*UNSEEN, NONE_APPEARED], PAUSE, NONE_APPEARED)
 RESUMED, ADMITTED = observed(a_spec(2), generation=3), JobCreated(reason="TrainingJobResumed")
-BACK = [*SUSPENDED, PAUSED, ALL_GONE, RESUMED]
+BACK = [*SUSPENDED, PAUSED, ALL_GONE, PAUSE, RESUMED]
 case("a person resumes it", BACK, ADMITTED, RESUMED)
 case("a resumed job begins again", [*BACK, ADMITTED], JobRestarted(attempt=1, reason="Resumed"), ADMITTED)
 SHORT = [*RUNNING, NOTICED, PodsGone(uids=(Uid("pod-1"),))]
@@ -225,7 +234,7 @@ ENDED = [*OUT, DONE, JobSucceeded(reason="TrainingJobSucceeded")]
 case("the job ended first", ENDED, ScaleCancelled(request=R1, reason="JobFinished"), ENDED[-1])
 DELETED = JobGone(version=90)
 case("the job was deleted first", [*OUT, DELETED], ScaleCancelled(request=R1, reason="JobGone"), DELETED)
-STOPPED = [*OUT, observed(a_spec(2, suspend=True)), JobSuspended(reason="TrainingJobSuspended")]
+STOPPED = [*OUT, observed(a_spec(2, suspend=True)), PAUSING]
 case("the job was suspended first", STOPPED, ScaleCancelled(request=R1, reason="JobSuspended"), STOPPED[-1])
 
 CHIEF_RUNS = [*a_created_replicated_job(a_replicated_spec()), pods(replica("chief", 0)), pods(replica("worker", 0))]

@@ -6,7 +6,15 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
-from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.status import (
+    JobCreated,
+    JobFailed,
+    JobRestarting,
+    JobRunning,
+    JobSucceeded,
+    JobSuspended,
+    JobSuspending,
+)
 from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, PodsGone
 from shared.job.fold import Histories, History
 from shared.job.metrics import JobMetrics
@@ -100,7 +108,8 @@ def test_a_failure_and_the_attempts_before_it():
 
 
 def test_a_pause_is_no_new_job():
-    found = measured(*a_running_job(), JobSuspended(reason="Suspended"), JobCreated(reason="Resumed"))
+    paused = [*a_running_job(), JobSuspending(reason="Suspending"), JobSuspended(reason="Suspended")]
+    found = measured(*paused, JobCreated(reason="Resumed"))
     assert found["muster_jobs_created_total"][PLACE] == 1
     assert found["muster_jobs_restarted_total"][PLACE] == 0
 
@@ -108,7 +117,7 @@ def test_a_pause_is_no_new_job():
 def test_the_time_to_running_is_taken_once_and_only_of_jobs_that_could_run():
     started = "muster_job_start_duration_seconds"
     assert measured(*a_running_job(), JobRunning(reason="again"))[started] == {(KIND,): 1}
-    paused = [*a_created_job(), JobSuspended(reason="Suspended"), JobRunning(reason="TrainingJobRunning")]
+    paused = [*a_created_job(), JobSuspending(reason="Suspending"), JobRunning(reason="TrainingJobRunning")]
     assert measured(*paused)[started] == {}
     taken_over = [observed(a_spec()), JobAdopted(source="AnotherOperator"), JobRunning(reason="TrainingJobRunning")]
     assert measured(*taken_over)[started] == {}

@@ -41,13 +41,14 @@ from tests.kit.histories import KEY, keep, stored
 
 replace = msgspec.structs.replace
 
-_AT_ANY_TIME = {"Restarting", "Suspended", "Failed"}
+_AT_ANY_TIME = {"Restarting", "Suspending", "Suspended", "Failed"}
 PATHS = {
     "": {"Created"},
     "Created": {"Running", *_AT_ANY_TIME},
     "Running": {"Scaling", "Succeeded", *_AT_ANY_TIME},
     "Scaling": {"Running", "Succeeded", *_AT_ANY_TIME},
-    "Restarting": {"Running", "Suspended", "Failed"},
+    "Restarting": {"Running", "Suspending", "Suspended", "Failed"},
+    "Suspending": {"Created", "Suspended"},
     "Suspended": {"Created", "Failed"},
     "Succeeded": set[str](),
     "Failed": set[str](),

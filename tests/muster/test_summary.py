@@ -8,7 +8,7 @@ from muster.summary import Summary, summary
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspended
+from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.views import Slots
@@ -73,6 +73,11 @@ def test_a_replicated_job_runs_when_what_took_the_place_runs():
         ),
         pytest.param(
             [*a_running_job(2), JobRestarting(reason="BelowMinimum")], ("Restarting", 3, 3, 0), id="is given up"
+        ),
+        pytest.param(
+            [*a_running_job(2), JobSuspending(reason="TrainingJobSuspending")],
+            ("Suspending", 3, 0, 0),
+            id="is about to be suspended",
         ),
         pytest.param(
             [*a_running_job(2), JobSuspended(reason="TrainingJobSuspended")], ("Suspended", 3, 0, 0), id="is suspended"

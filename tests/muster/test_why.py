@@ -41,6 +41,7 @@ from shared.job.events.status import (
     JobScaling,
     JobSucceeded,
     JobSuspended,
+    JobSuspending,
 )
 from shared.job.events.watcher import (
     DisruptionNoticed,
@@ -205,9 +206,10 @@ def a_resumed_job() -> list[AnyEvent]:
     return [
         *a_running_job(2),
         observed(a_spec(2, suspend=True), generation=2),
-        JobSuspended(reason="TrainingJobSuspended"),
-        SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspended"),
+        JobSuspending(reason="TrainingJobSuspending"),
+        SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspending"),
         PodsGone(uids=(Uid("pod-0"), Uid("pod-1"), Uid("pod-launcher"))),
+        JobSuspended(reason="TrainingJobSuspended"),
         observed(a_spec(2), generation=3),
         JobCreated(reason="TrainingJobResumed"),
         JobRestarted(attempt=1, counted=False, reason="Resumed"),
@@ -287,7 +289,8 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
         [*a_running_job(2), scale_in(names=("no-such-worker",)), ScaleRejected(request=R1, reason="NoSuchWorker")],
         "scalein-request-1",
     ),
-    "suspended": (a_resumed_job()[: len(a_running_job()) + 4], ""),
+    "suspending": (a_resumed_job()[: len(a_running_job(2)) + 3], ""),
+    "suspended": (a_resumed_job()[: len(a_running_job(2)) + 5], ""),
     "resumed": (a_resumed_job(), ""),
     "waits_for_an_image": (
         [*a_created_job(2), pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))],

@@ -5,7 +5,7 @@ import pytest
 from services.scheduler.core.effects import DeletePod
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated, JobRestarting, JobSuspended
+from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
@@ -121,13 +121,24 @@ def test_asked_for_by_a_person_meanwhile_it_waits_no_longer_and_counts_all_the_s
     assert not given(*GIVEN_UP, RELEASED, GONE, asked, AGAIN).job.restart_wanted
 
 
-PAUSED = [*a_running_job(), JobSuspended(reason="TrainingJobSuspended")]
-LET_GO = SlotsReleased(slots=ALL, reason="JobSuspended")
+SUSPENDING, SUSPENDED = JobSuspending(reason="TrainingJobSuspending"), JobSuspended(reason="TrainingJobSuspended")
 
 
-def test_a_suspended_job_keeps_no_pod():
-    given(*PAUSED).then(scheduler, Record(LET_GO))
-    given(*PAUSED, LET_GO, GONE).then_nothing(scheduler)
+@pytest.mark.parametrize("pause", [SUSPENDING, SUSPENDED], ids=["its pods are going", "as release 0.1 recorded it"])
+def test_a_suspended_job_keeps_no_pod(pause: AnyEvent):
+    let_go = SlotsReleased(slots=ALL, reason=type(pause).__name__)
+    given(*a_running_job(), pause).then(scheduler, Record(let_go))
+    given(*a_running_job(), pause, let_go, GONE).then_nothing(scheduler)
+
+
+def test_a_job_that_is_resumed_while_its_pods_are_going_begins_again_once_they_are_gone():
+    let_go = SlotsReleased(slots=ALL, reason="JobSuspending")
+    resumed = [*a_running_job(), SUSPENDING, let_go, JobCreated(reason="TrainingJobResumed")]
+    again = JobRestarted(attempt=1, counted=False, reason="Resumed")
+    given(*resumed).then_among_others(scheduler, Record(again))
+    first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")
+    assert Record(first) not in given(*resumed, again).steps(scheduler)
+    given(*resumed, again, GONE).then_among_others(scheduler, Record(first))
 
 
 def test_25_a_resumed_job_begins_again_with_its_size():
@@ -137,9 +148,9 @@ def test_25_a_resumed_job_begins_again_with_its_size():
         pods(worker(2)),
         published(2, 0, 1, 2, request=Uid("request-1")),
     ]
-    released = SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1, 2)), reason="JobSuspended")
+    released = SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1, 2)), reason="JobSuspending")
     gone = PodsGone(uids=(*GONE.uids, Uid("pod-2")))
-    paused = [*grown, JobSuspended(reason="TrainingJobSuspended"), released, gone]
+    paused = [*grown, SUSPENDING, released, gone, SUSPENDED]
     resumed = [*paused, JobCreated(reason="TrainingJobResumed")]
     again = JobRestarted(attempt=1, counted=False, reason="Resumed")
     given(*resumed).then_among_others(scheduler, Record(again))

@@ -210,6 +210,26 @@ async def test_a_request_that_still_waits_when_its_job_goes_serves_the_next_one(
         assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
 
 
+@pytest.mark.parametrize("controller", [True, False], ids=["as its controller", "as an owner"])
+@in_virtual_time
+async def test_a_request_that_names_the_uid_of_a_deleted_job_is_not_carried_out_for_the_next_one(controller: bool):
+    async with Stage() as stage:
+        old = stage.apply(TRAININGJOBS, a_training_job(workers=1)).metadata["uid"]
+        await stage.running()
+        stage.delete(TRAININGJOBS, "resnet")
+        await stage.until(lambda: stage.life(old).gone and not stage.pods())
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        stage.collecting = False
+        request = a_scale_out(1)
+        owner = {"apiVersion": TRAININGJOBS.api_version, "kind": "TrainingJob", "name": "resnet", "uid": old}
+        request["metadata"]["ownerReferences"] = [owner | {"controller": controller}]
+        stage.apply(SCALEOUTS, request)
+        await stage.quiet()
+        assert stage.hosts() == ["resnet-worker-0"]
+        assert stage.count("ScaleAccepted") == 0
+
+
 @in_virtual_time
 async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories():
     async with Stage() as stage:

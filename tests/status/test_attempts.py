@@ -1,4 +1,4 @@
-"""Restarting and Suspended: when a failed attempt is followed by another one, and what a person may ask for."""
+"""When another attempt follows a failed one, and what a person may ask for: a restart, a pause, its end."""
 
 import msgspec
 import pytest
@@ -8,7 +8,16 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded, JobSuspended
+from shared.job.events.status import (
+    Decision,
+    JobCreated,
+    JobFailed,
+    JobRestarting,
+    JobRunning,
+    JobSucceeded,
+    JobSuspended,
+    JobSuspending,
+)
 from shared.job.events.watcher import DisruptionNoticed, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, RestartPolicy
@@ -36,7 +45,7 @@ def failed(code: int = 1) -> PodView:
     return launcher(version=30, phase="Failed", exits=exited(code))
 
 
-def next_phase(*story: AnyEvent) -> phases.Phase | None:
+def next_phase(*story: AnyEvent) -> Decision | None:
     return phases.next_phase(given(*story).job)
 
 
@@ -106,7 +115,7 @@ def test_success_is_never_restarted():
 @pytest.mark.parametrize(
     ("policy", "phase"), [("Never", JobFailed), ("OnFailure", JobRestarting)], ids=["it fails", "it begins again"]
 )
-def test_16_a_launcher_whose_end_nobody_saw_is_a_failure(policy: RestartPolicy, phase: type[phases.Phase]):
+def test_16_a_launcher_whose_end_nobody_saw_is_a_failure(policy: RestartPolicy, phase: type[Decision]):
     end = next_phase(*a_running_job(restart=policy), LauncherLost(uid=Uid("pod-launcher")))
     assert isinstance(end, phase)
     assert end.reason == "LauncherLost"
@@ -151,22 +160,59 @@ def test_an_attempt_that_fails_before_it_runs_is_followed_by_another():
 
 
 SUSPENDED = observed(a_spec(suspend=True), generation=2)
-PAUSE = JobSuspended(reason="TrainingJobSuspended")
+PAUSING, PAUSE = JobSuspending(reason="TrainingJobSuspending"), JobSuspended(reason="TrainingJobSuspended")
+ALL_RELEASED = SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspending")
+GOING = [*a_running_job(), SUSPENDED, PAUSING, ALL_RELEASED]
+LAST_GONE = PodsGone(uids=(Uid("pod-1"), Uid("pod-launcher")))
 
 
 @pytest.mark.parametrize(
-    "story",
+    ("story", "first"),
     [
-        pytest.param(a_created_job(), id="while it starts"),
-        pytest.param(a_running_job(), id="while it runs"),
+        pytest.param(a_created_job(), PAUSING, id="while it starts"),
+        pytest.param(a_running_job(), PAUSING, id="while it runs"),
         pytest.param(
-            [*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="x")], id="between attempts"
+            [*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="x")],
+            PAUSING,
+            id="between attempts, while pods of the last one exist",
         ),
-        pytest.param([observed(a_spec()), JobCreated(reason="TrainingJobCreated")], id="before it has any pod"),
+        pytest.param([observed(a_spec()), JobCreated(reason="TrainingJobCreated")], PAUSE, id="before it has any pod"),
     ],
 )
-def test_a_person_may_suspend_a_job(story: list[AnyEvent]):
-    assert next_phase(*story, SUSPENDED) == PAUSE
+def test_a_person_may_suspend_a_job(story: list[AnyEvent], first: Decision):
+    assert next_phase(*story, SUSPENDED) == first
+
+
+def test_a_job_is_suspended_once_its_last_pod_is_gone():
+    assert next_phase(*GOING) is None
+    assert next_phase(*GOING, PodsGone(uids=(Uid("pod-0"),))) is None
+    assert next_phase(*GOING, PodsGone(uids=(Uid("pod-0"),)), LAST_GONE) == PAUSE
+    assert next_phase(*GOING, PodsGone(uids=(Uid("pod-0"),)), LAST_GONE, PAUSE) is None
+
+
+def test_a_job_is_not_suspended_while_pods_that_were_not_seen_may_appear():
+    started = [observed(a_spec()), JobCreated(reason="TrainingJobCreated"), SlotsAssigned(slots=(workers(0, 1),))]
+    story = [*started, SUSPENDED, PAUSING, SlotsReleased(slots=(workers(0, 1),), reason="JobSuspending")]
+    assert next_phase(*story) is None
+    assert next_phase(*story, ran_out("Unseen", *story)) == PAUSE
+
+
+def test_the_condition_suspending_ends_with_the_last_pod():
+    def shown(*story: AnyEvent) -> list[tuple[str, bool]]:
+        conditions = given(*story).job.conditions
+        return [(known.type, known.status) for known in conditions if known.type.startswith("Suspend")]
+
+    assert shown(*GOING) == [("Suspending", True)]
+    gone = [*GOING, PodsGone(uids=(Uid("pod-0"),)), LAST_GONE, PAUSE]
+    assert shown(*gone) == [("Suspending", False), ("Suspended", True)]
+
+
+def test_a_job_is_resumed_while_its_pods_are_still_going():
+    resumed = [*GOING, observed(a_spec(), generation=3)]
+    assert next_phase(*resumed) == JobCreated(reason="TrainingJobResumed")
+    job = given(*resumed, JobCreated(reason="TrainingJobResumed")).job
+    assert (job.phase, job.between_attempts) == ("Created", True)
+    assert [known.status for known in job.conditions if known.type == "Suspending"] == [False]
 
 
 def test_what_ended_before_is_not_suspended():
@@ -174,9 +220,10 @@ def test_what_ended_before_is_not_suspended():
     assert isinstance(next_phase(*a_running_job(), done, SUSPENDED), JobSucceeded)
 
 
-def test_a_suspended_job_stays_so_whatever_its_pods_do():
+@pytest.mark.parametrize("pause", [PAUSING, PAUSE], ids=["its pods are going", "as release 0.1 recorded it"])
+def test_a_suspended_job_stays_so_whatever_its_pods_do(pause: Decision):
     ends = pods(launcher(version=40, phase="Failed", exits=exited(143)))
-    assert next_phase(*a_running_job(), SUSPENDED, PAUSE, ends) is None
+    assert next_phase(*a_running_job(), SUSPENDED, pause, ends) is None
 
 
 def test_25_it_is_resumed():

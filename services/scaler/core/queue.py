@@ -22,7 +22,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
     request = job.scaling.open_request
     if request is not None:
         if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
-            return _cancelled(request, "JobSuspended" if job.phase == "Suspended" else "JobRestarted")
+            return _cancelled(request, "JobSuspended" if job.suspended else "JobRestarted")
         return scale_out.next_steps(job, request) if request.kind == "ScaleOut" else scale_in.next_steps(job, request)
     if job.leaving:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.

@@ -16,7 +16,7 @@ def next_steps(job: Job) -> list[Step]:
     held = job.attempt.places
     if held:
         return [Record(SlotsReleased(slots=spans(held), reason=f"Job{job.phase}"))]
-    if job.phase == "Suspended":
+    if job.suspended:
         return []
     if job.restarting is None:
         return [_next(job, "Resumed", counted=False)]

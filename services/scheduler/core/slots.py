@@ -16,7 +16,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import UNSEEN, passed
+from shared.job.timing import may_appear
 from shared.job.views import Slots
 
 
@@ -46,9 +46,7 @@ def _listed(job: Job) -> bool:
 
 def _alone(job: Job) -> bool:
     """True if no pod of an earlier attempt can exist: pods of two attempts never run at the same time."""
-    if job.unseen.slots and not passed(job, job.unseen.since, UNSEEN):
-        return False
-    return all(pod.attempt >= job.attempt.number for pod in job.pods.values())
+    return not may_appear(job) and all(pod.attempt >= job.attempt.number for pod in job.pods.values())
 
 
 def _first(job: Job, spec: JobSpec) -> list[Step]:

@@ -22,6 +22,7 @@ _OF_JOB = (
     "WorkersCreated",
     "Running",
     "Restarting",
+    "Suspending",
     "Suspended",
     "Succeeded",
     "Failed",

@@ -1,10 +1,12 @@
-"""Decides the next phase: Created, Running, Scaling and back, Restarting, Suspended, then Succeeded or Failed.  Pure.
+"""Decides the next phase: Created, Running, Scaling and back, then Succeeded or Failed; Restarting between attempts,
+Suspending and Suspended for a pause.  Pure.
 
 `shared/job/verdict.py` decides whether an attempt is over, `shared/job/policies/restart.py` whether another follows.
 """
 
 from shared.job import reasons
 from shared.job.events.status import (
+    Decision,
     JobCreated,
     JobFailed,
     JobRestarting,
@@ -12,26 +14,28 @@ from shared.job.events.status import (
     JobScaling,
     JobSucceeded,
     JobSuspended,
+    JobSuspending,
 )
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
 from shared.job.policies.restart import may_restart
 from shared.job.spec import JobSpec
 from shared.job.state import Job
+from shared.job.timing import may_appear
 from shared.job.verdict import verdict
 
-Phase = JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspended | JobSucceeded | JobFailed
 
-
-def next_phase(job: Job) -> Phase | None:
+def next_phase(job: Job) -> Decision | None:
     """The decision that enters the next phase, or None while the job stays in its phase."""
     if job.deleting or job.over or job.spec is None:
         return None
     if job.phase == "":
         # An invalid spec waits for its correction.
         return None if job.problems else JobCreated(reason=f"{job.kind}Created")
-    if job.phase == "Suspended":
-        return None if job.spec.suspend else JobCreated(reason=f"{job.kind}Resumed")
+    if job.suspended and not job.spec.suspend:
+        return JobCreated(reason=f"{job.kind}Resumed")
+    if job.suspended:
+        return _suspended(job) if job.phase == "Suspending" and _empty(job) else None
     if job.starting and _judge_started(job, job.spec):
         return JobRunning(reason=f"{job.kind}Running")
     end = verdict(job)
@@ -39,7 +43,7 @@ def next_phase(job: Job) -> Phase | None:
         kind = JobSucceeded if end.success else JobFailed
         return kind(reason=end.reason, message=end.message)
     if job.spec.suspend:
-        return JobSuspended(reason=f"{job.kind}Suspended")
+        return _suspended(job) if _empty(job) else JobSuspending(reason=f"{job.kind}Suspending")
     if end is not None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
@@ -50,6 +54,15 @@ def next_phase(job: Job) -> Phase | None:
     if job.phase == "Scaling" and not job.scaling.open:
         return JobRunning(reason=f"{job.kind}Running")
     return None
+
+
+def _suspended(job: Job) -> JobSuspended:
+    return JobSuspended(reason=f"{job.kind}Suspended")
+
+
+def _empty(job: Job) -> bool:
+    """True if no pod of the job exists or may still appear."""
+    return not (job.attempt.places or job.pods or may_appear(job))
 
 
 def _restarting(job: Job, end: Verdict) -> JobRestarting:

@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from services.watcher.core.observed import ObservedJob, ObservedRequest
-from shared.cluster.objects import Custom, Metadata, Object, Pod, Terminated
+from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS, parse_scale
@@ -68,15 +68,22 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
     )
 
 
+def _is_scalable(owner: OwnerReference) -> bool:
+    """True of a TrainingJob, which requests are about."""
+    return (owner.api_version.partition("/")[0], owner.kind) == (GROUP, TRAININGJOBS.kind)
+
+
 def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
     """A scale request reduced to the cache's fields."""
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
-    owner = meta.controller
-    if owner is not None and (owner.api_version.partition("/")[0], owner.kind) != (GROUP, TRAININGJOBS.kind):
+    named = _at(manifest.spec, "selector", "name")
+    # An owner that is no controller names an incarnation of the job too.
+    owners = (each for each in meta.owner_references or () if _is_scalable(each) and each.name == named)
+    owner = meta.controller or next(owners, None)
+    if owner is not None and not _is_scalable(owner):
         # Its history is that of the named job: no service answers under the uid of another owner.
         owner, answer = None, (_ANOTHERS,)
-    named = _at(manifest.spec, "selector", "name")
     return ObservedRequest(
         kind=kind,
         namespace=meta.namespace,

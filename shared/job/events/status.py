@@ -29,8 +29,12 @@ class JobRestarting(PhaseEntered, frozen=True, tag="JobRestarting"):
     """True if it counts against backoffLimit: not after a disruption, and not at a person's request."""
 
 
+class JobSuspending(PhaseEntered, frozen=True, tag="JobSuspending"):
+    """A person asked for a pause, and pods of the job exist or may still appear."""
+
+
 class JobSuspended(PhaseEntered, frozen=True, tag="JobSuspended"):
-    """A person asked for a pause."""
+    """A person asked for a pause, and the job has no pods.  Release 0.1 wrote it before it deleted the pods."""
 
 
 class JobSucceeded(PhaseEntered, frozen=True, tag="JobSucceeded"):
@@ -41,4 +45,6 @@ class JobFailed(PhaseEntered, frozen=True, tag="JobFailed"):
     """The job failed for good."""
 
 
-Decision = JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspended | JobSucceeded | JobFailed
+Decision = (
+    JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspending | JobSuspended | JobSucceeded | JobFailed
+)
