@@ -15,7 +15,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac chart replay image ha lock clean
+.PHONY: help demo test test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -84,6 +84,10 @@ crds: $(READY) ## write crds/ from the models
 rbac: $(READY) ## write deploy/rbac/, the rules of the chart and docs/permissions.md from the table of permissions
 	@$(RUN) -m muster.permissions
 
+pages: $(READY) ## write docs/settings.md and docs/reasons.md from the code
+	@$(RUN) -m muster.settings_page
+	@$(RUN) -m muster.reasons_page
+
 chart: $(DEVELOPING) rbac ## render the Helm chart anew: the Kustomize base and the golden files
 	@$(RUN) -m devcluster.binaries deploy
 	@$(RUN) -m devcluster.chart
@@ -107,8 +111,8 @@ lock: ## resolve the dependencies anew, with hashes and without addresses (needs
 	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/image/requirements.lock > /dev/null
 	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
 
-clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+clean: ## remove the virtual environments, recorded histories and caches
+	rm -rf $(VENV) $(VENV)-3.* .histories .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Of pip's lines the names of packages are shown, each when its turn comes; a file's name has its version behind a dash.
 define install
