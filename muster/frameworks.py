@@ -6,15 +6,20 @@ package beside it takes on jobs of that kind.
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Framework, Place, Scale, Version
+from shared.frameworks.definition import Definition, Document, Scale, Version
+from shared.frameworks.framework import Framework, Place
 from shared.frameworks.kubeflow import KubeflowJob
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
+from shared.frameworks.takeover import TakeOver
 from shared.job.naming import JobKey, Slot
-from shared.job.spec import Handling, JobSpec, Problem, RoleSpec
+from shared.job.spec import LAUNCHED, LAUNCHED_TOGETHER, REPLICATED, Handling, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 
 __all__ = [
+    "LAUNCHED",
+    "LAUNCHED_TOGETHER",
+    "REPLICATED",
     "ContainerProperties",
     "Custom",
     "Definition",
@@ -35,5 +40,6 @@ __all__ = [
     "RoleSpec",
     "Scale",
     "Slot",
+    "TakeOver",
     "Version",
 ]

@@ -69,7 +69,7 @@ def takes_annotation(target: Target) -> bool:
 
 def suspend_field(job: Custom, target: Target) -> object:
     """The value of the field that asks for a pause; None where it is not set, or where the definition drops it."""
-    path = target.framework.suspend_path if target.framework is not None else ""
+    path = target.framework.definition.suspend if target.framework is not None else ""
     return value_at(job, path) if path else None
 
 

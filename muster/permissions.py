@@ -232,7 +232,7 @@ def page() -> str:
         _row(
             _code(kind.resource.plural, kind.resource.group),
             "yes" if kind.has_hosts_files else "",
-            "yes" if kind.expires else "",
+            "yes" if kind.definition.expires else "",
         )
         for kind in BUILT_IN
     )

@@ -9,7 +9,7 @@ from muster.jobs import OVER, PAUSED, must_not_be_over, must_not_pause, patch_at
 from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Scale
+from shared.frameworks.definition import Scale
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.spec import JobSpec
 

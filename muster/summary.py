@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from shared.errors import Refused
-from shared.frameworks.framework import Document
+from shared.frameworks.definition import Document
 from shared.frameworks.kinds import Kinds
 from shared.job.naming import Slot
 from shared.job.policies import replacement

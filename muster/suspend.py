@@ -68,7 +68,7 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
 
 def _path(target: Target, done: str) -> str:
     """The path of the field that asks for a pause.  Exits with one line when the kind has none."""
-    path = target.framework.suspend_path if target.framework is not None else ""
+    path = target.framework.definition.suspend if target.framework is not None else ""
     if not path:
         raise fail(f"{target.label} cannot be {done}: a {target.resource.kind} has no field that asks for a pause")
     return path

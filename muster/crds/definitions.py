@@ -9,7 +9,7 @@ import yaml
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Scale, Version
+from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.schemas import ANYTHING, HISTORY, TIME
 from shared.frameworks.training import GROUP, TRAININGJOBS

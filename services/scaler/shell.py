@@ -23,6 +23,7 @@ from services.scaler.launcher_commands import LauncherCommands
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused, Transient
+from shared.frameworks.framework import owner_reference
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
 from shared.job.events.catalog import AnyEvent
@@ -117,7 +118,7 @@ class Scaler:
         """Link another operator's hosts files to the ConfigMap's, once the kubelet has brought its newest version."""
         assert job.spec is not None
         framework = self._kinds.of(job)
-        files = framework.inherited_files()
+        files = framework.take_over.files
         if files:
             if job.membership.version != effect.version:
                 raise Transient("there are newer hosts files")
@@ -153,7 +154,7 @@ class Scaler:
         patch = {
             "metadata": {
                 "resourceVersion": meta.resource_version,
-                "ownerReferences": [*kept, self._kinds.of(job).owner_reference(job.key)],
+                "ownerReferences": [*kept, owner_reference(self._kinds.of(job).resource, job.key)],
             }
         }
         await self._cluster.patch(resource, namespace, effect.name, patch)

@@ -23,7 +23,7 @@ from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
-from shared.frameworks.framework import Place
+from shared.frameworks.framework import Place, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.templates import with_last_words
 from shared.job.events.event import Author
@@ -111,7 +111,7 @@ class Scheduler:
         if pod is None or pod.metadata.uid != effect.uid:
             # The pod is gone; the watcher records that.
             return
-        await self._claim(PODS, job, pod.metadata, self._kinds.of(job).slot_labels(job.key, effect.slot))
+        await self._claim(PODS, job, pod.metadata, slot_labels(self._kinds.of(job), job.key, effect.slot))
 
     async def _claim(self, resource: Resource[Any], job: Job, meta: Metadata, labels: dict[str, str]) -> None:
         """Put Muster's labels on an object that another operator made for this job.

@@ -7,7 +7,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from posixpath import normpath
 
-from shared.frameworks.framework import Document, Framework
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import PodRenderer, metadata
 from shared.job.naming import (
     AUTHORIZED_KEYS,
     DISCOVER_HOSTS,
@@ -69,7 +70,7 @@ def mount_hosts(
         _mount(pod, volume, source, [{"mountPath": folder}], container)
 
 
-def ssh_secret(framework: Framework, key: JobKey, *, private: bytes, public: bytes) -> Document:
+def ssh_secret(framework: PodRenderer, key: JobKey, *, private: bytes, public: bytes) -> Document:
     """The Secret with the job's key pair.
 
     It is not immutable: a kubelet with a pod of an earlier incarnation would go on serving the keys of an
@@ -79,7 +80,7 @@ def ssh_secret(framework: Framework, key: JobKey, *, private: bytes, public: byt
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": framework.metadata(key, secret_name(key.name)),
+        "metadata": metadata(framework, key, secret_name(key.name)),
         "type": "Opaque",
         "data": {name: b64encode(content).decode() for name, content in contents.items()},
     }

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Place
+from shared.frameworks.definition import Definition, Document
+from shared.frameworks.framework import Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
@@ -53,6 +54,7 @@ class FioravanzoMXJob(ParameterServer):
             },
             columns=columns(_SELECTED),
             rules=(named(self, LONGEST_JOB_NAME), FIXED_RUNTIME_ID),
+            expires=False,
             status=schema(_SELECTED),
         )
 

@@ -10,7 +10,8 @@ from typing import ClassVar, get_args
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Place, Scale
+from shared.frameworks.definition import Definition, Document, Scale
+from shared.frameworks.framework import Place
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import LONGEST_POD_NAME, Replicated, ReplicaType
@@ -33,6 +34,7 @@ from shared.frameworks.schemas import (
     rule,
     training_rule,
 )
+from shared.frameworks.takeover import TakeOver
 from shared.frameworks.training import JOB_NAME_PATTERN, MOST_WORKERS, RESTART_POLICIES
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, WORKER, CleanPodPolicy, Handling, JobSpec, RoleSpec
@@ -72,12 +74,24 @@ def is_type(roles: str) -> str:
     return f"name.matches('(?i)^({roles})$')"
 
 
+class OfTrainingOperator(TakeOver):
+    """The traces of the training operator since 1.3."""
+
+    selector = OPERATOR_NAME
+
+    def __init__(self, kinds: tuple[ReplicaType, ...]) -> None:
+        self._roles = [kind.role for kind in kinds]
+
+    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
+        return (role, int(index)) if role in self._roles and _INDEX.fullmatch(index) else None
+
+
 class KubeflowJob(Replicated):
     """A kind of the training operator."""
 
     group = GROUP
     version = "v1"
-    suspend_path = ".spec.runPolicy.suspend"
     controllers: ClassVar[tuple[str, ...]] = ("", "kubeflow.org/training-operator")
     """The values of `managedBy` that name the operator itself."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = "None"
@@ -151,6 +165,7 @@ class KubeflowJob(Replicated):
             ),
             status=STATUS_WITH_CONDITIONS,
             scale=self.scale,
+            suspend=".spec.runPolicy.suspend",
         )
 
     def rules_of_replicas(self) -> Iterator[Document]:
@@ -175,12 +190,6 @@ class KubeflowJob(Replicated):
     def rules_of_spec(self) -> tuple[Document, ...]:
         """The rules of the spec about several of its fields."""
         return ()
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """The labels of the training operator since 1.3."""
-        role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
-        known = any(kind.role == role for kind in self.replica_types)
-        return (role, int(index)) if known and _INDEX.fullmatch(index) else None
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         """The handling of this job, with its leader role; problems are noted in `spec`."""
@@ -264,8 +273,8 @@ class KubeflowJob(Replicated):
         operator = f"{self.job_type.lower()}-controller"
         return super().labels(key) | {OPERATOR_NAME: operator, JOB_NAME: key.name}
 
-    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
-        return super().slot_labels(key, slot) | {REPLICA_TYPE: slot.role, REPLICA_INDEX: str(slot.index)}
+    def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+        return super().pod_labels(key, slot) | {REPLICA_TYPE: slot.role, REPLICA_INDEX: str(slot.index)}
 
     def status(self, job: Job) -> Document:
         return job_status(self, job)

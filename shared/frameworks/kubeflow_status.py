@@ -6,7 +6,7 @@ own (`TFJobFailed`); the message has the reason in the log.
 
 import msgspec
 
-from shared.frameworks.framework import Document
+from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
 from shared.frameworks.training_status import condition, counts, whole_seconds
 from shared.job.conditions import Condition

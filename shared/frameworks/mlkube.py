@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Place
+from shared.frameworks.definition import Definition, Document
+from shared.frameworks.framework import Place
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named, type_of
 from shared.frameworks.mxnet_status import job_status, schema, successes
@@ -64,6 +65,7 @@ class MxJob(ParameterServer):
                 ),
             ),
             rules=(named(self, LONGEST_POD_NAME - len("-worker-x-0")), FIXED_RUNTIME_ID),
+            expires=False,
             status=schema(
                 _SELECTED,
                 controlPaused=BOOLEAN,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Place
+from shared.frameworks.definition import Definition, Document
+from shared.frameworks.framework import Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer
 from shared.frameworks.mxnet_schemas import columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
@@ -34,6 +35,7 @@ class MpbaJob(ParameterServer):
             spec=entries_schema(self, any_case=True),
             columns=columns("replicaType"),
             rules=(named(self, max(LONGEST_POD_NAME - len(f"{kind.role}--0") for kind in self.replica_types)),),
+            expires=False,
             status=schema("replicaType", startTime=TIME, completionTime=TIME),
         )
 

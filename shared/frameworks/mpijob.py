@@ -12,7 +12,8 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import FOR_OWNER_ONLY, mount_hosts, mount_keys
-from shared.frameworks.framework import Definition, Document, Framework, Place, Scale, Version
+from shared.frameworks.definition import Definition, Document, Scale, Version
+from shared.frameworks.framework import Framework, Place
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.pods import pod_of
@@ -21,7 +22,7 @@ from shared.frameworks.replicated import Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number, rule
 from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS
 from shared.job.naming import DISCOVER_HOSTS, GROUP_NAME, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
-from shared.job.spec import LAUNCHER, WORKER, Handling, JobSpec, RoleSpec
+from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, JobSpec, RoleSpec
 
 Implementation = Literal["OpenMPI", "Intel", "MPICH"]
 IMPLEMENTATIONS: tuple[Implementation, ...] = ("OpenMPI", "Intel", "MPICH")
@@ -86,7 +87,7 @@ class MPIJob(KubeflowJob):
     replica_specs = "mpiReplicaSpecs"
     replica_types = (ReplicaType("Launcher", least=1, most=1), ReplicaType("Worker", most=MOST_WORKERS, replicas=0))
     controllers = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
-    handling = Handling(judge=LAUNCHER, in_place=True, whole=True)
+    handling = LAUNCHED_TOGETHER
     fields: ClassVar[Document] = {
         "slotsPerWorker": number(0, MOST_SLOTS, "How many processes a worker takes; 1 when absent."),
         "mainContainer": TEXT,
@@ -186,9 +187,9 @@ class MPIJob(KubeflowJob):
     def labels(self, key: JobKey) -> dict[str, str]:
         return super().labels(key) | {OPERATOR_NAME: OPERATOR}
 
-    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+    def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
         old = {GROUP_NAME: self.group, OLD_JOB_NAME: key.name, OLD_JOB_ROLE: slot.role}
-        return super().slot_labels(key, slot) | {JOB_ROLE: slot.role} | old
+        return super().pod_labels(key, slot) | {JOB_ROLE: slot.role} | old
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         launcher = [f"{key.name}-{LAUNCHER}"] if spec.launcher_works else []

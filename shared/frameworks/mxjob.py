@@ -7,9 +7,8 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Document
-from shared.frameworks.kubeflow import KubeflowJob, is_type
-from shared.frameworks.kubeflow_status import OPERATOR_NAME
+from shared.frameworks.definition import Document
+from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, WORKER, dmlc_environment
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
@@ -36,7 +35,6 @@ class MXJob(KubeflowJob):
     """A scheduler with servers and workers, or a tracker and servers for a tuner."""
 
     job_type = "MXJob"
-    inherits = OPERATOR_NAME
     description = "An MXNet job: scheduler, servers and workers train; a tuner tunes with its tracker and servers."
     replica_specs = "mxReplicaSpecs"
     replica_types = (
@@ -47,6 +45,7 @@ class MXJob(KubeflowJob):
         ReplicaType("TunerServer"),
         ReplicaType("Tuner"),
     )
+    take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="mxnet", port_name="mxjob-port", port=9091)
     reserved = RESERVED | {CONFIG, WORKER_ID}
     fields: ClassVar[Document] = {"jobMode": choice("", TRAIN, TUNE)}

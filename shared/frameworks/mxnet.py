@@ -11,13 +11,14 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Document, Place
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import Place
 from shared.frameworks.mxnet_status import phase_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
 from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT
 from shared.job.naming import JobKey
-from shared.job.spec import CleanPodPolicy, Handling, JobSpec, RestartPolicy, RoleSpec
+from shared.job.spec import REPLICATED, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
 
 SCHEDULER = "scheduler"
 SERVER = "server"
@@ -74,17 +75,7 @@ class ParameterServer(Replicated):
         ReplicaType("WORKER", restart_policy="OnFailure"),
     )
     """A server or worker that succeeded is not replaced; one that failed is, for any reason."""
-    handling = Handling(
-        judge=SCHEDULER,
-        restarts="Job",
-        strict=True,
-        in_place=True,
-        elastic=False,
-        hosts_files=False,
-        services="Pods",
-        out_of_memory_is_final=True,
-    )
-    expires = False
+    handling = msgspec.structs.replace(REPLICATED, judge=SCHEDULER, restarts="Job", out_of_memory_is_final=True)
     reserved = RESERVED
     type_field: ClassVar[str] = "mxReplicaType"
     """The field with the type of an entry."""

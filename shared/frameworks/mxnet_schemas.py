@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from shared.frameworks.framework import Document
+from shared.frameworks.definition import Document
 from shared.frameworks.mxnet import LONGEST_RUNTIME_ID, MOST_PORT, ParameterServer
 from shared.frameworks.mxnet_status import NOT_BEGUN
 from shared.frameworks.schemas import (

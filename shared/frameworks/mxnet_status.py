@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from shared.frameworks.framework import Document
+from shared.frameworks.definition import Document
 from shared.frameworks.schemas import OPEN, TEXT
 from shared.job.policies import replacement
 from shared.job.spec import RoleSpec

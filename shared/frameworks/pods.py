@@ -6,7 +6,8 @@ plain names of a job's pods resolve.  The old resource name of GPUs becomes the 
 
 from typing import Any
 
-from shared.frameworks.framework import Document, Framework, Place
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import Place, PodRenderer, metadata, slot_labels
 from shared.frameworks.templates import GPU
 from shared.job.naming import HOSTS_VERSION, service_name
 
@@ -14,15 +15,15 @@ OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 """The name of `nvidia.com/gpu` before Kubernetes 1.10, which rejects pods that use it."""
 
 
-def pod_of(framework: Framework, template: Document, place: Place, *, search: bool) -> Document:
+def pod_of(framework: PodRenderer, template: Document, place: Place, *, search: bool) -> Document:
     """Render the pod of a slot; with `search` the plain names of the others resolve through the job's Service."""
     key = place.key
     theirs = template.get("metadata") or {}
-    metadata = framework.metadata(key, place.name)
-    metadata["labels"] = (theirs.get("labels") or {}) | framework.slot_labels(key, place.slot)
+    meta = metadata(framework, key, place.name)
+    meta["labels"] = (theirs.get("labels") or {}) | slot_labels(framework, key, place.slot)
     annotations = {name: value for name, value in (theirs.get("annotations") or {}).items() if name != HOSTS_VERSION}
     if annotations:
-        metadata["annotations"] = annotations
+        meta["annotations"] = annotations
     spec = template["spec"] | {"restartPolicy": "Never"}
     for kind in ("initContainers", "containers"):
         if isinstance(containers := spec.get(kind), list):
@@ -34,7 +35,7 @@ def pod_of(framework: Framework, template: Document, place: Place, *, search: bo
             "subdomain": service_name(key.name),
             "dnsConfig": _dns(spec.get("dnsConfig") or {}, domain),
         }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 def _dns(theirs: dict[str, Any], search: str) -> Document:

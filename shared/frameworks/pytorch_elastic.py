@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from shared.frameworks.framework import Document
+from shared.frameworks.definition import Document
 from shared.frameworks.reading import Fields
 from shared.frameworks.schemas import ANYTHING, BOOLEAN, TEXT, choice, number, rule
 from shared.frameworks.training import MOST_WORKERS

@@ -9,9 +9,8 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Scale
-from shared.frameworks.kubeflow import KubeflowJob, is_type
-from shared.frameworks.kubeflow_status import OPERATOR_NAME
+from shared.frameworks.definition import Definition, Document, Scale
+from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.pytorch_elastic import FIELD, SCHEMA, Elastic, elastic_policy
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
@@ -37,13 +36,13 @@ class PyTorchJob(KubeflowJob):
     """A master, if there is one, and workers; with an `elasticPolicy` the job is elastic."""
 
     job_type = "PyTorchJob"
-    inherits = OPERATOR_NAME
     description = "A PyTorch job: a master and workers, or a group of workers that grows and shrinks under torchrun."
     replica_specs = "pytorchReplicaSpecs"
     replica_types = (
         ReplicaType("Master", most=1, restart_policy="OnFailure"),
         ReplicaType("Worker", restart_policy="OnFailure"),
     )
+    take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="pytorch", port_name="pytorchjob-port", port=23456)
     in_every_container = True
     fields: ClassVar[Document] = {

@@ -13,7 +13,8 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Document, Framework, Place
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import Framework, Place
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.templates import DNS_LABEL, training_container
@@ -25,7 +26,7 @@ from shared.frameworks.training import (
     RESTART_POLICIES,
 )
 from shared.job.naming import RESTART, Slot, pod_name
-from shared.job.spec import UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
+from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 LONGEST_POD_NAME = 63
 """Characters of a pod's name, which is also the name of a Service and of a host."""
@@ -108,9 +109,7 @@ class Replicated(Framework):
     replica_specs: ClassVar[str] = "replicaSpecs"
     """The field of `spec` with the replicas by type."""
     container_properties: ClassVar[ContainerProperties] = ContainerProperties()
-    handling: ClassVar[Handling] = Handling(
-        judge="worker", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
-    )
+    handling: ClassVar[Handling] = REPLICATED
     reserved: ClassVar[frozenset[str]] = frozenset()
     """Environment variables that a user must not set: the pods would not find each other.
 

@@ -11,7 +11,7 @@ an evaluation error is never dropped: a job older than the schema would get no s
 
 from collections.abc import Iterable, Sequence
 
-from shared.frameworks.framework import Document
+from shared.frameworks.definition import Document
 from shared.frameworks.reading import GREATEST
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
 from shared.frameworks.training import MOST_WORKERS, RESTART_POLICIES

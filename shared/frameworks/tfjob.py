@@ -7,9 +7,8 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Document, Scale
-from shared.frameworks.kubeflow import KubeflowJob, is_type
-from shared.frameworks.kubeflow_status import OPERATOR_NAME
+from shared.frameworks.definition import Document, Scale
+from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import rule
@@ -29,7 +28,6 @@ class TFJob(KubeflowJob):
     """A chief, if there is one, parameter servers, workers, and an evaluator beside them."""
 
     job_type = "TFJob"
-    inherits = OPERATOR_NAME
     short_names = ("tfj",)
     description = "A TensorFlow job: chief, parameter servers, workers and evaluator find each other by TF_CONFIG."
     replica_specs = "tfReplicaSpecs"
@@ -40,6 +38,7 @@ class TFJob(KubeflowJob):
         ReplicaType("Worker"),
         ReplicaType("Evaluator"),
     )
+    take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="tensorflow", port_name="tfjob-port", port=2222)
     fields: ClassVar[Document] = {
         "successPolicy": {"type": "string", "enum": ["", "AllWorkers"]},

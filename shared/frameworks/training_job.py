@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
-from shared.frameworks.framework import Definition, Document, Framework, Place
-from shared.frameworks.inheriting import Inherited
+from shared.frameworks.definition import Definition, Document
+from shared.frameworks.framework import Framework, Place
 from shared.frameworks.pods import pod_of
+from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.training import TRAININGJOBS, parse_job
 from shared.frameworks.training_schemas import TRAINING_JOB
 from shared.frameworks.training_status import job_status
@@ -55,12 +57,50 @@ _HOSTS_FOLDERS = {
 """Volume → folder in the launcher, and its files with their ConfigMap keys."""
 
 
+class OfEtOperator(TakeOver):
+    """et-operator's traces."""
+
+    selector = f"{GROUP_NAME}={TRAININGJOBS.group}"
+    files = MappingProxyType(
+        {
+            f"{EDL_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{HOSTFILE}",
+            f"{JOB_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{DEEPSPEED_HOSTFILE}",
+        }
+    )
+    """The files that it wrote by exec; its /etc/mpi always was the ConfigMap."""
+
+    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """Its launcher has no index."""
+        role, index = labels.get(JOB_ROLE, ""), labels.get(REPLICA_INDEX, "")
+        if role == LAUNCHER:
+            return LAUNCHER, 0
+        return (WORKER, int(index)) if role == WORKER and _INDEX.fullmatch(index) else None
+
+    def status(self, manifest: Custom) -> Inherited | None:
+        """Its status names the wanted workers; it created the launcher last."""
+        theirs = super().status(manifest)
+        if theirs is None:
+            return None
+        reached = {known.type for known in theirs.conditions if known.status}
+        named = manifest.status.get("targetWorkers")
+        stem = f"{manifest.metadata.name}-{WORKER}-"
+        indices = [
+            int(name.removeprefix(stem))
+            for name in (named if isinstance(named, list) else ())
+            if isinstance(name, str) and name.startswith(stem) and _INDEX.fullmatch(name.removeprefix(stem))
+        ]
+        return msgspec.structs.replace(
+            theirs,
+            begun=theirs.begun or "LauncherCreated" in reached,
+            workers=tuple(sorted(set(indices))) if indices else None,
+        )
+
+
 class TrainingJob(Framework):
     """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
 
     resource = TRAININGJOBS
-    suspend_path = ".spec.suspend"
-    inherits = f"{GROUP_NAME}={TRAININGJOBS.group}"
+    take_over = OfEtOperator()
 
     @property
     def definition(self) -> Definition:
@@ -95,42 +135,9 @@ class TrainingJob(Framework):
     def labels(self, key: JobKey) -> dict[str, str]:
         return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
 
-    def place_labels(self, slot: Slot) -> dict[str, str]:
+    def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
         """The launcher has an index, too: otherwise a label of that name in its template would count."""
         return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """Read et-operator's labels; its launcher has no index."""
-        role, index = labels.get(JOB_ROLE, ""), labels.get(REPLICA_INDEX, "")
-        if role == LAUNCHER:
-            return LAUNCHER, 0
-        return (WORKER, int(index)) if role == WORKER and _INDEX.fullmatch(index) else None
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        """et-operator's status names the wanted workers; it created the launcher last."""
-        theirs = super().inherited_status(manifest)
-        if theirs is None:
-            return None
-        reached = {known.type for known in theirs.conditions if known.status}
-        named = manifest.status.get("targetWorkers")
-        stem = f"{manifest.metadata.name}-{WORKER}-"
-        indices = [
-            int(name.removeprefix(stem))
-            for name in (named if isinstance(named, list) else ())
-            if isinstance(name, str) and name.startswith(stem) and _INDEX.fullmatch(name.removeprefix(stem))
-        ]
-        return msgspec.structs.replace(
-            theirs,
-            begun=theirs.begun or "LauncherCreated" in reached,
-            workers=tuple(sorted(set(indices))) if indices else None,
-        )
-
-    def inherited_files(self) -> Mapping[str, str]:
-        """The files that et-operator wrote by exec; its /etc/mpi always was the ConfigMap."""
-        return {
-            f"{EDL_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{HOSTFILE}",
-            f"{JOB_FOLDER}/{HOSTFILE}": f"{MPI_FOLDER}/{DEEPSPEED_HOSTFILE}",
-        }
 
     def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
         return [{"name": "ssh-port", "port": 22}, {"name": "kubeai-service-port", "port": 9009}]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.cluster import Resource
-from shared.frameworks.framework import Definition, Document, Scale
+from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.schemas import (
     AGE,
     BOOLEAN,
@@ -304,6 +304,7 @@ TRAINING_JOB = Definition(
     rules=_JOB_RULES,
     status=_JOB_STATUS,
     scale=Scale(".spec.etReplicaSpecs.worker.replicas"),
+    suspend=".spec.suspend",
 )
 
 REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {

@@ -14,8 +14,9 @@ import structlog
 
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.framework import Definition, Document, Framework, Place
-from shared.frameworks.inheriting import Inherited
+from shared.frameworks.definition import Definition, Document
+from shared.frameworks.framework import Framework, Place
+from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.training import MOST_WORKERS
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.spec import JobSpec, Problem
@@ -35,9 +36,7 @@ class Guarded(Framework):
         """Raises what the inner framework's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
-        self.expires = _as(bool, inner.expires)
-        self.suspend_path = _as(str, inner.suspend_path)
-        self.inherits = _as(str, inner.inherits)
+        self.take_over = _GuardedTakeOver(self, inner.take_over)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition
         self._others = tuple(Guarded(other) for other in inner.others)
@@ -57,75 +56,45 @@ class Guarded(Framework):
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         try:
-            return self._guard("parse", lambda: _parsed(self._inner.parse(manifest)))
+            return self.guard("parse", lambda: _parsed(self._inner.parse(manifest)))
         except Refused as refusal:
             return (Problem(reason=FAILED, message=str(refusal)),)
 
     def ours(self, manifest: Custom) -> bool:
         try:
-            ours: bool = self._guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
+            ours: bool = self.guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
         except Refused:
             # Two operators that act on one job are worse than none.
             return False
         return ours
 
     def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        return self._guard("pod", lambda: _named(self._inner.pod(manifest, spec, place)))
+        return self.guard("pod", lambda: _named(self._inner.pod(manifest, spec, place)))
 
     def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
-        return self._guard("service", lambda: _named(self._inner.service(manifest, spec, key, place)))
+        return self.guard("service", lambda: _named(self._inner.service(manifest, spec, key, place)))
 
     def status(self, job: Job) -> Document:
-        return self._guard("status", lambda: _as(Document, self._inner.status(job)))
-
-    def inherited(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        try:
-            place: tuple[str, int] | None = self._guard(
-                "inherited", lambda: _as(tuple[str, int] | None, self._inner.inherited(labels))
-            )
-        except Refused:
-            return None
-        return place
-
-    def inherited_status(self, manifest: Custom) -> Inherited | None:
-        try:
-            theirs: Inherited | None = self._guard(
-                "inherited_status", lambda: _as(Inherited | None, self._inner.inherited_status(manifest))
-            )
-        except Refused:
-            # Another operator wrote a status: without it the job would begin anew.
-            return super().inherited_status(manifest)
-        return theirs
-
-    def inherited_files(self) -> Mapping[str, str]:
-        return self._guard("inherited_files", lambda: _as(dict[str, str], self._inner.inherited_files()))
+        return self.guard("status", lambda: _as(Document, self._inner.status(job)))
 
     def phase(self, status: Document) -> str:
-        phase: str = self._guard("phase", lambda: _as(str, self._inner.phase(status)))
+        phase: str = self.guard("phase", lambda: _as(str, self._inner.phase(status)))
         return phase
 
     def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
-        return self._guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, place)))
+        return self.guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, place)))
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
-        return self._guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
+        return self.guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
 
     def labels(self, key: JobKey) -> dict[str, str]:
-        return self._guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
+        return self.guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
 
-    def place_labels(self, slot: Slot) -> dict[str, str]:
-        return self._guard("place_labels", lambda: _as(dict[str, str], self._inner.place_labels(slot)))
+    def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
+        return self.guard("pod_labels", lambda: _as(dict[str, str], self._inner.pod_labels(key, slot)))
 
-    def slot_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
-        return self._guard("slot_labels", lambda: _as(dict[str, str], self._inner.slot_labels(key, slot)))
-
-    def metadata(self, key: JobKey, name: str) -> Document:
-        return self._guard("metadata", lambda: _as(Document, self._inner.metadata(key, name)))
-
-    def owner_reference(self, key: JobKey) -> Document:
-        return self._guard("owner_reference", lambda: _as(Document, self._inner.owner_reference(key)))
-
-    def _guard(self, method: str, work: Callable[[], T]) -> T:
+    def guard(self, method: str, work: Callable[[], T]) -> T:
+        """The answer of `work`.  Raises `Refused` if it fails or gives a wrong answer."""
         try:
             return work()
         except _WrongAnswer as wrong:
@@ -138,6 +107,30 @@ class Guarded(Framework):
             self._told.add(what)
             log.error("framework failed", kind=self.name, why=what)
         raise Refused(f"{what}; mend or upgrade the package of this kind of job", reason=FAILED)
+
+
+class _GuardedTakeOver(TakeOver):
+    def __init__(self, framework: Guarded, inner: TakeOver) -> None:
+        self._framework, self._inner = framework, inner
+        self.selector = _as(str, inner.selector)
+        self.files = _as(dict[str, str], {**inner.files})
+
+    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        place: tuple[str, int] | None
+        try:
+            place = self._framework.guard("place", lambda: _as(tuple[str, int] | None, self._inner.place(labels)))
+        except Refused:
+            return None
+        return place
+
+    def status(self, manifest: Custom) -> Inherited | None:
+        theirs: Inherited | None
+        try:
+            theirs = self._framework.guard("status", lambda: _as(Inherited | None, self._inner.status(manifest)))
+        except Refused:
+            # Another operator wrote a status: without it the job would begin anew.
+            return super().status(manifest)
+        return theirs
 
 
 class _WrongAnswer(Exception):  # noqa: N818  it is one

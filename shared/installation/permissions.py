@@ -41,7 +41,7 @@ class Jobs(Enum):
             case Jobs.WITH_HOSTS_FILES:
                 return [kind.resource for kind in kinds if kind.has_hosts_files]
             case Jobs.THAT_EXPIRE:
-                return [kind.resource for kind in kinds if kind.expires]
+                return [kind.resource for kind in kinds if kind.definition.expires]
 
 
 class Need(NamedTuple):

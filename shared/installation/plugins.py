@@ -15,7 +15,8 @@ from shared.cluster import Resource
 from shared.cluster.examination import Examined, served
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.framework import Definition, Framework
+from shared.frameworks.definition import Definition
+from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
 from shared.installation.guarded import Guarded

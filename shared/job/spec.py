@@ -78,6 +78,18 @@ class Handling(msgspec.Struct, frozen=True, kw_only=True):
     """True if `restartPolicy: ExitCode` does not retry OOMKilled."""
 
 
+LAUNCHED = Handling()
+"""A launcher drives elastic workers, and the job ends with it."""
+LAUNCHED_TOGETHER = Handling(in_place=True, whole=True)
+"""The same for programs that know their workers by name: the launcher waits for all of them, and a replacement has the
+name of the lost worker."""
+REPLICATED = Handling(
+    judge=WORKER, restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
+)
+"""Pods that find each other by their names: every pod is needed, a lost one is replaced under its name, and the job
+ends with worker 0."""
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The spec of a job.  All times are whole seconds; None means no limit."""
 
@@ -85,7 +97,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the framework, for people."""
     roles: tuple[RoleSpec, ...]
     """The roles, the launcher first; without a launcher all of them start at the same time."""
-    handling: Handling = Handling()
+    handling: Handling = LAUNCHED
     slots_per_worker: int = 1
     attach_mode: str = "ssh"
     """How the launcher reaches the workers; empty if it does not."""

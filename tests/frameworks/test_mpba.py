@@ -12,7 +12,7 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import Slot
-from shared.job.spec import Handling, JobSpec
+from shared.job.spec import REPLICATED, JobSpec
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mpba_job, mx_job, mx_replicas
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for
@@ -118,9 +118,7 @@ class TFJob(MpbaJob):
     job_type = "TFJob"
     replica_types = (ReplicaType("PS"), ReplicaType("WORKER", least=1))
     container_properties = ContainerProperties(port_name="dlport0", port=2222)
-    handling = Handling(
-        judge="worker", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
-    )
+    handling = REPLICATED
     reserved = frozenset()
 
     def environment(self, replica: Replica) -> Mapping[str, str]:

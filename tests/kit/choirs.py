@@ -6,7 +6,8 @@ from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition, Document, Framework, Place, Scale, Version
+from shared.frameworks.definition import Definition, Document, Scale, Version
+from shared.frameworks.framework import Framework, Place
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.schemas import (
@@ -57,7 +58,6 @@ class Choir(Framework):
     """One who leads, whose end is the job's, and singers that come and go."""
 
     resource = CHOIRS
-    suspend_path = ".spec.runPolicy.suspend"
 
     @property
     def definition(self) -> Definition:
@@ -73,6 +73,7 @@ class Choir(Framework):
             ),
             status=STATUS_WITH_CONDITIONS,
             scale=Scale(".spec.roles.singer.replicas"),
+            suspend=".spec.runPolicy.suspend",
             versions=(Version("v1beta1"), Version("v1alpha1", spec={"type": "object", "properties": {}} | _SPEC)),
         )
 

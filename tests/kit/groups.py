@@ -1,25 +1,18 @@
 """Events of elastic jobs without a launcher, whose workers find each other by their names: PyTorchJobs."""
 
+import msgspec
+
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated, JobRunning, JobScaling
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import Uid
-from shared.job.spec import UNLIMITED, WORKER, Handling, JobSpec, RestartPolicy, RoleSpec
+from shared.job.spec import REPLICATED, UNLIMITED, WORKER, JobSpec, RestartPolicy, RoleSpec
 from shared.job.views import Member
 from tests.kit.builders import observed, pods, published, worker, workers
 
-ELASTIC = Handling(
-    judge=WORKER,
-    succeeds="Any",
-    restarts="Pod",
-    strict=True,
-    in_place=True,
-    elastic=True,
-    hosts_files=False,
-    services="Pods",
-)
+ELASTIC = msgspec.structs.replace(REPLICATED, succeeds="Any", elastic=True)
 
 E2, E3 = Uid("replicas-2"), Uid("replicas-3")
 

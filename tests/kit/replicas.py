@@ -7,13 +7,11 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated, JobRunning
 from shared.job.events.watcher import ChildrenObserved, JobObserved, PodsObserved
 from shared.job.naming import Slot, Uid
-from shared.job.spec import UNLIMITED, Handling, JobSpec, RestartPolicy, RoleSpec
+from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, RestartPolicy, RoleSpec
 from shared.job.views import ChildView, Exit, PodView, Slots
 from tests.kit.histories import KEY
 
-TOGETHER = Handling(
-    judge="chief", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
-)
+TOGETHER = msgspec.structs.replace(REPLICATED, judge="chief")
 
 
 def a_replicated_spec(

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from shared.frameworks.framework import Definition, Document
+import msgspec
+
+from shared.frameworks.definition import Definition, Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
 from shared.frameworks.schemas import ANYTHING
-from shared.job.spec import Handling
+from shared.job.spec import REPLICATED
 from shared.job.state import Job
 
 
@@ -19,9 +21,7 @@ class SwarmJob(Replicated):
     version = "v1"
     replica_types = (ReplicaType("Bee", least=1),)
     container_properties = ContainerProperties("bee", "bee-port", 2222)
-    handling = Handling(
-        judge="bee", restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
-    )
+    handling = msgspec.structs.replace(REPLICATED, judge="bee")
 
     @property
     def definition(self) -> Definition:

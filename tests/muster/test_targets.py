@@ -6,7 +6,7 @@ import typer
 from muster.targets import chosen, find, parse_target
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Definition
+from shared.frameworks.definition import Definition
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB

@@ -19,6 +19,7 @@ from shared.cluster.examination import Right
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
+from shared.frameworks.framework import metadata, owner_reference
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.event import Author
@@ -65,7 +66,7 @@ async def install(plane: ControlPlane, admin: KubeCluster) -> None:
 
 def child(resource: Resource[Any], job: JobKey) -> dict[str, Any]:
     """What a service makes for a job."""
-    return {"metadata": TRAININGJOB.metadata(job, "child"), **BODIES[resource.kind]}
+    return {"metadata": metadata(TRAININGJOB, job, "child"), **BODIES[resource.kind]}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ async def test_who_gives_a_request_an_owner_may_delete_it_and_hold_up_the_owner(
         request = a_request(resource.kind, "request", job.name, **wish)
         del request["metadata"]["namespace"]
         await admin.create(resource, own.namespace, request)
-        patch = {"metadata": {"ownerReferences": [TRAININGJOB.owner_reference(job)]}}
+        patch = {"metadata": {"ownerReferences": [owner_reference(TRAININGJOB.resource, job)]}}
         async with own.client("scaler", tmp_path) as cluster:
             await until(lambda: cluster.may(Right("patch", resource.group, resource.plural), own.namespace))
             with pytest.raises(Refused, match=r"cannot set an ownerRef|blockOwnerDeletion") as refusal:

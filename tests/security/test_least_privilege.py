@@ -128,7 +128,7 @@ async def test_a_job_of_another_kind_comes_and_goes(operator: Operator, kind: st
     await operator.stack.kube.create(resource, HERE, {"metadata": {"name": name}, "spec": BRIEF_JOBS[kind]})
     about = resource.group, resource.plural
     await until_asked(operator, Need("status", "patch", resource.group, f"{resource.plural}/status"))
-    if framework.expires:
+    if framework.definition.expires:
         await until_asked(operator, Need("scheduler", "delete", *about))
     else:
         await until_asked(operator, Need("scheduler", "get", *about))

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Pod
 from shared.errors import Refused
-from shared.frameworks.framework import Definition, Document, Framework, Place
+from shared.frameworks.definition import Definition, Document
+from shared.frameworks.framework import Framework, Place
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import GROUP, TRAININGJOBS
 from shared.installation import plugins

@@ -11,7 +11,7 @@ from services.scheduler.core.decide import decide as scheduler
 from services.watcher.core.heads import accepted, judge
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import Answers, Compare, Evidence, Named
-from shared.frameworks.inheriting import Inherited
+from shared.frameworks.takeover import Inherited
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobAdopted, JobObserved

@@ -15,6 +15,7 @@ from shared.errors import Conflict, Transient
 from shared.eventlog import Entry
 from shared.eventlog.memory import MemoryEventLog
 from shared.eventlog.subjects import HEADS
+from shared.frameworks.framework import metadata, slot_labels
 from shared.frameworks.training import TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid
@@ -93,9 +94,9 @@ async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
     lost = {"log": "another", "sequence": 5, "hash": "0" * 64}
     cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
     key = JobKey(NAMESPACE, "resnet", Uid(held.metadata["uid"]))
-    metadata = TRAININGJOB.metadata(key, "resnet-worker-7")
-    metadata["labels"] = TRAININGJOB.slot_labels(key, Slot(0, WORKER, 7))
-    cluster.store.create(PODS, NAMESPACE, {"metadata": metadata, "spec": {}})
+    meta = metadata(TRAININGJOB, key, "resnet-worker-7")
+    meta["labels"] = slot_labels(TRAININGJOB, key, Slot(0, WORKER, 7))
+    cluster.store.create(PODS, NAMESPACE, {"metadata": meta, "spec": {}})
     async with cluster.watched():
         await until(lambda: "HistoryBroken" in cluster.kinds(), "the broken history")
     wish = {"metadata": {"annotations": {ACCEPT_HISTORY: f"5:{'0' * 64}"}}}

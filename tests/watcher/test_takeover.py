@@ -19,8 +19,8 @@ from shared.cluster.objects import (
     PodStatus,
     Terminated,
 )
-from shared.frameworks.inheriting import read_status
 from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.takeover import read_status
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobAdopted, JobGone, JobOfAnother, PodsObserved

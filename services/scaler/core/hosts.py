@@ -5,7 +5,8 @@
 
 from collections.abc import Sequence
 
-from shared.frameworks.framework import Document, Framework
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import Framework, metadata
 from shared.job.naming import HOSTS_VERSION, JobKey, WorkerName, config_name
 from shared.job.spec import JobSpec
 
@@ -17,6 +18,6 @@ def hosts_config_map(
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": framework.metadata(key, config_name(key.name)) | {"annotations": {HOSTS_VERSION: str(version)}},
+        "metadata": metadata(framework, key, config_name(key.name)) | {"annotations": {HOSTS_VERSION: str(version)}},
         "data": framework.hosts_files(key, spec, members),
     }

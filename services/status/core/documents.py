@@ -6,7 +6,7 @@ import msgspec
 
 from services.status.core.effects import PatchStatus
 from shared.errors import Refused
-from shared.frameworks.framework import Document
+from shared.frameworks.definition import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_status import request_status, whole_seconds

@@ -55,7 +55,7 @@ class Cache:
         """By the resource of their kind."""
         self.requests: dict[str, Listing[ObservedRequest]] = {"ScaleIn": Listing(), "ScaleOut": Listing()}
         self.pods: Listing[tuple[JobKey, PodView]] = Listing()
-        selectors = {each.inherits for each in kinds if each.inherits} if takes_over else ()
+        selectors = {each.take_over.selector for each in kinds if each.take_over.selector} if takes_over else ()
         self.inherited: Mapping[str, Listing[tuple[JobKey, PodView]]] = {each: Listing() for each in sorted(selectors)}
         """Pods of other operators, by the selector of their labels, also after they got Muster's labels."""
         self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in CHILDREN}
@@ -136,7 +136,7 @@ class Cache:
     def inherits(self, job: Job) -> str | None:
         """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
         framework = self._kinds.find(job.api_version, job.kind)
-        return framework.inherits if framework is not None else None
+        return framework.take_over.selector if framework is not None else None
 
     def has_inherited(self, job: Job) -> bool:
         """True if all pods were listed that an earlier operator may have made for the job."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from shared.cluster.objects import Taint
-from shared.frameworks.inheriting import Inherited
+from shared.frameworks.takeover import Inherited
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Uid

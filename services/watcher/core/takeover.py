@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.observed import ObservedJob
-from shared.frameworks.inheriting import Inherited
+from shared.frameworks.takeover import Inherited
 from shared.job.events.watcher import JobAdopted, JobOfAnother
 from shared.job.evolve_adoption import ANOTHER_OPERATOR
 from shared.job.naming import Slot

@@ -64,7 +64,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
         head=head,
         accept=accept,
         # With Muster's head only an acceptance needs it, and parsing a status takes time.
-        reached=framework.inherited_status(manifest) if head is None or accept else None,
+        reached=framework.take_over.status(manifest) if head is None or accept else None,
     )
 
 
@@ -124,7 +124,7 @@ def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[J
     framework = kinds.find(owner.api_version, owner.kind) if owner is not None else None
     if claimed is not None or owner is None or framework is None or not owner.name:
         return claimed
-    place = framework.inherited(pod.metadata.labels or {})
+    place = framework.take_over.place(pod.metadata.labels or {})
     if place is None:
         return None
     key = JobKey(pod.metadata.namespace, owner.name, Uid(owner.uid))

@@ -1,15 +1,17 @@
-"""Reads the status that another operator wrote, for a job that Muster takes over.  Pure.
+"""Reads the pods and the status of the replaced operator, for a job that Muster takes over.  Pure.
 
-These operators share its shape: `phase`, `conditions`, `replicaStatuses`, times.  Unexpected JSON is ignored, because
-anyone with rights on the resource may have written it.
+These operators share the shape of a status: `phase`, `conditions`, `replicaStatuses`, times.  Unexpected JSON is
+ignored, because anyone with rights on the resource may have written it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
 
+from shared.cluster.objects import Custom
 from shared.job.views import Count, Reached
 
 Ended = Literal["", "Succeeded", "Failed"]
@@ -35,6 +37,27 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[Count, ...] = ()
     workers: tuple[int, ...] | None = None
     """The indices of the wanted workers; None means as many as the spec asks for."""
+
+
+class TakeOver:
+    """The traces of the replaced operator in jobs of one kind; these are of a kind that cannot be taken over."""
+
+    selector: str = ""
+    """A label selector of the pods that it created, by labels that it never changed; empty if its jobs cannot be
+    taken over."""
+    files: Mapping[str, str] = MappingProxyType({})
+    """Hosts files that it wrote into the launcher → their path in the mounted ConfigMap.
+
+    The scaler replaces the former by links to the latter.
+    """
+
+    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """The role and the index of a pod that it created; None if the labels do not tell them."""
+        return None
+
+    def status(self, manifest: Custom) -> Inherited | None:
+        """The state in a status that it wrote; None if it wrote none."""
+        return read_status(manifest.status)
 
 
 def read_status(status: Any) -> Inherited | None:
