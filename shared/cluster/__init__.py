@@ -1,6 +1,6 @@
 """The port to Kubernetes: watch, get, create, patch, delete, and a command within a pod.
 
-Adapters: `kube.py` (any API server), `memory.py` (tests and simulation), held to one contract suite,
+The adapter is `kube.py`; it and the cluster in memory of the tests are held to one contract suite,
 `tests/contract/test_cluster_*.py`.
 
 Objects come as small typed Structs (`objects.py`) and go as plain dictionaries.

@@ -1,7 +1,7 @@
 """The port to the log: append under a guard, read in order, keep small values beside it.
 
-Adapters: `jetstream.py` (NATS JetStream, the product), `memory.py` (tests and simulation), held to one
-contract suite, `tests/contract/test_eventlog.py`.
+The adapter is `jetstream.py` (NATS JetStream); it and the log in memory of the tests are held to one contract suite,
+`tests/contract/test_eventlog.py`.
 
 An append expects the last sequence of its *scope* (see `Subject.scope`) and succeeds only if nothing newer is
 there; that guard is the fence between services, replicas and old leaders.

@@ -1,6 +1,6 @@
 """Names in the log's NATS account: streams, subjects, and which user may publish what.
 
-Pure.  `server.py` turns the table into a server configuration, `memory.py` holds its users to the same one.
+Pure.  `server.py` turns the table into a server configuration; the log in memory of the tests obeys the same one.
 """
 
 from shared.eventlog.subject import Subject, filters

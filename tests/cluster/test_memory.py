@@ -8,12 +8,12 @@ import pytest
 
 from shared.cluster import Alive, Applied, Blind, Execution, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
-from shared.cluster.memory import Call, MemoryCluster
-from shared.cluster.merge import merged
-from shared.cluster.selectors import selects
-from shared.cluster.store import MemoryStore
 from shared.errors import Refused, Transient
 from tests.kit.watching import next_of, take
+from tests.memory.cluster import Call, MemoryCluster
+from tests.memory.merge import merged
+from tests.memory.selectors import selects
+from tests.memory.store import MemoryStore
 
 
 @pytest.fixture

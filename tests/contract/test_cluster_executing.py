@@ -15,14 +15,14 @@ from shared.cluster import Cluster, Execution, Manifest, Resource
 from shared.cluster.examination import Right
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
-from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Custom, Pod
-from shared.cluster.store import MemoryStore
 from shared.errors import Refused, Transient, Trouble
 from tests.devcluster.node.kit import FOREVER, skip_unless_permitted
 from tests.kit.clusters import eventually
 from tests.kit.controlplane import require_control_plane
 from tests.kit.watching import PATIENCE
+from tests.memory.cluster import MemoryCluster
+from tests.memory.store import MemoryStore
 
 NAMESPACE = "default"
 STRANGER = "scaler"

@@ -11,9 +11,9 @@ import pytest
 from shared.errors import Conflict, Refused
 from shared.eventlog import MAX_BODY, Bucket, Entry, EventLog
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.server import NatsServer
 from tests.kit.nats import READY, NatsCluster, a_decision, a_namespace, read_to_end, until
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from muster.crds import render
 from services.status.core.effects import PatchStatus
 from services.status.shell import Status
 from shared.cluster.kube import KubeCluster
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
@@ -24,6 +23,7 @@ from tests.crds.kubectl import CRDS, conditions, install, kubectl, tried
 from tests.frameworks.documents import training_job
 from tests.kit.clusters import NAMESPACES, eventually
 from tests.kit.controlplane import require_control_plane
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 pytestmark = pytest.mark.real
 

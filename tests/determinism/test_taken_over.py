@@ -7,13 +7,13 @@ import pytest
 
 from muster.verifying import WRONG, verified_jobs
 from shared.cluster import Resource
-from shared.cluster.memory import MemoryCluster
-from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog
 from tests.service.stage import Stage
 from tests.takeover.recorded import Launcher, put, recorded
 

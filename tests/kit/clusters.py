@@ -18,14 +18,14 @@ from muster.definitions import is_served
 from shared.cluster import Cluster, Manifest, Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
-from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Custom
 from shared.cluster.reflector import Pace
-from shared.cluster.store import MemoryStore
 from shared.errors import Refused
 from tests.devcluster.apiserver.client import Client, client_of
 from tests.kit import gadgets, gizmos
 from tests.kit.watching import PATIENCE
+from tests.memory.cluster import MemoryCluster
+from tests.memory.store import MemoryStore
 
 T = TypeVar("T")
 

@@ -19,14 +19,10 @@ from services.status.shell import Status
 from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
 from shared.cluster import Resource
-from shared.cluster.history import Held
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
-from shared.cluster.memory import MemoryCluster, Weather
 from shared.cluster.objects import Object
-from shared.cluster.store import MemoryStore
 from shared.errors import Refused
 from shared.eventlog import Bucket, EventLog
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
@@ -35,6 +31,10 @@ from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.runtime.run import Runtime, Service
 from tests.kit.histories import keep
+from tests.memory.cluster import MemoryCluster, Weather
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
+from tests.memory.watching import Held
 
 NAMESPACE = "team-a"
 PATIENCE_SECONDS = 30.0

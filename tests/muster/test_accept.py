@@ -6,9 +6,7 @@ import typer
 from muster.history import annotate
 from muster.targets import Target
 from shared.cluster import Resource
-from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Custom
-from shared.cluster.store import MemoryStore
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
@@ -18,6 +16,8 @@ from shared.job.state import Job
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.store import MemoryStore
 from tests.service.test_tfjobs import TFJOBS, a_tf_job
 
 LOST = HistoryBroken(log="other", sequence=9, hash="ab", reason="OtherLog")

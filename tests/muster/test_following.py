@@ -9,10 +9,10 @@ import typer
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
 from muster.following import follow
 from muster.targets import Target, parse_target
-from shared.cluster.memory import Call, Calm, MemoryCluster
-from shared.cluster.store import MemoryStore
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from tests.kit.operator import a_job
+from tests.memory.cluster import Call, Calm, MemoryCluster
+from tests.memory.store import MemoryStore
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, Said
 
 (JOB,) = parse_target(f"trainingjob/{NAME}").targets

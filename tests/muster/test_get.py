@@ -12,7 +12,6 @@ from muster.get import Wish, texts
 from muster.summary import Output
 from muster.targets import Asked, parse_target
 from shared.eventlog import Stored
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobGone, JobObserved, PodsObserved
@@ -21,6 +20,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
 from tests.kit.builders import a_running_job, a_spec, observed, pods, scaling_out, worker
 from tests.kit.histories import KEY, stored
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.muster.test_summary import a_crash_loop
 
 WRONG = JobObserved(

@@ -9,12 +9,12 @@ import typer
 
 from muster.history import Part, as_json_text, lines, until
 from muster.targets import parse_target
-from shared.eventlog.memory import MemoryEventLog
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import Slot
 from tests.kit.builders import a_running_job, exited, pods, worker
 from tests.kit.histories import KEY, a_history, stored
+from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
 from tests.muster.test_why import STORIES, log_of
 

@@ -16,16 +16,16 @@ from muster.targets import Asked, parse_target
 from muster.verifying import verified_jobs
 from services.status.core.documents import document_of, with_head
 from shared.cluster import Resource
-from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Custom
-from shared.cluster.store import MemoryStore
-from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import RESTART, SUSPENDED
 from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog
+from tests.memory.store import MemoryStore
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
 from tests.muster.test_get import Log
 

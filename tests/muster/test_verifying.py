@@ -8,9 +8,6 @@ import pytest
 
 from muster.verifying import WRONG, Verified, verified_jobs
 from services.status.core.documents import document_of, with_head
-from shared.cluster.memory import MemoryCluster
-from shared.cluster.store import MemoryStore
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
@@ -20,6 +17,9 @@ from shared.job.naming import JobKey, Uid
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.histories import stored
 from tests.kit.world import NAMESPACE, World, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
 
 
 class Site:

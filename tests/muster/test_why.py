@@ -16,7 +16,6 @@ from muster.causes.walk import UNRECORDED, Causes
 from muster.targets import parse_target
 from muster.why import answer, as_lines, caused, explained, told
 from shared.eventlog import Stored
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -81,6 +80,7 @@ from tests.kit.builders import (
 from tests.kit.histories import KEY, stored
 from tests.kit.loop import Loop
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 replace = msgspec.structs.replace
 ASKED = parse_target(f"trainingjob/{KEY.name}")

@@ -12,14 +12,14 @@ from services.scaler.core.script import QUIETLY
 from services.scaler.launcher_commands import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE, LauncherCommands
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS
-from shared.cluster.memory import MemoryCluster
-from shared.cluster.store import MemoryStore
 from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.training import SCALEOUTS
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.naming import JobKey, Uid
 from shared.job.timing import SCRIPT_GRACE_SECONDS
 from tests.kit.virtual_time import in_virtual_time
+from tests.memory.cluster import MemoryCluster
+from tests.memory.store import MemoryStore
 
 KEY = JobKey("team-a", "resnet", Uid("uid-1"))
 R1 = Uid("request-1")

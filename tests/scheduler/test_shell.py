@@ -9,8 +9,6 @@ import pytest
 from services.scheduler.core.effects import CreatePod
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS
-from shared.cluster.memory import MemoryCluster
-from shared.cluster.store import MemoryStore
 from shared.errors import Refused, Transient
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
@@ -20,6 +18,8 @@ from shared.runtime.acts import Context
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.store import MemoryStore
 
 
 class Slow(MemoryCluster):

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shared.cluster import Manifest, Resource
-from shared.cluster.history import At, Held
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.cluster.memory import Weather
 from shared.errors import Refused
 from shared.eventlog import Entry, Stored
-from shared.eventlog.memory import MemoryJournal
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.state import Job
 from tests.kit.world import NAMESPACE, World
+from tests.memory.cluster import Weather
+from tests.memory.eventlog import MemoryJournal
+from tests.memory.watching import At, Held
 
 Document = dict[str, Any]
 Listener = Callable[[Stored], None]

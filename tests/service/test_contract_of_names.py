@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.history import Held
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
+from tests.memory.watching import Held
 from tests.service.stage import Stage
 
 GROUP = "kai.alibabacloud.com"

@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, get_args
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.cluster.memory import Call, Calm
 from shared.errors import Refused, Transient
 from shared.job.state import Job
 from tests.kit.virtual_time import VirtualLoop
 from tests.kit.world import SCALEINS, SCALEOUTS, TRAININGJOBS, World, a_scale_in, a_scale_out, a_training_job
+from tests.memory.cluster import Call, Calm
 from tests.service.test_crashes import assert_replayed
 
 Trouble = Literal["killed before", "killed after", "failed", "refused", "answer lost", "job deleted"]

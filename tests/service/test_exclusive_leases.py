@@ -7,11 +7,11 @@ import pytest
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
 from shared.installation.exclusive_leases import ExclusiveLeases, lease_key
 from shared.runtime.lease import TTL_SECONDS, Lease
 from tests.kit.virtual_time import in_virtual_time, until
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_lease import Weather, now
 
 AUTHOR = "watcher"

@@ -13,13 +13,9 @@ from services.scheduler.shell import Scheduler
 from services.status.core.effects import PatchStatus
 from services.status.shell import Status
 from shared.cluster import Manifest, Resource
-from shared.cluster.history import Held
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.cluster.memory import MemoryCluster
 from shared.cluster.objects import Object
-from shared.cluster.store import MemoryStore
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.chain import Head
@@ -29,6 +25,10 @@ from shared.runtime.acts import Context
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
+from tests.memory.watching import Held
 
 EARLIER = Uid("an-earlier-life")
 

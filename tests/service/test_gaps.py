@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
 from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_lease import KEY, Weather, now
 from tests.service.test_runtime import Small, Stage, restarting
 

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from shared.cluster.kinds import PODS
-from shared.cluster.memory import Call, Calm
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog
 from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
 from shared.job.integrity import Broken
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
+from tests.memory.cluster import Call, Calm
+from tests.memory.eventlog import MemoryEventLog
 from tests.service.stage import Document, Stage, ToldJournal
 from tests.service.test_tfjobs import TFJOBS, a_tf_job
 from tests.watcher.test_shell import PASSED

@@ -13,7 +13,6 @@ import uvloop
 from services.status.core.decide import decide
 from shared.errors import Refused
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
@@ -23,6 +22,7 @@ from shared.release import this_release
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 
 def has_ipv6() -> bool:

@@ -8,10 +8,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from services.scheduler.core.effects import CreateSecret
 from services.scheduler.shell import Scheduler
-from shared.cluster.history import Held
 from shared.cluster.kinds import PODS, SECRETS
-from shared.cluster.memory import MemoryCluster
-from shared.cluster.store import MemoryStore
 from shared.errors import Refused, Transient
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.chain import Head
@@ -21,6 +18,9 @@ from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.store import MemoryStore
+from tests.memory.watching import Held
 from tests.service.stage import Stage
 
 BEGINNING = "-----BEGIN"

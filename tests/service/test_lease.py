@@ -9,7 +9,6 @@ import pytest
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket, Revised
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
 from shared.runtime.lease import (
     CHECK_SECONDS,
@@ -20,6 +19,7 @@ from shared.runtime.lease import (
     Lease,
 )
 from tests.kit.virtual_time import in_virtual_time, until
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 KEY = "scaler"
 

@@ -10,7 +10,6 @@ import structlog
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
 from shared.runtime.acts import Context
@@ -19,6 +18,7 @@ from shared.runtime.run import Runtime
 from tests.kit.killing import killed_at_any_moment
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import World
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_crashes import a_life
 from tests.service.test_runtime import Small, Stage, restarting, wanting
 

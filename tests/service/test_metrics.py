@@ -9,7 +9,6 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.room import Room
 from shared.job.events.event import Author
 from shared.job.metrics import JobMetrics
@@ -18,6 +17,7 @@ from shared.process import health
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
 from tests.kit.world import TRAININGJOBS, World, a_training_job
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_crashes import a_life
 from tests.service.test_health import Idle
 

@@ -13,15 +13,15 @@ from services.scaler.launcher_commands import HOSTS
 from services.scaler.shell import Scaler
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS
-from shared.cluster.memory import MemoryCluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
-from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from shared.runtime import acts
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog
 from tests.service.stage import Stage
 
 SCRIPT = "/opt/rescale.sh"

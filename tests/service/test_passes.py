@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import LEASES
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobSucceeded
@@ -20,6 +19,7 @@ from shared.runtime.run import Runtime
 from tests.kit.builders import a_spec, observed
 from tests.kit.histories import stored
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time, until
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_runtime import Line, Small, Stage
 
 MANY = 20_000

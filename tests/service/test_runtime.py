@@ -14,7 +14,6 @@ import pytest
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned
@@ -28,6 +27,7 @@ from shared.runtime.acts import EFFECTS_PER_JOB, Context
 from shared.runtime.run import STOP_SECONDS, Runtime
 from tests.kit.builders import a_spec, observed
 from tests.kit.virtual_time import in_virtual_time, until
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 ONE = JobKey("team-a", "resnet", Uid("uid-1"))
 TWO = JobKey("team-a", "bert", Uid("uid-2"))

@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Batch, Entry, Stored, unheard
-from shared.eventlog.memory import MemoryJournal
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.scheduler import JobRestarted
@@ -25,6 +24,7 @@ from shared.runtime.acts import Context
 from shared.runtime.appends import APPENDS_IN_FLIGHT
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
+from tests.memory.eventlog import MemoryJournal
 from tests.service.test_runtime import ONE, TWO, Line, Small, Stage, restarting, wanting
 
 

@@ -1,9 +1,9 @@
 """What the status of an ended object shows is noted beside the log, so that a replica that starts need not look."""
 
 from services.status.checkpoints import Checkpoints
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.job.naming import Uid
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 JOB = Uid("uid-1")
 

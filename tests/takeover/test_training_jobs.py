@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.eventlog.memory import MemoryEventLog
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import AUTHORS, NAMESPACE, a_scale_in, a_scale_out
+from tests.memory.eventlog import MemoryEventLog
 from tests.service.stage import Stage
 from tests.takeover.recorded import Launcher, put, recorded
 

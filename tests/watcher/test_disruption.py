@@ -12,11 +12,8 @@ from services.watcher.core.observe import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import NODES
-from shared.cluster.memory import Call, Calm, MemoryCluster
 from shared.cluster.objects import Node, Pod, Taint, Toleration
-from shared.cluster.store import MemoryStore
 from shared.errors import Transient
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
@@ -29,6 +26,9 @@ from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, p
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.cluster import Call, Calm, MemoryCluster
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
 from tests.watcher.objects import read
 from tests.watcher.test_shell import running
 from tests.watcher.watching import Watching, a_resource

@@ -21,7 +21,6 @@ from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
 from shared.frameworks.training_job import TRAININGJOB
@@ -36,6 +35,7 @@ from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.watching import PATIENCE
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.watcher.test_shell import Cluster, running
 from tests.watcher.watching import Watching, a_resource
 

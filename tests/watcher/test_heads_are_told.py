@@ -10,10 +10,8 @@ import pytest
 from services.watcher.shell import Watcher
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
-from shared.cluster.memory import MemoryCluster
 from shared.errors import Conflict, Transient
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.framework import metadata, slot_labels
 from shared.frameworks.training import TRAININGJOBS
@@ -23,6 +21,8 @@ from shared.job.spec import WORKER
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog
 from tests.watcher.test_shell import Cluster
 
 

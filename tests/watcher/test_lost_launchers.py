@@ -9,11 +9,8 @@ import pytest
 
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
-from shared.cluster.memory import Call, Calm, MemoryCluster
-from shared.cluster.store import MemoryStore
 from shared.errors import Transient
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
@@ -26,6 +23,9 @@ from shared.runtime.run import Runtime
 from tests.kit.builders import a_running_job, launcher, worker
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.cluster import Call, Calm, MemoryCluster
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
 from tests.watcher.test_shell import running
 from tests.watcher.watching import Watching, a_resource
 

@@ -9,13 +9,13 @@ from services.watcher.core.pace import LONGEST_IN_A_CROWD_SECONDS, LONGEST_SECON
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog
 from shared.frameworks.training import TRAININGJOBS
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from tests.kit.pods import pod_for
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_training_job
+from tests.memory.eventlog import MemoryEventLog
 from tests.watcher.test_shell import Cluster
 
 PACE_SECONDS = 0.002

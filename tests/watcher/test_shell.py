@@ -10,10 +10,7 @@ import msgspec
 from services.watcher.core.vanished import VANISHED_AT_ONCE
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
-from shared.cluster.memory import MemoryCluster
-from shared.cluster.store import MemoryStore
 from shared.eventlog import Entry
-from shared.eventlog.memory import MemoryEventLog, MemoryJournal
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
@@ -23,6 +20,9 @@ from shared.job.state import Job
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
 
 PASSED = msgspec.json.encode(TimePassed(anchor=1, timer="none"))
 

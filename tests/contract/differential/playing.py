@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from shared.cluster.merge import merged
 from tests.contract.differential.kinds import KINDS, Json, Kind
 from tests.contract.differential.sequences import (
     CONTINUE,
@@ -23,6 +22,7 @@ from tests.contract.differential.sequences import (
     kinds_of,
 )
 from tests.devcluster.apiserver.client import Client
+from tests.memory.merge import merged
 
 END = "the-end"
 """The object whose appearance ends a watch."""

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.cluster.merge import merged
 from tests.contract.differential.kinds import BY_PLURAL, KINDS, WEIGHTS, Json, Kind
+from tests.memory.merge import merged
 
 SHORTEST, LONGEST = 3, 12
 NAMES = ("a", "b")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from shared.cluster import Manifest, Resource
 from shared.cluster.decoding import encode, read_object
 from shared.cluster.objects import Object
-from shared.cluster.selectors import Selects, selects
+from tests.memory.selectors import Selects, selects
 
 T = TypeVar("T", bound=Object)
 At = tuple[str, str]

@@ -16,12 +16,12 @@ import msgspec
 
 from shared.cluster import Execution, Manifest, Resource
 from shared.cluster.decoding import encode
-from shared.cluster.history import Change, Check, Held, Kind, View
 from shared.cluster.kinds import PODS
-from shared.cluster.merge import merged
 from shared.cluster.objects import Object
-from shared.cluster.trouble import Faults, Outage
 from shared.errors import Conflict, Refused
+from tests.memory.merge import merged
+from tests.memory.trouble import Faults, Outage
+from tests.memory.watching import Change, Check, Held, Kind, View
 
 T = TypeVar("T", bound=Object)
 

@@ -14,12 +14,12 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from shared.cluster import MOST_OUTPUT, Alive, Applied, Blind, Deleted, Execution, Manifest, Resource, Seen, Snapshot
-from shared.cluster.history import Change, View
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
-from shared.cluster.store import MemoryStore
-from shared.cluster.trouble import Fault
 from shared.errors import Refused, Transient
+from tests.memory.store import MemoryStore
+from tests.memory.trouble import Fault
+from tests.memory.watching import Change, View
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
