@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from devcluster.child import ChildError
-from shared.cluster.backoff import Backoff
+from shared.backoff import Backoff
 from shared.errors import Trouble
 
 LOOK_SECONDS = 0.5

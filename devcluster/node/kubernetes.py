@@ -14,9 +14,9 @@ import aiohttp
 import msgspec
 import structlog
 
+from shared.backoff import Backoff
 from shared.cluster import Applied, Blind, Deleted, Resource, Snapshot
 from shared.cluster.answers import FailedRequest, trouble
-from shared.cluster.backoff import Backoff
 from shared.cluster.calls import Caller, Timeouts
 from shared.cluster.connections import AbruptResponse
 from shared.cluster.kubeconfig import current_context

@@ -14,9 +14,9 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
+from shared.backoff import Backoff
 from shared.cluster import Alive, Applied, Blind, Deleted, Resource, Seen, Snapshot
 from shared.cluster.answers import AHEAD, EXPIRED, FailedRequest, read_status, trouble
-from shared.cluster.backoff import Backoff
 from shared.cluster.calls import METADATA, METADATA_LIST, Caller, path_of
 from shared.cluster.decoding import read_object
 from shared.cluster.objects import Metadata, Object

@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from shared.backoff import doubled
 from shared.errors import Transient
 
 _T = TypeVar("_T")
@@ -12,8 +13,7 @@ _T = TypeVar("_T")
 
 def backoff(attempt: int, *, slowest: float = 1.0, chance: Callable[[], float] = random.random) -> float:
     """Seconds to wait after the failed `attempt` (0, 1, ...): growing, with jitter by `chance`, from 0 to 1."""
-    longest: float = min(slowest, 0.02 * 2 ** min(attempt, 10))
-    return longest * (0.5 + chance() / 2)
+    return doubled(0.02, attempt + 1, slowest) * (0.5 + chance() / 2)
 
 
 async def insist(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from shared.job.doubling import doubled
+from shared.backoff import doubled
 from shared.job.events.event import At
 from shared.job.policies import replacement, restart
 from shared.job.request import Request

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
+from shared.backoff import doubled
 from shared.errors import Conflict, Refused, Trouble
 from shared.eventlog import Bucket
-from shared.job.doubling import doubled
 
 TTL_SECONDS = 2.0
 """Seconds that a lease lasts without a renewal: fewer mean faster failover and more writes."""

@@ -114,7 +114,7 @@ def changed(log: Sequence[Stored], server: str, seen: Sequence[tuple[int, Print]
     return found + [f"{server} never delivered {at}" for at in now.keys() - before.keys()]
 
 
-def doubled(log: Sequence[Stored]) -> list[str]:
+def delay(log: Sequence[Stored]) -> list[str]:
     """Events that are there twice: by their ids, or the same word of the same author again."""
     by_id: dict[str, int] = {}
     newest: dict[str, tuple[int, str, bytes]] = {}

@@ -113,7 +113,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         for one in struck
         if one.strike.how == "pause" and one.strike.service != NATS
     ]
-    faults = [*oracles.lost(log, told), *oracles.doubled(log), *oracles.branched(log), *oracles.disordered(log)]
+    faults = [*oracles.lost(log, told), *oracles.delay(log), *oracles.branched(log), *oracles.disordered(log)]
     for witness in witnesses:
         faults += oracles.changed(log, witness.server, witness.seen)
     for name in world.nats.servers:

@@ -88,7 +88,7 @@ def faults(log: Log, spoilt: Log) -> set[str]:
     found = {
         "lost": oracles.lost(spoilt, told(log)),
         "changed": oracles.changed(spoilt, "n0", [(one.sequence, print_of(one)) for one in log]),
-        "doubled": oracles.doubled(spoilt),
+        "doubled": oracles.delay(spoilt),
         "branched": oracles.branched(spoilt),
         "disordered": oracles.disordered(spoilt),
     }

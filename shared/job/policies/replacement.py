@@ -3,7 +3,7 @@
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
 """
 
-from shared.job.doubling import doubled
+from shared.backoff import doubled
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.policies import exit_codes

@@ -1,4 +1,4 @@
-from shared.cluster.backoff import Backoff
+from shared.backoff import Backoff, doubled
 
 
 class Clock:
@@ -32,3 +32,7 @@ def test_two_good_minutes_make_the_next_failure_a_first_one() -> None:
     assert backoff.next() == 1.6
     clock.now = 240.0
     assert backoff.next() == 0.8
+
+
+def test_a_timer_waits_whole_seconds_and_not_at_all_without_a_failure() -> None:
+    assert [doubled(10, failures, 300) for failures in (0, 1, 2, 6, 10**9)] == [0, 10, 20, 300, 300]
