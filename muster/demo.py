@@ -30,7 +30,8 @@ from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom, Metadata
 from shared.errors import Transient, Trouble
 from shared.eventlog.subject import Subject
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.views import alive
 from shared.process.settings import Settings
 

@@ -8,7 +8,7 @@ from muster.targets import Asked, Target, chosen, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import SUSPENDED
 
 OVER = ("Succeeded", "Failed")

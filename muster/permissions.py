@@ -15,7 +15,7 @@ from muster.nats_users import CONF, render_users
 from shared.eventlog.subjects import AUTHORS, READER, asks, listens, publishes
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.training import GROUP
+from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Need, Permission, needs, set_up
 from shared.job.events.event import Author
 

@@ -10,7 +10,8 @@ from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Scale
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.spec import JobSpec
 
 

@@ -12,7 +12,8 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.training import REQUESTS, TRAININGJOBS
+from shared.frameworks.scale_requests import REQUESTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.state import Job

@@ -11,9 +11,9 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.scale_requests import GROUP, REQUEST_DEFINITIONS
 from shared.frameworks.schemas import ANYTHING, HISTORY, TIME
-from shared.frameworks.training import GROUP, TRAININGJOBS
-from shared.frameworks.training_schemas import REQUEST_DEFINITIONS
+from shared.frameworks.training_job import TRAININGJOBS
 
 HEADER = "# Written by `python -m muster.crds` from shared/frameworks; the next run overwrites a change here.\n"
 

@@ -15,7 +15,7 @@ from services.scaler.core.effects import CheckDrain, LinkHosts, RunScript
 from shared.cluster import Cluster, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
-from shared.frameworks.training import REQUESTS, parse_scale
+from shared.frameworks.scale_requests import REQUESTS, parse_scale
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey

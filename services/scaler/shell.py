@@ -25,7 +25,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.framework import owner_reference
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import REQUESTS
+from shared.frameworks.scale_requests import REQUESTS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History

@@ -22,7 +22,8 @@ from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.training import REQUESTS, TRAININGJOBS
+from shared.frameworks.scale_requests import REQUESTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
 from shared.runtime.run import Runtime

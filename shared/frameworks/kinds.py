@@ -12,8 +12,8 @@ from shared.frameworks.mpba import MPBA_MXJOB
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.mxjob import MXJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.scale_requests import REQUESTS
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training import REQUESTS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.state import Job
 

@@ -5,7 +5,7 @@ They share `runPolicy`, labels, names and Services; `kubeflow_status.py` renders
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import msgspec
 
@@ -13,8 +13,15 @@ from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.framework import Place
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
-from shared.frameworks.reading import Fields
-from shared.frameworks.replicated import LONGEST_POD_NAME, Replicated, ReplicaType
+from shared.frameworks.reading import (
+    CLEAN_POD_POLICIES,
+    JOB_NAME_PATTERN,
+    LONGEST_POD_NAME,
+    MOST_WORKERS,
+    RESTART_POLICIES,
+    Fields,
+)
+from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.schemas import (
     AGE,
     ANYTHING,
@@ -25,6 +32,7 @@ from shared.frameworks.schemas import (
     STATUS_WITH_CONDITIONS,
     TEMPLATE,
     TEXT,
+    WHY,
     choice,
     column,
     each_fixed,
@@ -35,7 +43,6 @@ from shared.frameworks.schemas import (
     training_rule,
 )
 from shared.frameworks.takeover import TakeOver
-from shared.frameworks.training import JOB_NAME_PATTERN, MOST_WORKERS, RESTART_POLICIES
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, WORKER, CleanPodPolicy, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
@@ -49,8 +56,6 @@ JOB_ROLE = "training.kubeflow.org/job-role"
 _INDEX = re.compile(r"[0-9]{1,5}")
 """The pod's role, in a label."""
 
-CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
-
 RUN_POLICY: Document = {
     "cleanPodPolicy": choice("", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."),
     "ttlSecondsAfterFinished": number(description="The job is deleted so long after its end."),
@@ -63,10 +68,6 @@ IGNORED = ANYTHING | {"description": "Kept and not acted upon: the template says
 
 STATE = column("State", ".status.conditions[-1:].type")
 """The newest true condition is the last one."""
-WHY = (
-    column("Reason", ".status.conditions[-1:].reason", wide=True),
-    column("Message", ".status.conditions[-1:].message", wide=True),
-)
 
 
 def is_type(roles: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
-from shared.frameworks.training_status import condition, counts, whole_seconds
+from shared.frameworks.statuses import condition, counts, whole_seconds
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.milestones import MILESTONES

@@ -10,10 +10,10 @@ from shared.frameworks.framework import Place
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named, type_of
 from shared.frameworks.mxnet_status import job_status, schema, successes
-from shared.frameworks.reading import Fields
-from shared.frameworks.replicated import LONGEST_POD_NAME, ContainerProperties, Replica, ReplicaType
+from shared.frameworks.reading import LONGEST_POD_NAME, Fields
+from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, OPEN, choice, column, members, number, rule
-from shared.frameworks.training_status import condition
+from shared.frameworks.statuses import condition
 from shared.job.spec import JobSpec, RoleSpec
 from shared.job.state import Job
 

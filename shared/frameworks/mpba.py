@@ -8,10 +8,10 @@ from shared.frameworks.framework import Place
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer
 from shared.frameworks.mxnet_schemas import columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
-from shared.frameworks.reading import Fields
-from shared.frameworks.replicated import LONGEST_POD_NAME, ContainerProperties, ReplicaType
+from shared.frameworks.reading import LONGEST_POD_NAME, Fields
+from shared.frameworks.replicated import ContainerProperties, ReplicaType
 from shared.frameworks.schemas import TIME
-from shared.frameworks.training_status import whole_seconds
+from shared.frameworks.statuses import whole_seconds
 from shared.job.spec import Problem, RestartPolicy
 from shared.job.state import Job
 

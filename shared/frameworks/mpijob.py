@@ -17,10 +17,9 @@ from shared.frameworks.framework import Framework, Place
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.pods import pod_of
-from shared.frameworks.reading import Fields
+from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number, rule
-from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS
 from shared.job.naming import DISCOVER_HOSTS, GROUP_NAME, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, JobSpec, RoleSpec
 

@@ -14,9 +14,8 @@ from shared.cluster.objects import Custom
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import Place
 from shared.frameworks.mxnet_status import phase_of
-from shared.frameworks.reading import Fields
+from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
-from shared.frameworks.training import DEFAULT_BACKOFF_LIMIT
 from shared.job.naming import JobKey
 from shared.job.spec import REPLICATED, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
 

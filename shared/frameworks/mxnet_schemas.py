@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from shared.frameworks.definition import Document
 from shared.frameworks.mxnet import LONGEST_RUNTIME_ID, MOST_PORT, ParameterServer
 from shared.frameworks.mxnet_status import NOT_BEGUN
+from shared.frameworks.reading import JOB_NAME_PATTERN
 from shared.frameworks.schemas import (
     AGE,
     PHASE,
@@ -22,7 +23,6 @@ from shared.frameworks.schemas import (
     training_rule,
 )
 from shared.frameworks.templates import DNS_LABEL
-from shared.frameworks.training import JOB_NAME_PATTERN
 
 
 def columns(type_field: str, *more: Document) -> tuple[Document, ...]:

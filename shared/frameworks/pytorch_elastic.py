@@ -4,9 +4,8 @@ import re
 from typing import NamedTuple
 
 from shared.frameworks.definition import Document
-from shared.frameworks.reading import Fields
+from shared.frameworks.reading import MOST_WORKERS, Fields
 from shared.frameworks.schemas import ANYTHING, BOOLEAN, TEXT, choice, number, rule
-from shared.frameworks.training import MOST_WORKERS
 
 FIELD = "elasticPolicy"
 BACKENDS = ("", "c10d", "etcd", "etcd-v2")

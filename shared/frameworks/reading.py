@@ -4,9 +4,23 @@ A null is an absent field, as in Kubernetes.  Messages say what to do and repeat
 it may be a secret.
 """
 
-from typing import TypeVar
+from typing import TypeVar, get_args
 
-from shared.job.spec import Problem
+from shared.job.spec import CleanPodPolicy, Problem, RestartPolicy
+
+MOST_WORKERS = 7_000
+"""The most workers: the hosts files of the longest names then fit into one ConfigMap (1 MiB)."""
+LONGEST_POD_NAME = 63
+"""Characters of a pod's name, which is also the name of a Service and of a host."""
+MOST_SLOTS = 9_999
+LONGEST_RESTART = 64
+"""The characters of the restart annotation that count."""
+CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
+RESTART_POLICIES: tuple[RestartPolicy, ...] = get_args(RestartPolicy)
+DEFAULT_BACKOFF_LIMIT = 6
+JOB_NAME_PATTERN = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+NAME_OF_VARIABLE = "give the variable a name without an equals sign, and no hyphen before it"
+
 
 T = TypeVar("T")
 

@@ -16,20 +16,18 @@ from shared.cluster.objects import Custom
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import Framework, Place
 from shared.frameworks.pods import pod_of
-from shared.frameworks.reading import Fields
-from shared.frameworks.templates import DNS_LABEL, training_container
-from shared.frameworks.training import (
+from shared.frameworks.reading import (
     JOB_NAME_PATTERN,
+    LONGEST_POD_NAME,
     LONGEST_RESTART,
     MOST_WORKERS,
     NAME_OF_VARIABLE,
     RESTART_POLICIES,
+    Fields,
 )
+from shared.frameworks.templates import DNS_LABEL, training_container
 from shared.job.naming import RESTART, Slot, pod_name
 from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
-
-LONGEST_POD_NAME = 63
-"""Characters of a pod's name, which is also the name of a Service and of a host."""
 
 GREATEST_PORT = 65_535
 

@@ -12,9 +12,8 @@ an evaluation error is never dropped: a job older than the schema would get no s
 from collections.abc import Iterable, Sequence
 
 from shared.frameworks.definition import Document
-from shared.frameworks.reading import GREATEST
+from shared.frameworks.reading import GREATEST, MOST_WORKERS, RESTART_POLICIES
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
-from shared.frameworks.training import MOST_WORKERS, RESTART_POLICIES
 
 OPEN: Document = {"x-kubernetes-preserve-unknown-fields": True}
 """Added to a schema: the API server keeps undeclared fields."""
@@ -248,3 +247,41 @@ HISTORY = members(
     ),
 )
 """The head of a history in a status: an older head never replaces a newer one of the same log."""
+
+READ_ONLY = "Read only: written by Muster."
+"""The schema of a status; its values have no upper bounds, because users need the status of any job."""
+NAMES: Document = {"type": "array", "items": TEXT}
+_CONDITIONS: Document = {
+    "type": "array",
+    "description": "In the order in which they became what they are.",
+    "items": members(
+        {
+            "type": TEXT,
+            "status": choice("True", "False", "Unknown"),
+            "reason": TEXT | {"description": "One CamelCase word."},
+            "message": TEXT,
+            "lastUpdateTime": TIME | {"description": "When anything of it changed last."},
+            "lastTransitionTime": TIME | {"description": "When its status became what it is."},
+        },
+        required=("type", "status"),
+    ),
+}
+REPLICA_STATUSES: Document = {
+    "type": "object",
+    "additionalProperties": members(
+        {
+            "active": COUNT | {"description": "Pods that run."},
+            "succeeded": COUNT | {"description": "Pods that ended by themselves with success."},
+            "failed": COUNT | {"description": "Pods that ended by themselves without success."},
+        }
+    ),
+}
+STATUS: Document = {
+    "phase": TEXT | {"description": "Where it stands, in one word."},
+    "conditions": _CONDITIONS,
+}
+WHY = (
+    column("Reason", ".status.conditions[-1:].reason", wide=True),
+    column("Message", ".status.conditions[-1:].message", wide=True),
+)
+"""Of the last condition, since conditions are in the order in which they became true."""

@@ -1,4 +1,7 @@
-"""TrainingJob (`kai.alibabacloud.com/v1alpha1`) as a framework: et-operator's elastic training with a launcher."""
+"""TrainingJob (`kai.alibabacloud.com/v1alpha1`) as a framework: et-operator's elastic training with a launcher.  Pure.
+
+Older definitions let anything through, so any JSON gives a spec or all its problems.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,15 +9,27 @@ from types import MappingProxyType
 
 import msgspec
 
+from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, Place
 from shared.frameworks.pods import pod_of
+from shared.frameworks.reading import (
+    CLEAN_POD_POLICIES,
+    DEFAULT_BACKOFF_LIMIT,
+    JOB_NAME_PATTERN,
+    LONGEST_RESTART,
+    MOST_SLOTS,
+    MOST_WORKERS,
+    RESTART_POLICIES,
+    Fields,
+)
+from shared.frameworks.scale_requests import GROUP, VERSION
+from shared.frameworks.statuses import condition, counts, whole_seconds
 from shared.frameworks.takeover import Inherited, TakeOver
-from shared.frameworks.training import TRAININGJOBS, parse_job
-from shared.frameworks.training_schemas import TRAINING_JOB
-from shared.frameworks.training_status import job_status
+from shared.frameworks.templates import DNS_LABEL, gpus, training_container
+from shared.frameworks.training_schemas import ATTACH_MODES, JOB_RESTART_POLICIES, TRAINING_JOB
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
     DISCOVER_HOSTS,
@@ -25,16 +40,26 @@ from shared.job.naming import (
     JOB_NAME,
     JOB_ROLE,
     JOB_UID,
+    LONGEST_JOB_NAME,
     MPI_FOLDER,
     REPLICA_INDEX,
+    RESTART,
     SCALEOUT_NAME,
+    SSH_KEYS,
+    SUSPENDED,
     JobKey,
     Slot,
     WorkerName,
 )
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
+from shared.job.request import Request
+from shared.job.sorted_set import SortedSet
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy, RoleSpec
 from shared.job.state import Job
 
+TRAININGJOBS = Resource(GROUP, VERSION, "trainingjobs", "TrainingJob", Custom)
+LONGEST_SECRET_NAME = 253
+_JOB_NAME = re.compile(JOB_NAME_PATTERN)
+_DNS_SUBDOMAIN = re.compile(rf"{DNS_LABEL}(\.{DNS_LABEL})*")
 _INDEX = re.compile(r"[0-9]{1,5}")
 """A worker's index in a label or a name."""
 
@@ -149,6 +174,137 @@ class TrainingJob(Framework):
             DEEPSPEED_HOSTFILE: "".join(f"{member} slots={slots}\n" for member in members),
             DISCOVER_HOSTS: DISCOVER_SCRIPT,
         }
+
+
+def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
+    """The spec of a TrainingJob, or all its problems."""
+    problems: list[Problem] = []
+    _check_job_name(manifest.metadata.name, problems)
+    spec = Fields(manifest.spec, "spec", problems)
+    roles = spec.part("etReplicaSpecs")
+    launcher = _launcher(roles)
+    worker, gpu_limit = _worker(roles, slots_given=spec.has("slotsPerWorker"))
+    slots = spec.integer("slotsPerWorker", least=1, most=MOST_SLOTS) or gpu_limit or 1
+    attach_mode = spec.choice("launcherAttachMode", ATTACH_MODES, "ssh", reason="UnknownAttachMode")
+    if attach_mode == "kubexec":
+        message = "set ssh or leave it out: attaching through the API server is not supported"
+        spec.refuse("KubexecNotSupported", message, "launcherAttachMode")
+    backoff_limit = spec.integer("backoffLimit", least=0)
+    annotations = manifest.metadata.annotations or {}
+    parsed = JobSpec(
+        framework="training",
+        roles=(launcher, worker),
+        slots_per_worker=slots,
+        attach_mode=attach_mode,
+        clean_pod_policy=spec.choice("cleanPodPolicy", CLEAN_POD_POLICIES, "Running", reason="UnknownCleanPodPolicy"),
+        restart_policy=spec.choice("restartPolicy", JOB_RESTART_POLICIES, "Never", reason="UnknownRestartPolicy"),
+        backoff_limit=DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit,
+        active_deadline_seconds=spec.integer("activeDeadlineSeconds", least=1),
+        ttl_seconds_after_finished=spec.integer("ttlSecondsAfterFinished", least=0),
+        scheduling_timeout_seconds=spec.integer("schedulingTimeoutSeconds", least=1),
+        suspend=spec.boolean("suspend") or annotations.get(SUSPENDED) == "true",
+        restart=annotations.get(RESTART, "")[:LONGEST_RESTART],
+        ssh_secret=_ssh_secret(annotations.get(SSH_KEYS, ""), problems),
+    )
+    return tuple(problems) or parsed
+
+
+def _check_job_name(name: str, problems: list[Problem]) -> None:
+    if len(name) > LONGEST_JOB_NAME or not _JOB_NAME.fullmatch(name):
+        message = (
+            f"create the job again under a name of at most {LONGEST_JOB_NAME} lower-case letters, digits and hyphens "
+            "that begins with a letter and does not end with a hyphen: its pods are named after it"
+        )
+        problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
+
+
+def _ssh_secret(name: str, problems: list[Problem]) -> str:
+    if name and (len(name) > LONGEST_SECRET_NAME or not _DNS_SUBDOMAIN.fullmatch(name)):
+        message = f"name a Secret here: at most {LONGEST_SECRET_NAME} lower-case letters, digits, hyphens and dots"
+        problems.append(Problem(reason="InvalidName", field=f"metadata.annotations[{SSH_KEYS}]", message=message))
+    return name
+
+
+def _launcher(roles: Fields) -> RoleSpec:
+    role = roles.part(LAUNCHER)
+    if not roles.has(LAUNCHER):
+        roles.refuse("NoLauncher", "add a launcher with a pod template", LAUNCHER)
+        return RoleSpec(name=LAUNCHER, replicas=1)
+    if role.has("replicas") and role.raw("replicas") != 1:
+        role.refuse("NotOneLauncher", "set 1 or leave it out: a job has one launcher", "replicas")
+    return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=_restart_policy(role), container=_container(role)[0])
+
+
+def _worker(roles: Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
+    """The workers' role, and the GPUs of each if they determine its number of slots."""
+    role = roles.part(WORKER)
+    if not roles.has(WORKER):
+        roles.refuse("NoWorker", "add workers with replicas and a pod template", WORKER)
+        return RoleSpec(name=WORKER, replicas=1), None
+    # As in et-operator's types: an absent replicas is 1, an absent minReplicas is replicas.
+    replicas = role.integer("replicas", least=1, most=MOST_WORKERS) if role.has("replicas") else 1
+    least = role.integer("minReplicas", least=1)
+    most = role.integer("maxReplicas", least=1)
+    if replicas is not None and least is not None and replicas < least:
+        role.refuse("BelowMinimum", "set at least minReplicas, or lower minReplicas", "replicas")
+    if replicas is not None and most is not None and replicas > most:
+        role.refuse("AboveMaximum", "set at most maxReplicas, or raise maxReplicas", "replicas")
+    if least is not None and most is not None and least > most:
+        role.refuse("MinimumAboveMaximum", "set at most maxReplicas, or raise maxReplicas", "minReplicas")
+    name, container = _container(role)
+    parsed = RoleSpec(
+        name=WORKER,
+        replicas=replicas or 1,
+        min_replicas=least or replicas or 1,
+        max_replicas=most,
+        restart_policy=_restart_policy(role),
+        container=name,
+    )
+    return parsed, gpus(container, most=MOST_SLOTS) if container is not None and not slots_given else None
+
+
+def _container(role: Fields) -> tuple[str, Fields | None]:
+    container = training_container(role)
+    name = container.raw("name") if container is not None else None
+    return name if isinstance(name, str) else "", container
+
+
+def _restart_policy(role: Fields) -> RestartPolicy:
+    return role.choice("restartPolicy", RESTART_POLICIES, "Never", reason="UnknownRestartPolicy")
+
+
+def job_status(job: Job) -> Document:
+    """The status of the job's own resource."""
+    workers = sorted(slot.index for slot in job.attempt.workers)
+    target = [index for index in workers if index not in _leaving(job)]
+    request = job.scaling.open_request
+    return {
+        "phase": job.phase,
+        "conditions": [condition(known) for known in job.conditions],
+        "replicaStatuses": {"Launcher": counts(job, LAUNCHER), "Worker": counts(job, WORKER)},
+        "startTime": whole_seconds(job.start_time),
+        "completionTime": whole_seconds(job.completion_time),
+        "currentScaler": _scaler(job, request) if request is not None else None,
+        "restartCount": job.restarts,
+        "targetWorkers": [job.worker_name(index) for index in target],
+        "currentWorkers": [job.worker_name(index) for index in sorted(job.listed_workers)] if not job.over else [],
+        "observedGeneration": job.generation,
+        "replicas": len(workers),
+        # Only the workers: an autoscaler takes the mean over all selected pods.
+        "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",
+        "workers": f"{0 if job.over else len(job.listed_workers)}/{len(target)}",
+    }
+
+
+def _scaler(job: Job, request: Request) -> str | None:
+    """The object of the open request; an edit of the job has none."""
+    return f"{request.kind}:{job.key.namespace}/{request.name}" if request.resize is None else None
+
+
+def _leaving(job: Job) -> SortedSet[int]:
+    request = job.scaling.open_request
+    asked = [member.index for member in request.leaving] if request is not None else []
+    return job.leaving | asked
 
 
 TRAININGJOB = TrainingJob()

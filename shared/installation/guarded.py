@@ -16,8 +16,8 @@ from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, Place
+from shared.frameworks.reading import MOST_WORKERS
 from shared.frameworks.takeover import Inherited, TakeOver
-from shared.frameworks.training import MOST_WORKERS
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job

@@ -13,7 +13,8 @@ from shared.cluster.examination import Right
 from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NODES, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.event import Author
 
 REQUESTS = (SCALEINS, SCALEOUTS)

@@ -18,7 +18,7 @@ from shared.errors import Refused
 from shared.frameworks.definition import Definition
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import REQUESTS
+from shared.frameworks.scale_requests import REQUESTS
 from shared.installation.guarded import Guarded
 
 GROUP = "muster.frameworks"

@@ -13,7 +13,8 @@ from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
-from shared.frameworks.training import SCALEINS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.apiserver import Answer, ScriptedApiServer, html, ok, status
 from tests.kit.swarm import SWARMJOBS
 

@@ -2,7 +2,8 @@
 
 from hypothesis import given, settings
 
-from shared.frameworks.training import parse_job, parse_scale
+from shared.frameworks.scale_requests import parse_scale
+from shared.frameworks.training_job import parse_job
 from shared.job.spec import JobSpec, ScaleSpec
 from tests.crds.admission import refusals
 from tests.frameworks.documents import Document, custom, scale_in, scale_out

@@ -10,7 +10,7 @@ from shared.cluster import Resource
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog

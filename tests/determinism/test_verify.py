@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.start import Devcluster
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories
 from shared.job.milestones import trouble
 from tests.determinism.processes import SEEDS

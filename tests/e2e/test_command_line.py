@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import UNTIL_TOLD, Operator, a_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]

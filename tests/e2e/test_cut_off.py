@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.node.relay import leading, out_to
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import Operator, a_job
 from tests.kit.service import a_service
 

@@ -15,7 +15,8 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from shared.cluster.kube import KubeCluster
 from shared.eventlog.subjects import HEADS, READER
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.integrity import Integrity
 from tests.kit import et_operator
 from tests.kit.clusters import DEFINITIONS

@@ -13,7 +13,8 @@ import pytest
 
 from muster.stack import SERVICES
 from shared.eventlog.subjects import READER
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.nats import connected
 from tests.kit.operator import CRASHABLE, Operator, a_job, a_request
 

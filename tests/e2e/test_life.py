@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import HOSTS, NODE, MakeHost
 from tests.kit.operator import A_SCALED_LIFE, SHELL, Operator, a_job, a_request
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.nats import until
 from tests.kit.operator import Operator, a_job
 from tests.kit.service import PATIENCE_SECONDS, Service, a_service

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.frameworks.mpijob import MPIJOB
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import SSH_KEYS
 from tests.kit.commands import run
 from tests.kit.hosts import HOSTS, MakeHost

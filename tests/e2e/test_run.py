@@ -14,7 +14,7 @@ from devcluster.cluster import ADMIN
 from muster.crds import manifests
 from muster.stack import CRDS, SERVICES
 from shared.cluster.kube import KubeCluster
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.ports import free_port
 from tests.kit.hosts import MakeHost
 from tests.kit.operator import a_job

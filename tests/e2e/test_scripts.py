@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import HOSTS, NODE, MakeHost
 from tests.kit.operator import Operator, a_job, a_request
 

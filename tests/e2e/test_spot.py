@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import HOSTS, MakeHost
 from tests.kit.operator import FOR_EVER, Operator, a_job
 

@@ -9,7 +9,8 @@ import pytest_asyncio
 
 from muster.stack import Stack
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import MakeHost
 from tests.kit.operator import SHELL, UNTIL_TOLD, WAITING_WORKER, Operator, a_request, launcher_that
 from tests.takeover.recorded import recorded

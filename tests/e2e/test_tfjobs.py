@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import FOR_EVER, Operator, a_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]

@@ -22,7 +22,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer, Peer, _program, configuration
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, AUTHORS
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.ports import free_port
 from tests.kit.nats import NatsCluster, a_decision, a_server, until
 from tests.kit.operator import a_job

@@ -13,7 +13,7 @@ from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.kube import KubeCluster
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subjects import ADMIN
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.release import MARK, this_release
 from tests.kit.commands import Ended, run
 from tests.kit.nats import until

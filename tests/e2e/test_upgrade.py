@@ -19,7 +19,8 @@ from shared.cluster.kinds import DEFINITIONS
 from shared.eventlog import Entry, api
 from shared.eventlog.connection import Connection
 from shared.eventlog.subjects import ADMIN, STREAM
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.commands import run
 from tests.kit.hosts import MakeHost, real
 from tests.kit.nats import connected

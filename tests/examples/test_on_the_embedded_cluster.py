@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.start import Devcluster
-from shared.frameworks.training import REQUESTS
+from shared.frameworks.scale_requests import REQUESTS
 from tests.examples.table import EXAMPLES, READY, Example
 from tests.kit.operator import Operator, an_operator
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.cluster.objects import Custom, Metadata
-from shared.frameworks.training import parse_job, parse_scale
+from shared.frameworks.scale_requests import parse_scale
+from shared.frameworks.training_job import parse_job
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleSpec
 from tests.frameworks.documents import Document, custom, training_job

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.frameworks.training import parse_scale
+from shared.frameworks.scale_requests import parse_scale
 from shared.job.spec import ScaleKind, ScaleSpec
 from tests.frameworks.documents import ABSENT, Document, changed, custom, scale_in, scale_out
 

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.frameworks.training import parse_job
+from shared.frameworks.training_job import parse_job
 from shared.job.naming import SSH_KEYS, SUSPENDED
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec
 from tests.frameworks.documents import ABSENT, changed, custom, training_job

@@ -14,7 +14,8 @@ import msgspec
 
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.cluster.objects import Metadata
-from shared.frameworks.training import GROUP, SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.bench.real.client import MERGE, Client, encode
 from tests.bench.real.manifests import collection, scale_in, scale_out, training_job
 from tests.ha.oracles import Place

@@ -7,7 +7,8 @@ import pytest
 
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.because import because, cause
 from shared.job.events.catalog import AnyEvent, Decision
 from shared.job.events.event import Decided

@@ -22,8 +22,8 @@ from shared.frameworks.schemas import (
     name_rule,
     number,
 )
+from shared.frameworks.statuses import condition
 from shared.frameworks.templates import training_container
-from shared.frameworks.training_status import condition
 from shared.job.naming import JOB_UID, RESTART
 from shared.job.spec import WORKER, Handling, JobSpec, Problem, RoleSpec
 from shared.job.state import Job

@@ -23,7 +23,7 @@ from services.watcher.core.questions import UNANSWERED, Answers, Presence
 from services.watcher.core.vanished import question
 from shared.cluster.objects import Taint
 from shared.eventlog import Stored
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished
 from shared.job.events.watcher import TimePassed

@@ -24,8 +24,8 @@ EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
             f'    """The job is admitted."""\n\n    {FIELD}: str = "of the next release"\n',
         ),
         (
-            "Decision = JobCreated",
-            f'class {EVENT}(Event, frozen=True, tag="{EVENT}"):\n    """Something new."""\n\n\nDecision = JobCreated',
+            "Decision = (\n",
+            f'class {EVENT}(Event, frozen=True, tag="{EVENT}"):\n    """Something new."""\n\n\nDecision = (\n',
         ),
     ),
     "shared/job/events/catalog.py": (

@@ -21,7 +21,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.eventlog import Stored
 from shared.eventlog.subjects import READER
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid

@@ -25,7 +25,8 @@ from shared.errors import Refused
 from shared.eventlog import Bucket, EventLog
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories
 from shared.job.naming import JobKey
 from shared.job.state import Job

@@ -16,7 +16,7 @@ from devcluster.kubeconfig import write_kubeconfig
 from muster import following
 from muster.stack import CRDS
 from shared.cluster.kube import KubeCluster
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import a_job
 
 TOKEN = "the-token"

@@ -8,7 +8,7 @@ from muster.targets import Target
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.watcher import HistoryBroken, HistoryDisputed
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Uid

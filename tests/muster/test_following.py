@@ -9,7 +9,8 @@ import typer
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
 from muster.following import follow
 from muster.targets import Target, parse_target
-from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import a_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
 from tests.memory.store import MemoryStore

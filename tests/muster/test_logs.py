@@ -14,7 +14,7 @@ from muster.logs import Seen, logs
 from muster.targets import parse_target
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JOB_UID
 from tests.devcluster.node.kit import FOREVER, Space, a_cluster, a_space
 from tests.kit.clusters import define

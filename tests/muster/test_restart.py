@@ -11,7 +11,7 @@ from muster import crds
 from muster.following import LASTING_SECONDS
 from muster.restart import a_word, restart, this_second
 from muster.targets import parse_target
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
 

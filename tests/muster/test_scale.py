@@ -11,8 +11,8 @@ from muster.scale import to
 from muster.targets import parse_target
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training import SCALEINS, SCALEOUTS
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
 
 JOB = parse_target(NAME)

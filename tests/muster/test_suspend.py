@@ -10,7 +10,7 @@ from muster import crds, following
 from muster.jobs import patched
 from muster.suspend import resume, suspend
 from muster.targets import parse_target
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import SUSPENDED
 from tests.kit import et_operator
 from tests.kit.operator import a_job

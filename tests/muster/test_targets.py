@@ -8,8 +8,8 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.watcher import JobGone, JobObserved
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid

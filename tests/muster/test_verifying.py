@@ -9,7 +9,7 @@ import pytest
 from muster.verifying import WRONG, Verified, verified_jobs
 from services.status.core.documents import document_of, with_head
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import HistoryBroken, JobGone, JobOfAnother
 from shared.job.fold import History

@@ -16,7 +16,8 @@ from muster.causes.walk import UNRECORDED, Causes
 from muster.targets import parse_target
 from muster.why import answer, as_lines, caused, explained, told
 from shared.eventlog import Stored
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused

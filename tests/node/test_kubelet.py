@@ -9,7 +9,8 @@ import pytest
 from shared.cluster import MOST_OUTPUT, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.views import Exit
 from tests.kit.operator import SHELL, Operator, a_job, a_request
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import SHELL, Operator, a_job
 
 pytestmark = [pytest.mark.node, pytest.mark.asyncio(loop_scope="module")]

@@ -11,7 +11,7 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.clusters import NAMESPACES
 from tests.kit.faultproxy import Plan
 from tests.perturbation.agreement import PATIENCE_SECONDS, agreement, sees_everything

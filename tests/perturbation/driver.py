@@ -12,7 +12,8 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
 from shared.errors import Refused, Trouble
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX, Slot, pod_name
 from shared.job.spec import LAUNCHER, WORKER
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job

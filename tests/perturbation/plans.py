@@ -6,7 +6,8 @@ import msgspec
 
 from services.watcher.watches import LISTS_THAT_WENT_BACK
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.faultproxy import ANSWERS, DISTURBANCES, Fault, Plan, Spell, Trouble, Verb
 
 WATCHED = (TRAININGJOBS, SCALEINS, SCALEOUTS, PODS, SERVICES, CONFIGMAPS, SECRETS)

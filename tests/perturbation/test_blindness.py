@@ -13,7 +13,7 @@ from services.watcher.core.vanished import VANISHED_AT_ONCE
 from services.watcher.deadlines import STALL_SECONDS
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of

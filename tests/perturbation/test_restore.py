@@ -9,7 +9,7 @@ import pytest
 
 from devcluster.controlplane import ControlPlane
 from shared.cluster.kinds import PODS
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.spec import WORKER
 from tests.perturbation.arena import Arena, an_arena
 

@@ -13,7 +13,7 @@ from services.scaler.launcher_commands import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
-from shared.frameworks.training import SCALEOUTS
+from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.naming import JobKey, Uid
 from shared.job.timing import SCRIPT_GRACE_SECONDS

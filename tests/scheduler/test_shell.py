@@ -10,7 +10,7 @@ from services.scheduler.core.effects import CreatePod
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import WORKER

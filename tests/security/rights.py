@@ -15,7 +15,7 @@ from shared.cluster.answers import UNKNOWN_OWNER
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.training import SCALEINS, SCALEOUTS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOB
 from shared.installation.permissions import Need
 from shared.job.events.event import Author

@@ -20,8 +20,8 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from shared.frameworks.framework import metadata, owner_reference
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.event import Author
 from shared.job.naming import JobKey, Uid
 from tests.kit.clusters import define

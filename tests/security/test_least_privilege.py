@@ -15,8 +15,8 @@ from devcluster.controlplane import ControlPlane
 from muster.stack import Stack
 from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.installation.permissions import Need
 from shared.job.naming import HOSTS_VERSION
 from tests.kit.controlplane import require_control_plane

@@ -7,7 +7,7 @@ import pytest
 from devcluster.controlplane import ControlPlane
 from muster import permissions
 from muster.stack import APPLIED, Stack
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.controlplane import require_control_plane
 from tests.kit.operator import Operator, a_job
 

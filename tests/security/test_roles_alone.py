@@ -13,7 +13,8 @@ from muster.stack import Stack
 from shared.cluster import Snapshot
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.eventlog.subjects import LEASES, READER
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.controlplane import require_control_plane
 from tests.kit.nats import connected
 from tests.kit.operator import Operator, a_job, a_request

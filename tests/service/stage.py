@@ -13,7 +13,8 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Refused
 from shared.eventlog import Entry, Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.state import Job
 from tests.kit.world import NAMESPACE, World

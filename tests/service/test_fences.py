@@ -17,7 +17,8 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog.subjects import HEADS
-from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import HOSTS_VERSION, JobKey, Uid
 from shared.job.state import Job

@@ -8,7 +8,8 @@ from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import HEADS
-from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.integrity import Broken
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job

@@ -10,7 +10,7 @@ from services.scheduler.core.effects import CreateSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Refused, Transient
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import SSH_KEYS, JobKey, Uid
 from shared.runtime.acts import Context

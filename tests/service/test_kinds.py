@@ -1,6 +1,6 @@
 """Jobs of several kinds in one cluster: each lives its own life, by its own resource and in its own status."""
 
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.swarm import SWARMJOBS, WITH_SWARMS, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_training_job

@@ -6,7 +6,8 @@ import pytest
 
 from shared.cluster.kinds import CONFIGMAPS
 from shared.eventlog import Stored
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleFailed
 from shared.job.events.status import JobRunning, JobScaling

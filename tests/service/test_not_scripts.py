@@ -15,7 +15,8 @@ from shared.cluster import Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.runtime import acts
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time

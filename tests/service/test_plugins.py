@@ -16,7 +16,8 @@ from shared.errors import Refused
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, Place
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import GROUP, TRAININGJOBS
+from shared.frameworks.scale_requests import GROUP
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.installation import plugins
 from shared.installation.guarded import FAILED, Guarded
 from shared.installation.plugins import Plugins, chosen, find

@@ -1,6 +1,6 @@
 """A log restored from a backup is the same log, and shorter: what requests show of the lost end is written over too."""
 
-from shared.frameworks.training import SCALEOUTS
+from shared.frameworks.scale_requests import SCALEOUTS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import a_scale_out
 from tests.service.stage import Stage

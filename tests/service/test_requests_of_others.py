@@ -1,7 +1,8 @@
 """Scale requests that somebody else's controller made, such as a workflow: answered, and in nobody's way."""
 
 from shared.cluster.kinds import CONFIGMAPS
-from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 from tests.service.stage import Document, Stage

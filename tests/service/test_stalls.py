@@ -2,7 +2,8 @@
 
 import asyncio
 
-from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time
 from tests.kit.world import a_scale_out, a_training_job
 from tests.service.stage import Stage

@@ -7,7 +7,7 @@ import pytest
 
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.virtual_time import in_virtual_time

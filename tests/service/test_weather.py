@@ -8,7 +8,8 @@ import pytest
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Stored
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import AUTHORS, NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Stage

@@ -9,7 +9,7 @@ from services.status.core.decide import decide
 from services.status.core.documents import canonical, document_of, of_job, of_requests, replacing, same, with_head
 from services.status.core.effects import PatchStatus
 from services.status.shell import micro_time
-from shared.frameworks.training_status import whole_seconds
+from shared.frameworks.statuses import whole_seconds
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused

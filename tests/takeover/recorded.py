@@ -9,8 +9,8 @@ import yaml
 from shared.cluster import Execution, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOB
 from tests.kit.world import NAMESPACE
 from tests.memory.store import MemoryStore

@@ -6,7 +6,8 @@ import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog.subjects import HEADS
-from shared.frameworks.training import SCALEINS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import AUTHORS, NAMESPACE, a_scale_in, a_scale_out
 from tests.memory.eventlog import MemoryEventLog

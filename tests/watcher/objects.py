@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shared.cluster.objects import Custom, Object, Pod
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX
 from tests.kit.histories import KEY
 

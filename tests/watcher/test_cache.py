@@ -1,7 +1,7 @@
 """What a change concerns: only the histories that it can say something new about."""
 
 from services.watcher.core.cache import Cache
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from tests.kit.histories import KEY
 from tests.watcher.watching import WAITING, a_request, a_resource

@@ -22,8 +22,7 @@ from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.eventlog import Entry
 from shared.eventlog.subjects import HEADS
-from shared.frameworks.training import TRAININGJOBS
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, subject_of

@@ -14,8 +14,7 @@ from shared.errors import Conflict, Transient
 from shared.eventlog import Entry
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.framework import metadata, slot_labels
-from shared.frameworks.training import TRAININGJOBS
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid
 from shared.job.spec import WORKER
 from shared.runtime.run import Runtime

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 from services.watcher.core.cache import Cache
 from services.watcher.core.vanished import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
-from shared.frameworks.training import REQUESTS, SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import REQUESTS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from tests.kit.histories import KEY
 from tests.kit.swarm import SWARMJOBS, WITH_SWARMS, a_swarm_job

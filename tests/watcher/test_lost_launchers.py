@@ -12,7 +12,7 @@ from shared.cluster.kinds import PODS
 from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.eventlog.subjects import HEADS
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone
 from shared.job.fold import Histories, History

@@ -9,7 +9,7 @@ from services.watcher.core.pace import LONGEST_IN_A_CROWD_SECONDS, LONGEST_SECON
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom
 from shared.eventlog import Entry
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
 from tests.kit.pods import pod_for

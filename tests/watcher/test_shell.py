@@ -13,7 +13,8 @@ from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import SCALEOUTS, TRAININGJOBS
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import Histories
 from shared.job.state import Job

@@ -9,7 +9,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observe import Observed, observe
 from services.watcher.core.observed import ObservedJob, ObservedRequest
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid

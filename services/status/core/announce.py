@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import REQUESTS
+from shared.frameworks.scale_requests import REQUESTS
 from shared.job import reasons, text
 from shared.job.conditions import Condition
 from shared.job.events.event import At

@@ -8,8 +8,8 @@ from services.status.core.effects import PatchStatus
 from shared.errors import Refused
 from shared.frameworks.definition import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import REQUESTS
-from shared.frameworks.training_status import request_status, whole_seconds
+from shared.frameworks.scale_requests import REQUESTS, request_status
+from shared.frameworks.statuses import whole_seconds
 from shared.job.chain import Head
 from shared.job.state import Job
 from shared.job.steps import Step

@@ -11,7 +11,7 @@ from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRe
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training import TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.job.views import ChildView, PodView

@@ -12,7 +12,7 @@ import msgspec
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
-from shared.frameworks.training import REQUESTS
+from shared.frameworks.scale_requests import REQUESTS
 from shared.job.naming import Uid
 from shared.job.state import Job
 

@@ -8,7 +8,8 @@ from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.training import GROUP, TRAININGJOBS, parse_scale
+from shared.frameworks.scale_requests import GROUP, parse_scale
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved

@@ -12,8 +12,8 @@ from muster.crds import manifests
 from services.scaler.core.hosts import hosts_config_map
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Place
-from shared.frameworks.training import GROUP, TRAININGJOBS, VERSION, parse_job
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.scale_requests import GROUP, VERSION
+from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS, parse_job
 from shared.job.naming import JOB_UID, JobKey, Slot, Uid, config_name, pod_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from tests.bench.real.client import encode

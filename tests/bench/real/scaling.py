@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from shared.frameworks.training import GROUP
+from shared.frameworks.scale_requests import GROUP
 from shared.job.naming import config_name
 from tests.bench.real import starts
 from tests.bench.real.client import MERGE, Pod, each, encode

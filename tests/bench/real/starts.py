@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shared.frameworks.training import GROUP
+from shared.frameworks.scale_requests import GROUP
 from tests.bench.real.client import Pod, each, encode
 from tests.bench.real.manifests import BARE_GROUP, BareJob, collection, training_job
 from tests.bench.real.table import Figure, seconds

@@ -21,7 +21,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
-from shared.frameworks.training import GROUP
+from shared.frameworks.scale_requests import GROUP
 from shared.ports import free_port
 from tests.bench.real.client import Client, Job, Plain, Pod, Watch, encode
 from tests.bench.real.manifests import BARE_GROUP, collection, definitions, training_job

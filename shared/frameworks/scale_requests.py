@@ -1,0 +1,247 @@
+"""ScaleIn and ScaleOut (`kai.alibabacloud.com/v1alpha1`): their definitions, how they are parsed, their status.  Pure.
+
+Older definitions let anything through, so any JSON gives a spec or all its problems.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from shared.frameworks.definition import Definition, Document
+from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, LONGEST_POD_NAME, MOST_WORKERS, NAME_OF_VARIABLE, Fields
+from shared.frameworks.schemas import (
+    AGE,
+    NAMES,
+    PHASE,
+    READ_ONLY,
+    REPLICA_STATUSES,
+    STATUS,
+    TEXT,
+    WHY,
+    column,
+    members,
+    number,
+    rule,
+)
+from shared.frameworks.statuses import condition
+from shared.job.conditions import Condition
+from shared.job.naming import NO_UID
+from shared.job.request import Request
+from shared.job.spec import Problem, ScaleKind, ScaleSpec
+from shared.job.state import Job
+
+GROUP = "kai.alibabacloud.com"
+VERSION = "v1alpha1"
+SCALEINS = Resource(GROUP, VERSION, "scaleins", "ScaleIn", Custom)
+SCALEOUTS = Resource(GROUP, VERSION, "scaleouts", "ScaleOut", Custom)
+REQUESTS = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
+"""By kind."""
+MOST_NAMED = 1_000
+"""The most pod names of a request: they fit into one event."""
+LONGEST_REQUEST_NAME = 63
+"""Characters of a request's name, which is also the value of a label."""
+LONGEST_SELECTED_NAME = 253
+DEFAULT_TIMEOUT_SECONDS = 60
+
+
+def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem, ...]:
+    """The spec of a request, or all its problems."""
+    problems: list[Problem] = []
+    if len(manifest.metadata.name) > LONGEST_REQUEST_NAME:
+        message = f"create the request again under a name of at most {LONGEST_REQUEST_NAME} characters"
+        problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
+    spec = Fields(manifest.spec, "spec", problems)
+    selector = spec.part("selector")
+    job = selector.text("name")
+    if not job or len(job) > LONGEST_SELECTED_NAME:
+        selector.refuse("NoJobName", "name the TrainingJob to scale, of the same namespace", "name")
+    count, pod_names = _to_delete(spec) if kind == "ScaleIn" else (_to_add(spec), ())
+    timeout = spec.integer("timeout", least=1)
+    backoff_limit = spec.integer("backoffLimit", least=0)
+    _check_environment(spec)
+    parsed = ScaleSpec(
+        kind=kind,
+        job=job,
+        count=count,
+        pod_names=pod_names,
+        timeout_seconds=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout,
+        backoff_limit=DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit,
+        script=_script(spec),
+    )
+    return tuple(problems) or parsed
+
+
+def _to_delete(spec: Fields) -> tuple[int | None, tuple[str, ...]]:
+    wish = spec.part("toDelete")
+    if wish.has("count") and wish.has("podNames"):
+        spec.refuse("ContradictoryRequest", "set either count or podNames", "toDelete")
+        return None, ()
+    if wish.has("count"):
+        return wish.integer("count", least=1, most=MOST_WORKERS), ()
+    names = wish.texts("podNames")
+    if not names:
+        message = "say how many workers leave (count) or which (podNames)"
+        spec.refuse("NothingToDelete", message, "toDelete")
+    elif len(set(names)) < len(names):
+        wish.refuse("ContradictoryRequest", "name each worker once", "podNames")
+    elif len(names) > MOST_NAMED:
+        wish.refuse("TooManyNames", f"name at most {MOST_NAMED} workers, or say how many leave (count)", "podNames")
+    elif max(map(len, names)) > LONGEST_POD_NAME:
+        wish.refuse("NoSuchWorker", f"no worker has a name of more than {LONGEST_POD_NAME} characters", "podNames")
+    return None, tuple(names)
+
+
+def _to_add(spec: Fields) -> int | None:
+    wish = spec.part("toAdd")
+    if not wish.has("count"):
+        spec.refuse("NothingToAdd", "say how many workers come (count)", "toAdd")
+    return wish.integer("count", least=1, most=MOST_WORKERS)
+
+
+def _script(spec: Fields) -> bool:
+    script = spec.text("script")
+    if script.startswith("-"):
+        spec.refuse("InvalidScript", "give the path of a script: the shell would take this for an option", "script")
+    return bool(script)
+
+
+def _check_environment(spec: Fields) -> None:
+    for variable in spec.parts("env"):
+        name = variable.text("name")
+        if not name or "=" in name or "\0" in name or name.startswith("-"):
+            variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
+        if "\0" in variable.text("value"):
+            variable.refuse("InvalidEnvironment", "leave out null characters", "value")
+
+
+def request_status(job: Job, request: Request) -> Document:
+    """The status of a scale request in `job`'s history."""
+    conditions = [condition(known) for known in request.conditions]
+    # A request has no replicas; et-operator's own definition takes no status without this field.
+    document: Document = {"phase": _request_phase(request), "conditions": conditions, "replicaStatuses": {}}
+    if request.phase == "Pending" and (reason := waiting_for(job, request)):
+        created = request.conditions[0]
+        document["phase"] = "Pending"
+        conditions.append(condition(Condition("Pending", True, reason, "", created.since, created.updated)))
+    if request.kind == "ScaleIn":
+        document["toDeletePods"] = [job.worker_name(member.index) for member in request.leaving]
+    else:
+        document["addPods"] = [job.worker_name(slot.index) for slot in sorted(request.added)]
+    return document
+
+
+def waiting_for(job: Job, request: Request) -> str:
+    """Why a pending request waits; empty if it is the next."""
+    if job.key.uid == NO_UID:
+        return request.problems[0].reason if request.problems else "JobNotFound"
+    if job.scaling.open:
+        return "AnotherRequestRuns"
+    if job.phase in ("", "Created", "Restarting", "Suspending", "Suspended"):
+        return "JobNotRunning"
+    ahead = next((other for other in job.scaling.requests.values() if other.phase == "Pending"), None)
+    return "" if ahead is request else "AnotherRequestWaits"
+
+
+def _request_phase(request: Request) -> str:
+    return {"Pending": "Created", "Scaling": "Scaling", "Succeeded": "ScaleSucceeded", "Failed": "ScaleFailed"}[
+        request.phase
+    ]
+
+
+def _request(wish: str, schema: Document) -> Document:
+    """The spec of a scale request; `wish` is the field with the workers to add or remove."""
+    variable = members(
+        {"name": {"type": "string", "minLength": 1, "pattern": "^[^=]+$"}, "value": TEXT},
+        required=("name",),
+        description="Passed to the script as it is.",
+    )
+    name: Document = {"type": "string", "minLength": 1, "maxLength": LONGEST_SELECTED_NAME}
+    return members(
+        {
+            "selector": members(
+                {"name": name | {"description": "The TrainingJob to scale, of the same namespace."}},
+                required=("name",),
+                description="Which job.",
+            ),
+            "script": TEXT
+            | {
+                "description": "A path in the launcher's first container: run once, by sh, with the workers that come "
+                "or leave as pod:slots."
+            },
+            "timeout": number(
+                1,
+                description="Seconds until the scaling has to be done, and seconds that the script may take: 60 when "
+                "absent.",
+            ),
+            "env": {"type": "array", "description": "For the script.", "items": variable},
+            "backoffLimit": number(
+                description="How many new workers may be replaced before they are Ready: 6 when absent."
+            ),
+            wish: schema,
+        },
+        required=("selector", wish),
+        description="What is asked of which job.",
+        rules=(rule("self == oldSelf", "a scale request cannot be changed: create another one"),),
+    )
+
+
+_TO_DELETE = members(
+    {
+        "count": number(1, MOST_WORKERS, "Those with the highest indices."),
+        "podNames": {
+            "type": "array",
+            "description": "These very workers.",
+            "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_POD_NAME},
+            "minItems": 1,
+            "maxItems": MOST_NAMED,
+            "x-kubernetes-list-type": "set",
+        },
+    },
+    description="How many workers leave, or which.",
+    rules=(rule("has(self.count) != has(self.podNames)", "set either count or podNames, and not both"),),
+)
+_TO_ADD = members(
+    {"count": number(1, MOST_WORKERS, "Their indices follow the highest one ever used.")},
+    required=("count",),
+    description="How many workers come.",
+)
+
+
+def _status_schema(workers: str, description: str) -> Document:
+    return members(
+        STATUS
+        | {
+            "replicaStatuses": REPLICA_STATUSES
+            | {"description": "Always empty; et-operator's readers expect the field."},
+            workers: NAMES | {"description": description},
+        },
+        description=READ_ONLY,
+    )
+
+
+_REQUEST_RULES = (
+    rule(
+        f"has(self.status) || size(self.metadata.name) <= {LONGEST_REQUEST_NAME}",
+        f"name the request with at most {LONGEST_REQUEST_NAME} characters: its workers carry the name in a label",
+    ),
+)
+_JOB = column("Job", ".spec.selector.name")
+REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {
+    SCALEINS: Definition(
+        "A request for fewer workers of a TrainingJob; it is carried out once.",
+        _request("toDelete", _TO_DELETE),
+        short_names=("sin",),
+        columns=(PHASE, AGE, _JOB, column("Count", ".spec.toDelete.count", kind="integer", wide=True), *WHY),
+        rules=_REQUEST_RULES,
+        status=_status_schema("toDeletePods", "The workers that leave."),
+    ),
+    SCALEOUTS: Definition(
+        "A request for more workers of a TrainingJob; it is carried out once.",
+        _request("toAdd", _TO_ADD),
+        short_names=("sout",),
+        columns=(PHASE, AGE, _JOB, column("Count", ".spec.toAdd.count", kind="integer", wide=True), *WHY),
+        rules=_REQUEST_RULES,
+        status=_status_schema("addPods", "The workers that come."),
+    ),
+}
