@@ -180,6 +180,37 @@ class TestLosses:
         assert isinstance(step.event, JobFailed)
         assert step.event.reason == "BackoffLimitExceeded"
 
+    def test_the_limit_counts_replacements_of_pods_and_a_pod_beyond_it_begins_no_attempt(self):
+        handling = msgspec.structs.replace(TOGETHER, restarts="Job")
+        again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
+        story = given(
+            *a_running_replicated_job(a_replicated_spec("OnFailure", limit=1, handling=handling)),
+            ended("worker", 1, 3),
+            PodsGone(uids=(Uid("worker-1-0"),)),
+            again,
+            PodsObserved(pods=(replica("worker", 1, life=1),)),
+            ended("worker", 1, 3, life=1),
+        )
+        (step, *_) = story.steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobFailed)
+        assert step.event.reason == "BackoffLimitExceeded"
+
+    def test_as_many_pods_that_failed_at_once_are_replaced_as_the_limit_allows(self):
+        for limit in (0, 1, 2, 3):
+            spec = a_replicated_spec("OnFailure", workers=3, limit=limit)
+            story = given(*a_running_replicated_job(spec), *(ended("worker", index, 3) for index in range(3)))
+            assert len(replacement.replaceable(story.job)) == limit
+
+    def test_a_pod_that_is_never_replaced_fails_the_job_whatever_restarts_its_leader(self):
+        handling = msgspec.structs.replace(TOGETHER, restarts="Job")
+        spec = a_replicated_spec("OnFailure", handling=handling)
+        chief, worker = spec.roles
+        never = msgspec.structs.replace(spec, roles=(chief, msgspec.structs.replace(worker, restart_policy="Never")))
+        (step, *_) = given(*a_running_replicated_job(never), ended("worker", 1, 3)).steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobFailed)
+
     @pytest.mark.parametrize("policy", ["Never", "ExitCode", "OnFailure", "Always"])
     def test_one_that_somebody_deleted_comes_back_whatever_the_policy(self, policy):
         deleted = [*a_running_replicated_job(a_replicated_spec(policy)), PodsGone(uids=(Uid("worker-0-0"),))]
@@ -310,6 +341,28 @@ class TestAnElasticGroup:
         spec = a_replicated_spec("OnFailure", workers=3, handling=self.HANDLING)
         workers = tuple(msgspec.structs.replace(role, max_replicas=5) for role in spec.roles if role.name == "worker")
         return a_running_replicated_job(msgspec.structs.replace(spec, roles=workers))
+
+    def test_a_lost_member_waits_by_the_losses_of_the_job_while_a_request_adds_others(self):
+        again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
+        (resource, *_) = self.three()
+        assert isinstance(resource, JobObserved)
+        assert resource.spec is not None
+        (role,) = resource.spec.roles
+        larger = msgspec.structs.replace(resource.spec, roles=(msgspec.structs.replace(role, replicas=4),))
+        story = given(
+            *self.three(),
+            HostsPublished(version=1, members=((0, 2),)),
+            ended("worker", 1, 3),
+            PodsGone(uids=(Uid("worker-1-0"),)),
+            again,
+            PodsObserved(pods=(replica("worker", 1, life=1),)),
+            msgspec.structs.replace(resource, spec=larger, generation=2, version=2),
+            ScaleAccepted(request=Uid("replicas-2"), kind="ScaleOut", added=one(Slot(0, "worker", 3)), deadline=600),
+            ended("worker", 1, 3, life=1),
+        )
+        assert story.job.scaling.arriving
+        vacancy = story.job.attempt.vacancies[WORKERS[1]]
+        assert replacement.delay(story.job, WORKERS[1], vacancy) == 10
 
     def test_one_that_waits_to_come_back_is_no_loss_while_another_leaves(self):
         request = Uid("replicas-2")
