@@ -169,6 +169,23 @@ def test_the_scaler_is_named_while_it_works_and_no_longer():
         assert document(*STAGES[stage])["currentScaler"] is None
 
 
+def running_message(*events: AnyEvent) -> str:
+    (running,) = (known for known in document(*events)["conditions"] if known["type"] == "Running")
+    assert running["status"] == "True"
+    return str(running["message"])
+
+
+def test_a_lost_worker_that_is_not_replaced_is_told_with_the_reason():
+    story = [*a_running_job(workers=3), PodsGone(uids=(Uid("pod-1"),))]
+    assert running_message(*story) == "resnet-worker-1 was deleted and is not replaced (restartPolicy: Never)"
+    failed = pods(worker(2, version=40, phase="Failed", exits=exited(3)))
+    assert running_message(*story, failed).endswith("(restartPolicy: Never), and 1 more")
+
+
+def test_a_lost_worker_that_is_replaced_is_not_told_as_one_that_is_not():
+    assert running_message(*a_running_job(workers=3, of_workers="Always"), PodsGone(uids=(Uid("pod-1"),))) == ""
+
+
 def test_workers_are_shown_as_current_of_target():
     shown = {
         stage: document(*STAGES[stage])["workers"] for stage in ("created", "running", "scaling_out", "scaling_in")

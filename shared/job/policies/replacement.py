@@ -36,11 +36,8 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
     """The vacancies to fill, in the order of their slots; none if the job has its full size."""
     if not job.attempt.vacancies or job.spec is None:
         return {}
-    arriving = job.scaling.arriving
-    # Those that a request takes are not missed, whether they live to be taken or not; once the hosts files are without
-    # them, the size is too.
-    leaving = job.outgoing
-    missing = job.scaling.size - len(job.departing) - len(job.attempt.workers - arriving - leaving)
+    arriving, leaving = job.scaling.arriving, job.outgoing
+    missing = _missing(job)
     left = job.spec.backoff_limit - job.attempt.replaced
     found = _of_request(job)
     for slot, vacancy in sorted(job.attempt.vacancies.items()):
@@ -55,6 +52,28 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
         found[slot] = vacancy
         missing -= slot.role == WORKER
     return found
+
+
+def forgone(job: Job) -> dict[Slot, str]:
+    """The lost workers that the job misses and nothing replaces → why not."""
+    if job.spec is None or _missing(job) <= 0:
+        return {}
+    others = job.scaling.arriving | job.outgoing | [*replaceable(job)]
+    return {
+        slot: "backoffLimit is used up"
+        if allowed(job.spec, slot, vacancy)
+        else f"restartPolicy: {job.spec.policy(slot.role)}"
+        for slot, vacancy in sorted(job.attempt.vacancies.items())
+        if slot.role == WORKER and not vacancy.succeeded and slot not in others
+    }
+
+
+def _missing(job: Job) -> int:
+    """The number of workers that the job has fewer than its size."""
+    # Those that a request takes are not missed, whether they live to be taken or not; once the hosts files are without
+    # them, the size is too.
+    present = job.attempt.workers - job.scaling.arriving - job.outgoing
+    return job.scaling.size - len(job.departing) - len(present)
 
 
 def _of_request(job: Job) -> dict[Slot, Vacancy]:
