@@ -84,9 +84,9 @@ crds: $(READY) ## write crds/ from the models
 rbac: $(READY) ## write deploy/rbac/, the rules of the chart and docs/permissions.md from the table of permissions
 	@$(RUN) -m muster.permissions
 
-pages: $(READY) ## write docs/settings.md and docs/reasons.md from the code
-	@$(RUN) -m muster.settings_page
-	@$(RUN) -m muster.reasons_page
+pages: $(DEVELOPING) ## write docs/settings.md and docs/reasons.md from the code
+	@$(RUN) -m tests.docs.settings_page
+	@$(RUN) -m tests.docs.reasons_page
 
 chart: $(DEVELOPING) rbac ## render the Helm chart anew: the Kustomize base and the golden files
 	@$(RUN) -m devcluster.binaries deploy

@@ -1,6 +1,6 @@
 """The catalogue of reasons: each CamelCase word that says why, with its sentence for people.  Pure.
 
-Conditions, Kubernetes Events, `muster why` and `docs/reasons.md` (`python -m muster.reasons_page`) take their words
+Conditions, Kubernetes Events, `muster why` and `docs/reasons.md` (`make pages`) take their words
 from here.  What is wrong with a spec has a sentence of its own, beside the field (`Problem`).
 """
 

@@ -1,6 +1,6 @@
 """The settings of every process, from the environment: the log, the cluster, the jobs, the process itself.
 
-`python -m muster.settings_page` writes `docs/settings.md` from the docstrings of the fields.
+`make pages` writes `docs/settings.md` from the docstrings of the fields.
 """
 
 import re

@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from muster.reasons_page import page
 from shared.job.reasons import CATALOGUE
+from tests.docs.reasons_page import page
 
 WRITTEN = (Path(__file__).parents[2] / "docs" / "reasons.md").read_text()
 
 
 def test_the_page_is_the_one_that_the_code_writes():
-    assert page() == WRITTEN, "run `python -m muster.reasons_page` and review the diff"
+    assert page() == WRITTEN, "run `make pages` and review the diff"
 
 
 def test_every_reason_has_a_line():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.settings_page import OTHERS, page
 from shared.process.settings import Settings
+from tests.docs.settings_page import OTHERS, page
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("services", "shared", "muster", "devcluster")
@@ -44,7 +44,7 @@ def value(file: Path, name: ast.expr) -> str:
 
 
 def test_the_page_is_the_one_that_the_code_writes():
-    assert page() == WRITTEN, "run `python -m muster.settings_page` and review the diff"
+    assert page() == WRITTEN, "run `make pages` and review the diff"
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,6 +1,6 @@
 """The page of all reasons, made from the catalogue.
 
-Pure, but for `python -m muster.reasons_page`, which writes `docs/reasons.md`.
+Pure, but for `make pages`, which writes `docs/reasons.md`.
 """
 
 import re
@@ -15,7 +15,7 @@ PAGE = """\
 
 Every condition, Kubernetes Event and decision has a reason: one CamelCase word, the same in the status, the log, the
 metrics and `muster why`.
-This page is written by `python -m muster.reasons_page` from `shared/job/reasons.py`.
+This page is written by `make pages` from `shared/job/reasons.py`.
 
 `<kind>` is the kind of the job, such as TrainingJob.
 *Final* means that neither time nor another try changes it: a person has to.

@@ -1,6 +1,6 @@
 """The page of all settings, made from the fields of `Settings` and their docstrings.
 
-Pure, but for `python -m muster.settings_page`, which writes `docs/settings.md`.
+Pure, but for `make pages`, which writes `docs/settings.md`.
 """
 
 import sys
@@ -21,7 +21,7 @@ Every process of Muster reads its settings from environment variables, once, at 
 The services, `muster run`, `muster setup` and the other commands share them; a variable that a process does not need
 has no effect on it.
 A wrong value ends the process with one line that names the variable.
-This page is written by `python -m muster.settings_page` from `shared/process/settings.py`.
+This page is written by `make pages` from `shared/process/settings.py`.
 
 In the Helm chart the values in [values.yaml](../deploy/helm/muster/values.yaml) set most of these variables, and
 `extraEnv` sets any other.
