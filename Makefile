@@ -81,12 +81,13 @@ control-plane: $(READY) binaries ## the real control plane with one node, in the
 crds: $(READY) ## write crds/ from the models
 	@$(RUN) -m muster.crds
 
-rbac: $(READY) ## write deploy/rbac/, the rules of the chart and docs/permissions.md from the table of permissions
+rbac: $(READY) ## write deploy/rbac/ and the rules of the chart from the table of permissions
 	@$(RUN) -m muster.permissions
 
-pages: $(DEVELOPING) ## write docs/settings.md and docs/reasons.md from the code
+pages: $(DEVELOPING) ## write docs/settings.md, docs/reasons.md and docs/permissions.md from the code
 	@$(RUN) -m tests.docs.settings_page
 	@$(RUN) -m tests.docs.reasons_page
+	@$(RUN) -m tests.docs.permissions_page
 
 chart: $(DEVELOPING) rbac ## render the Helm chart anew: the Kustomize base and the golden files
 	@$(RUN) -m devcluster.binaries deploy

@@ -1,7 +1,7 @@
-"""The service accounts and roles of the services, and the page about them, made from `shared.installation.permissions`.
+"""The service accounts and roles of the services, made from `shared.installation.permissions`.
 
 Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and its users at
-NATS, and `docs/permissions.md`; `tests/security/` holds them to what the services really ask.
+NATS; `tests/security/` holds them to what the services really ask.
 """
 
 import sys
@@ -12,11 +12,9 @@ from typing import Any
 import yaml
 
 from muster.nats_users import CONF, render_users
-from shared.eventlog.subjects import AUTHORS, READER, asks, listens, publishes
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.scale_requests import GROUP
-from shared.installation.permissions import PERMISSIONS, Jobs, Need, Permission, needs, set_up
+from shared.installation.permissions import Need, needs, set_up
 from shared.job.events.event import Author
 
 HOME = "muster"
@@ -27,82 +25,6 @@ RBAC = "rbac.authorization.k8s.io"
 CHART = "deploy/helm/muster/files/rules.yaml"
 """From the root of the repository."""
 HEADER = "# Written by `python -m muster.permissions`; a change here would be overwritten.\n"
-
-PAGE = """\
-# What each service may do
-
-Every service has a service account, a role and a user at the log, and they allow what its calls need and nothing else.
-This page is written by `python -m muster.permissions` from the table that the manifests are made from.
-The tests hold the table to the audit log of a real API server: over all end-to-end tests no call of a service is
-refused, each is allowed by that service's own role, and no right stays unused.
-
-## In Kubernetes
-
-`deploy/rbac/cluster/` grants this in the whole cluster, to accounts in the namespace `muster`.
-`muster rbac` prints the same, and besides it the rights for the kinds of job that other packages bring along.
-Its roles are called `muster:watcher` and so on, which the Helm chart calls none: applied beside a chart they change
-nothing of it, and give nothing to its accounts, whose rights come with its release (`rbac.extraRules` for other kinds).
-Requests are of the group `{group}`, what else has no group is Kubernetes' core.
-
-What is said of every kind of job holds for each of these:
-
-| kind of job | with hosts files | with a time to live |
-| --- | --- | --- |
-{kinds}
-
-The rights for taking over are in no role by default: `muster rbac --take-over` prints what `MUSTER_TAKE_OVER` needs
-while it is set; in the chart `takeOver` sets both.
-
-Of a kind whose definition is not installed nothing is asked: its rights lie idle until it is.
-Where it never will be, they can be taken out of the roles.
-
-{tables}
-Besides, every service asks what is served and what it may do itself; Kubernetes allows that to everybody it knows
-(`system:discovery`, `system:basic-user`).
-
-No rule names single objects: a job's are named after the job, and creating or listing has no name to compare.
-So the scaler, which writes one annotation of the launcher and runs a request's script in it, may patch any pod in its
-scope and run commands in it, and the watcher and the scheduler may read any Secret there; the narrower scope is a
-namespace.
-Of Secrets both ask for the metadata alone, so that no key of anybody is ever sent to them.
-The owner references that the scheduler and the scaler write hold up the deletion of their owner.
-Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, that asks for the right to update the owner's
-finalizers, and changing the owners of a request asks for the right to delete the request.
-That last one gives nothing away: who may change an object's owners can have the garbage collector delete it.
-
-## In one namespace
-
-`MUSTER_NAMESPACE` restricts the services to one namespace.
-Roles are enough then: `muster rbac --namespace team-a` prints them, with the accounts in the same namespace;
-`deploy/rbac/namespace/` holds them for the namespace `muster`.
-The definitions of our kinds belong to the whole cluster, and so does a namespace: an administrator installs the
-first and makes the second.
-
-Nodes belong to no namespace: their role says nothing of them.
-
-The services then list, watch and get in that namespace only, read only that namespace's events of the log, and hold
-leases of their own (`watcher.team-a`), so that installations for several namespaces can share a log.
-An installation for the whole cluster beside one for a namespace would act on the same jobs twice: `muster setup`
-refuses the second one.
-Claims in the definitions, which services of a whole cluster read and those of a namespace may not, keep two logs apart.
-On one log leases do: each service may read all of them, and is not ready while one of its kind with the other scope
-(`watcher` beside `watcher.team-a`) holds its own.
-
-## At the log
-
-Each service has a user at NATS, and writes as the author that it is.
-Only the administrator creates, changes, purges or deletes a stream or a bucket, or deletes a message.
-
-| user | publishes to | listens to |
-| --- | --- | --- |
-{users}
-
-All of them may ask these questions of JetStream:
-
-{questions}
-
-Where the log is shared, an administrator can narrow `facts.*` and `jobs.*` to the one namespace of an installation.
-"""
 
 Document = dict[str, Any]
 
@@ -223,57 +145,6 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def page() -> str:
-    """`docs/permissions.md`."""
-    tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
-    users = "\n".join(_row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER))
-    questions = "\n".join(f"- `{subject}`" for subject in asks(READER))
-    kinds = "\n".join(
-        _row(
-            _code(kind.resource.plural, kind.resource.group),
-            "yes" if kind.has_hosts_files else "",
-            "yes" if kind.definition.expires else "",
-        )
-        for kind in BUILT_IN
-    )
-    return PAGE.format(group=GROUP, kinds=kinds, tables=tables, users=users, questions=questions)
-
-
-def _table(service: Author) -> str:
-    rows = [
-        _row(
-            ", ".join(permission.verbs) + (" (taking over)" if permission.taking_over else ""),
-            _objects(permission),
-            permission.call,
-        )
-        for permission in PERMISSIONS
-        if permission.service == service
-    ]
-    return "\n".join([f"### {service}", "", _row("may", "on", "because"), _row(*["---"] * 3), *rows, ""])
-
-
-def _objects(permission: Permission) -> str:
-    tail = f"/{permission.subresource}" if permission.subresource else ""
-    return ", ".join(
-        (f"`{tail}` of " if tail else "") + at.value
-        if isinstance(at, Jobs)
-        else _code(at.plural + tail, "" if at.group == GROUP else at.group)
-        for at in permission.resources
-    )
-
-
-def _code(plural: str, group: str) -> str:
-    return f"`{plural}.{group}`" if group else f"`{plural}`"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _codes(words: Iterable[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words) or "nothing"
-
-
 def _yaml(documents: list[Document]) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False)
 
@@ -285,7 +156,7 @@ def main() -> None:
         for variant, namespace in (("cluster", ""), ("namespace", HOME))
         for name, text in render(namespace).items()
     }
-    files |= {CHART: of_chart(), CONF: render_users(), "docs/permissions.md": page()}
+    files |= {CHART: of_chart(), CONF: render_users()}
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)

@@ -14,6 +14,7 @@ from shared.cluster.kinds import DEFINITIONS, NODES
 from shared.installation.permissions import PERMISSIONS, Need, necessary, needs
 from shared.job.events.event import Author
 from shared.job.steps import Effect
+from tests.docs import permissions_page
 from tests.kit.recordings import NOTHING, allowed
 from tests.kit.swarm import SWARMJOB, WITH_SWARMS
 from tests.security.rights import calls, compare, granted, of_kinds, used
@@ -170,7 +171,7 @@ def test_the_folders_hold_what_the_source_says(variant: str, namespace: str):
 
 def test_the_page_holds_what_the_source_says():
     written = (ROOT / "docs" / "permissions.md").read_text()
-    assert written == permissions.page(), "run `python -m muster.permissions` and review the diff"
+    assert written == permissions_page.page(), "run `make pages` and review the diff"
 
 
 def test_both_variants_grant_the_same_accounts_what_their_scope_has():
