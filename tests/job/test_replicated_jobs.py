@@ -112,6 +112,13 @@ def test_success(spec: JobSpec, ends: list[tuple[str, int, int]], over: bool):
     assert (OVER in story.steps(status)) is over
 
 
+def test_an_attempt_whose_leader_role_an_edit_renamed_succeeds_with_the_last_of_its_pods():
+    edited = again_observed(a_replicated_spec(handling=msgspec.structs.replace(TOGETHER, judge="master")))
+    story = [*a_running_replicated_job(SPEC), edited, ended("worker", 0, 0), ended("worker", 1, 0)]
+    assert OVER not in given(*story).steps(status)
+    assert OVER in given(*story, ended("chief", 0, 0)).steps(status)
+
+
 class TestLosses:
     def test_without_a_policy_a_worker_that_failed_fails_the_job(self):
         given(*a_running_replicated_job(SPEC), ended("worker", 1, 3)).then_among_others(
