@@ -11,7 +11,8 @@ from typing import Any
 from devcluster.apiserver.audit import Audit
 from devcluster.apiserver.auth import read_tokens, write_token
 from devcluster.apiserver.journal import Journal
-from devcluster.apiserver.server import ApiServer, new_objects
+from devcluster.apiserver.objects import Objects
+from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
 
@@ -30,7 +31,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--audit", type=Path, help="one JSON line per request goes to this file")
     parser.add_argument("--history", type=int, default=10_000, help="changes of each kind kept for watches and paging")
-    parser.add_argument("--unsafe-no-fsync", action="store_true", help="quicker; a power cut may lose answered writes")
     return parser.parse_args()
 
 
@@ -39,26 +39,21 @@ async def serve(options: argparse.Namespace) -> None:
     tokens = options.tokens or options.data / "tokens.csv"
     if not tokens.exists() and not options.tokens:
         write_token(tokens)
-    journal = Journal(options.data / "store.sqlite", fsync=not options.unsafe_no_fsync)
+    journal = Journal(options.data / "store.sqlite")
     store = Store(journal, history=options.history)
     audit = Audit(options.audit) if options.audit else None
-    server = ApiServer(new_objects(store), read_tokens(tokens), options.node_token, audit)
+    server = ApiServer(Objects(store), read_tokens(tokens), options.node_token, audit)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    committing = asyncio.ensure_future(store.commit_forever())
     async with server.serving(options.port, server_context(options.data)) as port:
         print(f"ready https://127.0.0.1:{port}", flush=True)
         stop: asyncio.Future[object] = asyncio.ensure_future(stopping.wait())
-        ends: list[asyncio.Future[Any]] = [stop, committing, *server.controllers]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    if committing.done():
-        # The disk failed: nothing that was not written may be answered, so this is the end, with its reason.
-        committing.result()
-    committing.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await committing
-    store.commit()
+        ends: list[asyncio.Future[Any]] = [stop, *server.controllers]
+        ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ended:
+            # A controller that ends has failed: the server ends too, with its error.
+            end.result()
     journal.close()
     if audit:
         audit.close()

@@ -64,7 +64,7 @@ class Handlers:
                 return await self._watches.serve(resource, call)
             case "list":
                 found = page(self._store, resource, call)
-                return await self._answer(Renderer.of(resource, call).many(*found))
+                return answer(Renderer.of(resource, call).many(*found))
             case "deletecollection":
                 return await self._delete_collection(call, resource)
             case "create" if not call.target.name:
@@ -95,7 +95,7 @@ class Handlers:
                 body = await call.body()
                 options = body.get("deleteOptions") if isinstance(body, dict) else None
                 evict(self._store, self._objects.find(resource, call.place), read_delete(call, options))
-                return await self._answer(success(code=201), 201)
+                return answer(success(code=201), 201)
             case "finalize", "update":
                 return await self._finalize(call)
             case "scale", "get" | "update" | "patch":
@@ -109,33 +109,24 @@ class Handlers:
             case _:
                 raise method_not_allowed()
 
-    async def _answer(
-        self, body: bytes | Json, code: int = 200, warnings: list[str] | None = None
-    ) -> web.StreamResponse:
-        """The answer, once everything that it may show is on disk."""
-        await self._store.durable()
-        return answer(body, code, warnings or ())
-
-    async def _one(
-        self, call: Call, resource: Resource, entry: Entry, how: Write, code: int = 200
-    ) -> web.StreamResponse:
-        return await self._answer(Renderer.of(resource, call).one(entry), code, how.warnings)
+    def _one(self, call: Call, resource: Resource, entry: Entry, how: Write, code: int = 200) -> web.StreamResponse:
+        return answer(Renderer.of(resource, call).one(entry), code, how.warnings)
 
     async def _get(self, call: Call, resource: Resource) -> web.StreamResponse:
-        return await self._one(call, resource, self._objects.find(resource, call.place), Write())
+        return self._one(call, resource, self._objects.find(resource, call.place), Write())
 
     async def _create(self, call: Call, resource: Resource) -> web.StreamResponse:
         if resource.namespaced and not call.target.namespace:
             raise method_not_allowed()
         body, how = await call.body(), read_write(call)
         entry = self._objects.create(resource, call.target.namespace, body, how)
-        return await self._one(call, resource, entry, how, 201)
+        return self._one(call, resource, entry, how, 201)
 
     async def _update(self, call: Call, resource: Resource) -> web.StreamResponse:
         body, how = await call.body(), read_write(call, replaces=True)
         existed = self._store.get(resource.key, call.place) is not None
         entry = self._objects.update(resource, call.place, body, how, call.target.subresource)
-        return await self._one(call, resource, entry, how, 200 if existed else 201)
+        return self._one(call, resource, entry, how, 200 if existed else 201)
 
     async def _patch(self, call: Call, resource: Resource) -> web.StreamResponse:
         raw, how = await call.raw_body(), read_write(call)
@@ -147,7 +138,7 @@ class Handlers:
         except UndecodableError as error:
             # The real server blames the patch for what it made of the object.
             raise invalid("", "", "", [invalid_value("patch", msgspec_decode(raw), error.message)]) from error
-        return await self._one(call, resource, entry, how)
+        return self._one(call, resource, entry, how)
 
     async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
         """Server-side apply as a plain merge: nobody owns fields, so nothing conflicts and nothing is taken away."""
@@ -163,21 +154,21 @@ class Handlers:
             if call.target.subresource:
                 self._objects.find(resource, call.place)
             entry = self._objects.create(resource, call.target.namespace, body, how)
-            return await self._one(call, resource, entry, how, 201)
+            return self._one(call, resource, entry, how, 201)
 
         def merge(document: Json) -> Json:
             return strategic_merge_patch(document, body)
 
         entry = self._objects.patch(resource, call.place, merge, how, call.target.subresource)
-        return await self._one(call, resource, entry, how)
+        return self._one(call, resource, entry, how)
 
     async def _delete(self, call: Call, resource: Resource) -> web.StreamResponse:
         how = read_delete(call, await call.body())
         entry, gone = delete(self._store, resource.key, self._objects.find(resource, call.place), how)
         if gone and resource.key not in SHOWN_WHEN_DELETED:
             details = {"name": entry.place.name, "group": resource.group, "kind": resource.plural, "uid": entry.uid}
-            return await self._answer(success({name: value for name, value in details.items() if value}))
-        return await self._one(call, resource, entry, Write())
+            return answer(success({name: value for name, value in details.items() if value}))
+        return self._one(call, resource, entry, Write())
 
     async def _delete_collection(self, call: Call, resource: Resource) -> web.StreamResponse:
         if (resource.namespaced and not call.target.namespace) or resource is NAMESPACES:
@@ -189,7 +180,7 @@ class Handlers:
             delete(self._store, resource.key, entry, how)
         metadata = {"resourceVersion": str(self._store.version)} | ({"continue": ""} if resource.custom else {})
         body = Renderer.of(resource, call).many(entries, metadata)
-        return await self._answer(body)
+        return answer(body)
 
     async def _bind(self, call: Call) -> web.StreamResponse:
         body = await call.body()
@@ -204,7 +195,7 @@ class Handlers:
             raise conflict("", "pods/binding", call.target.name, why)
         binder.bind(pod, node)
         finish(self._store, PODS.key, pod)
-        return await self._answer(success(code=201), 201)
+        return answer(success(code=201), 201)
 
     async def _finalize(self, call: Call) -> web.StreamResponse:
         """Namespaces end by themselves here; their finalizers are not for clients."""
@@ -227,7 +218,7 @@ class Handlers:
 
             # Whoever scales has sent no object that could lack anything.
             entry = self._objects.patch(resource, call.place, set_replicas, how, defaults=False)
-        return await self._answer(scale.read(paths, self._objects.served(resource, entry)), 200, how.warnings)
+        return answer(scale.read(paths, self._objects.served(resource, entry)), 200, how.warnings)
 
 
 def read_write(call: Call, *, replaces: bool = False) -> Write:

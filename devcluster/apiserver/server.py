@@ -20,7 +20,6 @@ from devcluster.apiserver.errors import ApiError, Json, bad_request, no_such_pat
 from devcluster.apiserver.handlers import Handlers
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.render import answer
-from devcluster.apiserver.store import Store
 from devcluster.apiserver.streams import Streams
 from devcluster.apiserver.watches import Watches
 
@@ -111,8 +110,6 @@ class ApiServer:
             call = Call(request, user, target)
             return await self._on_kind(call, target)
         except ApiError as error:
-            # A refusal too may rest on a write that is not on disk yet.
-            await self.objects.store.durable()
             self._record(call, user, error.code)
             return answer(error.status(), error.code)
         except ConnectionError:
@@ -170,10 +167,3 @@ class ApiServer:
                 return answer(openapi.document(registry, "/".join(path)))
             case _:
                 raise no_such_path()
-
-
-def new_objects(store: Store) -> Objects:
-    """Objects over a store; what their making wrote is on disk."""
-    objects = Objects(store)
-    store.commit()
-    return objects

@@ -1,15 +1,12 @@
-"""All objects in memory, in the order of one resourceVersion, with watches and a durable journal.
+"""All objects in memory, in the order of one resourceVersion, with watches and a journal.
 
-Writes are synchronous and immediately visible to the server itself; `durable` is awaited before anything
-leaves the server, so that a client never sees what a crash could take back.  Watches are told of a change
-once it is on disk.  What an object may look like is decided in `objects.py`.
+A write is in the journal before it is anywhere else, so no client sees what the end of this process takes back.
+What an object may look like is decided in `objects.py`.
 """
 
-import asyncio
 import bisect
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -38,17 +35,13 @@ class Store:
     def __init__(self, journal: Journal | None = None, *, history: int = 10_000) -> None:
         """`history` is how many changes of each kind can be watched or listed again."""
         self.version = 1
-        self.published = 1
         self.listeners: list[Callable[[Change], None]] = []
-        """Called within each write, before it is durable: for the server's own indices and controllers."""
+        """Called within each write: the server's own indices and controllers."""
         self.subscribers: dict[Key, list[Callable[[Change], None]]] = defaultdict(list)
-        """Called for each change of a kind once it is durable."""
+        """Called after the listeners, for each change of one kind: the watches."""
         self._objects: dict[Key, dict[Place, Entry]] = defaultdict(dict)
         self._history: dict[Key, deque[Change]] = defaultdict(lambda: deque(maxlen=history))
         self._journal = journal
-        self._unwritten: list[Change] = []
-        self._written = asyncio.Event()
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         if journal:
             self._load(journal)
         beginning = self.version
@@ -57,11 +50,10 @@ class Store:
 
     def _load(self, journal: Journal) -> None:
         for row in journal.rows():
-            assert row.body is not None, row
             self._objects[Key(row.group, row.plural)][Place(row.namespace, row.name)] = Entry(
                 msgspec.json.decode(row.body), row.version
             )
-        self.version = self.published = max(journal.last_version(), 1)
+        self.version = max(journal.last_version(), 1)
 
     # Reading
 
@@ -91,96 +83,45 @@ class Store:
         return [*objects.values()]
 
     def since(self, key: Key, version: int) -> list[Change]:
-        """The durable changes after `version`.  Raises `CompactedError` when that is too long ago."""
+        """The changes after `version`.  Raises `CompactedError` when that is too long ago."""
         if version < self._floor[key]:
             raise CompactedError
         history = self._history[key]
         start = bisect.bisect_right(history, version, key=lambda change: change.entry.version)
-        return [history[i] for i in range(start, len(history)) if history[i].entry.version <= self.published]
+        return [history[i] for i in range(start, len(history))]
 
     # Writing
 
     def put(self, key: Key, obj: Json) -> Entry:
         """Store `obj`, which gets the next resourceVersion."""
-        self.version += 1
-        obj["metadata"]["resourceVersion"] = str(self.version)
-        entry = Entry(obj, self.version)
+        entry = self._next(obj)
+        if self._journal:
+            self._journal.put(Row(*key, *entry.place, entry.version, entry.raw))
+        self.version = entry.version
         previous = self._objects[key].get(entry.place)
         self._objects[key][entry.place] = entry
-        self._record(Change(key, MODIFIED if previous else ADDED, entry, previous))
+        self._tell(Change(key, MODIFIED if previous else ADDED, entry, previous))
         return entry
 
     def delete(self, key: Key, obj: Json) -> Entry:
         """Remove the object at `obj`'s place; `obj` is the last state that watchers are shown."""
-        self.version += 1
-        obj["metadata"]["resourceVersion"] = str(self.version)
-        entry = Entry(obj, self.version)
+        entry = self._next(obj)
+        if self._journal:
+            self._journal.delete(entry.version, (*key, *entry.place))
+        self.version = entry.version
         previous = self._objects[key].pop(entry.place)
-        self._record(Change(key, DELETED, entry, previous))
+        self._tell(Change(key, DELETED, entry, previous))
         return entry
 
-    def _record(self, change: Change) -> None:
+    def _next(self, obj: Json) -> Entry:
+        """`obj` at the version after the last one."""
+        obj["metadata"]["resourceVersion"] = str(self.version + 1)
+        return Entry(obj, self.version + 1)
+
+    def _tell(self, change: Change) -> None:
         history = self._history[change.key]
         if len(history) == history.maxlen:
             self._floor[change.key] = history[0].entry.version
         history.append(change)
-        if self._journal:
-            self._unwritten.append(change)
-            self._written.set()
-        for listener in self.listeners:
+        for listener in (*self.listeners, *self.subscribers[change.key]):
             listener(change)
-        if not self._journal:
-            self._publish([change], self.version)
-
-    # Durability
-
-    async def durable(self) -> None:
-        """Wait until everything written so far is on disk."""
-        if self.published >= self.version:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self.version, future))
-        await future
-
-    async def commit_forever(self) -> None:
-        """Write to disk, for as long as the server runs, whatever has gathered while the last write was under way.
-
-        A failing disk ends this with its error: the server must not go on answering.
-        """
-        assert self._journal, "a store in memory has nothing to commit"
-        with ThreadPoolExecutor(1, "journal") as writer:
-            while True:
-                await self._written.wait()
-                self._written.clear()
-                changes, self._unwritten = self._unwritten, []
-                version = self.version
-                rows = _newest(changes)
-                await asyncio.get_running_loop().run_in_executor(writer, self._journal.write, rows, version)
-                self._publish(changes, version)
-
-    def commit(self) -> None:
-        """Write what `commit_forever` has not written, at the end or before it runs."""
-        if self._journal and self._unwritten:
-            changes, self._unwritten = self._unwritten, []
-            self._journal.write(_newest(changes), self.version)
-            self._publish(changes, self.version)
-
-    def _publish(self, changes: Iterable[Change], version: int) -> None:
-        self.published = version
-        for change in changes:
-            for subscriber in self.subscribers[change.key]:
-                subscriber(change)
-        while self._waiting and self._waiting[0][0] <= version:
-            future = self._waiting.popleft()[1]
-            if not future.done():
-                future.set_result(None)
-
-
-def _newest(changes: Iterable[Change]) -> list[Row]:
-    """One row for each changed object: what it is after all the changes."""
-    rows: dict[tuple[Key, Place], Row] = {}
-    for change in changes:
-        entry = change.entry
-        body = None if change.type == DELETED else entry.raw
-        rows[(change.key, entry.place)] = Row(*change.key, *entry.place, entry.version, body)
-    return [*rows.values()]

@@ -49,7 +49,6 @@ class Watches:
         version = asked_version(call)
         _refuse_initial_events(call)
         seconds = call.number("timeoutSeconds") or random.uniform(*LONGEST)  # noqa: S311
-        await self._store.durable()
         # Without a version, or from version 0, a watch begins with what there is now.
         from_now = version in (None, 0)
         since = self._store.version if from_now else version or 0
@@ -67,7 +66,6 @@ class Watches:
         with watch:
             self._open[watch] = resource
             try:
-                await self._store.durable()
                 response = await _begin(call)
                 await response.write(first) if first else None
                 await self._follow(call, response, watch, renderer, seconds)
@@ -95,8 +93,8 @@ class Watches:
                 return
             elif bookmarks and not watch.waiting and (clock() - bookmarked >= PATIENCE or bookmarked < last <= clock()):
                 bookmarked = clock()
-                # Whatever is published by now has been heard by this watch, and nothing of it waits.
-                await response.write(renderer.bookmark(self._store.published))
+                # This watch has heard of every write so far, and none of them waits.
+                await response.write(renderer.bookmark(self._store.version))
 
 
 def _refuse_initial_events(call: Call) -> None:

@@ -21,7 +21,6 @@ class Watch:
         self._key = key
         self._namespace = namespace
         self._selector = selector
-        self._since = since
         self._waiting: deque[tuple[str, Entry]] = deque()
         self._arrived = asyncio.Event()
         for change in store.since(key, since):
@@ -35,10 +34,7 @@ class Watch:
         self._store.subscribers[self._key].remove(self._hear)
 
     def _hear(self, change: Change) -> None:
-        # A watch may start between a write and its publication, from a list that already showed the write.
-        if self.ended or change.entry.version <= self._since:
-            return
-        if self._namespace and change.entry.place.namespace != self._namespace:
+        if self.ended or (self._namespace and change.entry.place.namespace != self._namespace):
             return
         seen = seen_as(change, self._selector)
         if seen is None:

@@ -14,7 +14,8 @@ import pytest
 from aiohttp import web
 
 from devcluster.apiserver.auth import User
-from devcluster.apiserver.server import ApiServer, new_objects
+from devcluster.apiserver.objects import Objects
+from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
 from muster.crds import manifests
@@ -143,7 +144,7 @@ def an_installation(certificates: Path, tmp_path: Path, nats_server: NatsServer)
 
     @asynccontextmanager
     async def make(*, owned: bool = True, installed: bool = True) -> AsyncIterator[Installation]:
-        server = ApiServer(new_objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
+        server = ApiServer(Objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
         trust = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
         async with server.serving(0, server_context(certificates)) as port:
             front = Front(f"https://127.0.0.1:{port}", trust)

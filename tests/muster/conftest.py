@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from devcluster.apiserver.auth import User
-from devcluster.apiserver.server import ApiServer, new_objects
+from devcluster.apiserver.objects import Objects
+from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
 from devcluster.kubeconfig import write_kubeconfig
@@ -107,7 +108,7 @@ def a_site(certificates: Path, tmp_path: Path) -> MakeSite:
 
     @asynccontextmanager
     async def make(definitions: list[dict[str, Any]]) -> AsyncIterator[Site]:
-        server = ApiServer(new_objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
+        server = ApiServer(Objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
         async with server.serving(0, server_context(certificates)) as port:
             kubeconfig = tmp_path / "kubeconfig"
             write_kubeconfig(

@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 
 from devcluster.apiserver.auth import User
-from devcluster.apiserver.server import ApiServer, new_objects
+from devcluster.apiserver.objects import Objects
+from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.apiserver.tls import server_context
 from shared.cluster.connections import AbruptResponse
@@ -20,7 +21,7 @@ TOKEN = "the-token"
 @pytest.fixture
 async def api(certificates: Path) -> AsyncIterator[Client]:
     """A client of a fresh, empty server that keeps the last 50 changes of each kind."""
-    server = ApiServer(new_objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
+    server = ApiServer(Objects(Store(history=50)), {TOKEN: User("tester", "1", ("testers",))}, "node-token")
     context = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
     async with (
         server.serving(0, server_context(certificates)) as port,

@@ -1,6 +1,6 @@
 """The store: one order of versions, a history that ends, and a journal that survives its process."""
 
-import asyncio
+import sqlite3
 
 import pytest
 
@@ -75,7 +75,6 @@ def test_a_store_opens_with_what_was_written(folder):
     kept, lost = store.put(PODS, a_pod("kept")), store.put(PODS, a_pod("lost"))
     store.delete(PODS, lost.object())
     last = store.version
-    store.commit()
     journal.close()
     journal = Journal(folder)
     again = Store(journal)
@@ -90,7 +89,6 @@ def test_watches_of_an_earlier_life_start_again(folder):
     store = Store(journal)
     before = store.put(PODS, a_pod("a")).version
     latest = store.put(PODS, a_pod("b")).version
-    store.commit()
     journal.close()
     journal = Journal(folder)
     again = Store(journal)
@@ -100,48 +98,26 @@ def test_watches_of_an_earlier_life_start_again(folder):
     journal.close()
 
 
-async def test_nobody_is_told_before_it_is_on_disk(folder):
+def test_a_write_that_the_journal_refuses_is_not_in_the_store(folder):
     journal = Journal(folder)
     store = Store(journal)
-    with Watch(store, PODS, "", None, store.version) as watch:
-        store.put(PODS, a_pod())
-        waiting = asyncio.ensure_future(store.durable())
-        assert await watch.changes(0.01) == []
-        assert not waiting.done()
-        committing = asyncio.ensure_future(store.commit_forever())
-        await asyncio.wait_for(waiting, 5)
-        [(kind, entry)] = await watch.changes(5)
-        assert (kind, entry.place.name) == ("ADDED", "a")
-    committing.cancel()
-    await asyncio.gather(committing, return_exceptions=True)
+    kept = store.put(PODS, a_pod("kept"))
+    told = []
+    store.listeners.append(told.append)
     journal.close()
+    for refused in (lambda: store.put(PODS, a_pod("new")), lambda: store.delete(PODS, kept.object())):
+        with pytest.raises(sqlite3.Error):
+            refused()
+    assert (names(store.all(PODS)), store.version, told) == (["kept"], kept.version, [])
 
 
-async def test_writes_of_one_moment_share_a_commit(folder, monkeypatch):
-    journal = Journal(folder)
-    groups = []
-    write = journal.write
-    monkeypatch.setattr(journal, "write", lambda rows, version: (groups.append(len(rows)), write(rows, version)))
-    store = Store(journal)
-    committing = asyncio.ensure_future(store.commit_forever())
-    for number in range(100):
-        store.put(PODS, a_pod(f"pod-{number}"))
-    await asyncio.wait_for(store.durable(), 5)
-    assert groups == [100]
-    committing.cancel()
-    await asyncio.gather(committing, return_exceptions=True)
-    journal.close()
-
-
-async def test_a_watch_that_starts_between_write_and_commit_misses_and_repeats_nothing(folder):
-    journal = Journal(folder)
-    store = Store(journal)
+async def test_a_watch_that_starts_from_a_list_misses_and_repeats_nothing():
+    store = Store()
     listed = store.put(PODS, a_pod("listed"))
+    later = store.put(PODS, a_pod("later"))
     with Watch(store, PODS, "", None, listed.version) as watch:
-        later = store.put(PODS, a_pod("later"))
-        store.commit()
-        assert await watch.changes(5) == [("ADDED", later)]
-    journal.close()
+        latest = store.put(PODS, a_pod("latest"))
+        assert await watch.changes(5) == [("ADDED", later), ("ADDED", latest)]
 
 
 async def test_a_watch_that_is_too_slow_ends(monkeypatch):
