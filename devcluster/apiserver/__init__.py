@@ -10,8 +10,8 @@ What it does not do, and answers with a clear error or simply leaves out:
 - authorization: whoever has a token may do everything;
 - admission webhooks, conversion webhooks, quotas, limit ranges, service account tokens;
 - field ownership: server-side apply merges, never conflicts and never removes; `managedFields` are not kept;
-- the complete validation of built-in kinds: their unknown fields are kept, not pruned;
-- ClusterIPs, attach, port-forward, SPDY, answers in protobuf, watch lists (`sendInitialEvents`).
+- the validation of built-in kinds and of definitions beyond what this server and its nodes work with;
+- ClusterIPs, `attach`, `portforward`, `binding`, SPDY, answers in protobuf, aggregated discovery, watch lists.
 
 `python -m devcluster.apiserver --data DIR` runs it; `devcluster.start` runs it together with nodes.
 """

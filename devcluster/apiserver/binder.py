@@ -181,12 +181,6 @@ def _tolerated(taint: Json, tolerations: Iterable[Json]) -> bool:
     )
 
 
-def bind(pod: Json, node: str) -> None:
-    """What a binding written by somebody else changes."""
-    pod["spec"]["nodeName"] = node
-    _set_scheduled(pod, "True", "", "")
-
-
 def _set_scheduled(pod: Json, status: str, reason: str, message: str) -> bool:
     """Put the condition PodScheduled into the pod; whether that changed anything."""
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])

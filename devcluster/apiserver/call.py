@@ -13,7 +13,6 @@ from devcluster.apiserver.entry import Place
 from devcluster.apiserver.errors import ApiError, Cause, bad_request, invalid, not_supported, unsupported_media_type
 
 BODY_LIMIT = 3 * 1024 * 1024
-NAMESPACE_SUBRESOURCES = ("status", "finalize")
 READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
 
@@ -40,7 +39,7 @@ def parse_path(path: str) -> Target | None:
     else:
         return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not (len(rest) == 3 and rest[2] in NAMESPACE_SUBRESOURCES):
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2:] != ["status"]:
         namespace, rest = rest[1], rest[2:]
     name, subresource = ([*rest[1:3], "", ""])[:2]
     if len(rest) > 3:
@@ -112,7 +111,7 @@ class Call:
             raise ApiError(413, "RequestEntityTooLarge", message) from error
 
 
-def decode(raw: bytes, content_type: str) -> Any:
+def decode(raw: bytes, content_type: str = "application/json") -> Any:
     if content_type == "application/vnd.kubernetes.protobuf":
         return protobuf.decode(raw)
     if "yaml" in content_type:

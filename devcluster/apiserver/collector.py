@@ -76,13 +76,9 @@ class Collector:
             for owner in entry.owners:
                 self._owe(lambda owner=owner: self._continue_foreground(owner))  # type: ignore[misc]
             self._owe_for_containers(key, entry)
-            if key == DEFINITIONS.key:
-                self._owe(self._accept_names)
             return
         self._note(key, entry)
         self._owe_for(key, entry, owners_changed=previous is None or previous.owners != entry.owners)
-        if key == DEFINITIONS.key:
-            self._owe(self._accept_names)
 
     def _note(self, key: Key, entry: Entry) -> None:
         self._places[entry.uid] = (key, entry.place)
@@ -190,16 +186,6 @@ class Collector:
         obj = entry.object()
         obj["metadata"]["finalizers"] = [name for name in obj["metadata"].get("finalizers") or () if name != finalizer]
         finish(self._store, reference[0], obj)
-
-    # Names
-
-    def _accept_names(self) -> None:
-        """A definition that gives up names, or goes, makes way for others that wanted them."""
-        for entry in self._store.all(DEFINITIONS.key):
-            definition = entry.object()
-            status = self._objects.established(definition)
-            if status != definition.get("status"):
-                finish(self._store, DEFINITIONS.key, definition | {"status": status})
 
     # Containers
 

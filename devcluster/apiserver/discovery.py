@@ -1,44 +1,7 @@
-"""Discovery: which groups, versions and kinds there are, in the old form and the aggregated one."""
+"""Discovery: which groups, versions and kinds there are, one document each."""
 
 from devcluster.apiserver.errors import Json, no_such_path
 from devcluster.apiserver.resources import Registry, Resource
-
-AGGREGATED_VERSIONS = ("v2", "v2beta1")
-
-
-def asked_aggregation(accept: str) -> str:
-    """The newest version of aggregated discovery that the client accepts; empty for the old form."""
-    wanted = accept.replace(" ", "")
-    for version in AGGREGATED_VERSIONS:
-        if f"g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" in wanted:
-            return version
-    return ""
-
-
-def aggregated_media(version: str) -> str:
-    # kubectl compares the Content-Type with what it asked for, and takes the answer for the old form if it differs.
-    return f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-
-
-def aggregated(registry: Registry, *, core: bool, version: str) -> Json:
-    items = []
-    for group, versions in registry.groups().items():
-        if (group == "") == core:
-            listed = [
-                {
-                    "version": one,
-                    "resources": [_discovered(resource) for resource in _in(registry, group, one)],
-                    "freshness": "Current",
-                }
-                for one in versions
-            ]
-            items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": listed})
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
-        "metadata": {},
-        "items": items,
-    }
 
 
 def core_versions() -> Json:
@@ -64,7 +27,7 @@ def _group(name: str, versions: list[str]) -> Json:
 
 def resources(registry: Registry, group: str, version: str) -> Json:
     listed: list[Json] = []
-    for resource in _in(registry, group, version):
+    for resource in (one for one in registry if (one.group, one.version) == (group, version)):
         listed.append(_listed(resource))
         listed += [_listed_subresource(resource, name) for name in sorted(resource.subresources)]
     if not listed:
@@ -73,28 +36,16 @@ def resources(registry: Registry, group: str, version: str) -> Json:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
 
-def _in(registry: Registry, group: str, version: str) -> list[Resource]:
-    return [resource for resource in registry if (resource.group, resource.version) == (group, version)]
-
-
-def _singular(resource: Resource) -> str:
-    return resource.singular or resource.kind.lower()
-
-
 def _listed(resource: Resource) -> Json:
+    words = {"shortNames": [*resource.short_names], "categories": [*resource.categories]}
     return {
         "name": resource.plural,
-        "singularName": _singular(resource),
+        "singularName": resource.singular or resource.kind.lower(),
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": [*resource.verbs],
-        **_words(resource),
+        **{name: values for name, values in words.items() if values},
     }
-
-
-def _words(resource: Resource) -> Json:
-    words = {"shortNames": [*resource.short_names], "categories": [*resource.categories]}
-    return {name: values for name, values in words.items() if values}
 
 
 def _listed_subresource(resource: Resource, name: str) -> Json:
@@ -108,23 +59,6 @@ def _listed_subresource(resource: Resource, name: str) -> Json:
         "kind": kind["kind"],
         "verbs": _subresource_verbs(name),
     }
-
-
-def _discovered(resource: Resource) -> Json:
-    discovered: Json = {
-        "resource": resource.plural,
-        "responseKind": _response_kind(resource, ""),
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": _singular(resource),
-        "verbs": [*resource.verbs],
-        **_words(resource),
-    }
-    if resource.subresources:
-        discovered["subresources"] = [
-            {"subresource": name, "responseKind": _response_kind(resource, name), "verbs": _subresource_verbs(name)}
-            for name in sorted(resource.subresources)
-        ]
-    return discovered
 
 
 def _response_kind(resource: Resource, subresource: str) -> Json:
@@ -142,9 +76,7 @@ def _subresource_verbs(name: str) -> list[str]:
             return ["get", "patch", "update"]
         case "log":
             return ["get"]
-        case "exec" | "attach" | "portforward":
+        case "exec":
             return ["create", "get"]
-        case "finalize":
-            return ["update"]
         case _:
             return ["create"]

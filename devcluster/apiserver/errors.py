@@ -152,11 +152,6 @@ def expired(message: str, continue_token: str = "") -> ApiError:
     return ApiError(410, "Expired", message, continue_token=continue_token)
 
 
-def not_implemented(message: str) -> ApiError:
-    """For what this development server leaves out on purpose."""
-    return ApiError(501, "NotImplemented", message)
-
-
 def qualified(word: str, group: str) -> str:
     return f"{word}.{group}" if group else word
 

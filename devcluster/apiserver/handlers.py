@@ -3,25 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
-from devcluster.apiserver import binder, scale
-from devcluster.apiserver.call import Call, decode_yaml
-from devcluster.apiserver.deletion import POLICIES, Delete, delete, evict, finish
+from devcluster.apiserver import scale
+from devcluster.apiserver.call import Call, decode, decode_yaml
+from devcluster.apiserver.deletion import POLICIES, Delete, delete, evict
 from devcluster.apiserver.entry import Entry, Key
 from devcluster.apiserver.errors import (
     Json,
     UndecodableError,
     bad_request,
-    conflict,
-    forbidden_field,
     invalid,
     invalid_value,
     method_not_allowed,
     no_such_path,
     not_found,
-    not_implemented,
     not_supported,
     required,
     unsupported_media_type,
@@ -87,17 +83,11 @@ class Handlers:
                 return await self._streams.log(call, self._objects.find(resource, call.place))
             case "exec", "get" | "create":
                 return await self._streams.exec(call, self._objects.find(resource, call.place))
-            case "attach" | "portforward", _:
-                raise not_implemented(f"{name} is not offered by this development server; use exec")
-            case "binding", "create":
-                return await self._bind(call)
             case "eviction", "create":
                 body = await call.body()
                 options = body.get("deleteOptions") if isinstance(body, dict) else None
                 evict(self._store, self._objects.find(resource, call.place), read_delete(call, options))
                 return answer(success(code=201), 201)
-            case "finalize", "update":
-                return await self._finalize(call)
             case "scale", "get" | "update" | "patch":
                 return await self._scale(call, resource)
             case "status", "get":
@@ -137,7 +127,7 @@ class Handlers:
             entry = self._objects.patch(resource, call.place, change, how, call.target.subresource)
         except UndecodableError as error:
             # The real server blames the patch for what it made of the object.
-            raise invalid("", "", "", [invalid_value("patch", msgspec_decode(raw), error.message)]) from error
+            raise invalid("", "", "", [invalid_value("patch", decode(raw), error.message)]) from error
         return self._one(call, resource, entry, how)
 
     async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
@@ -182,26 +172,6 @@ class Handlers:
         body = Renderer.of(resource, call).many(entries, metadata)
         return answer(body)
 
-    async def _bind(self, call: Call) -> web.StreamResponse:
-        body = await call.body()
-        target = body.get("target") if isinstance(body, dict) else None
-        node = target.get("name") if isinstance(target, dict) else None
-        if not isinstance(node, str) or not node:
-            raise invalid("", "Binding", call.target.name, [required("target.name")])
-        entry = self._objects.find(PODS, call.place)
-        pod = entry.object()
-        if pod["spec"].get("nodeName"):
-            why = f'pod {call.target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-            raise conflict("", "pods/binding", call.target.name, why)
-        binder.bind(pod, node)
-        finish(self._store, PODS.key, pod)
-        return answer(success(code=201), 201)
-
-    async def _finalize(self, call: Call) -> web.StreamResponse:
-        """Namespaces end by themselves here; their finalizers are not for clients."""
-        cause = forbidden_field("spec.finalizers", "this development server removes them itself")
-        raise invalid("", NAMESPACES.kind, call.target.name, [cause])
-
     async def _scale(self, call: Call, resource: Resource) -> web.StreamResponse:
         paths = resource.scale
         assert paths is not None, resource
@@ -210,7 +180,7 @@ class Handlers:
         if call.verb != "get":
             raw = await call.raw_body()
             content_type = call.content_type if call.verb == "patch" else ""
-            change = read_patch(resource, content_type, raw) if content_type else _replacement(msgspec_decode(raw))
+            change = read_patch(resource, content_type, raw) if content_type else _replacement(decode(raw))
 
             def set_replicas(document: Json) -> Json:
                 wanted = change(scale.read(paths, document))
@@ -265,8 +235,8 @@ def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[J
         raise unsupported_media_type(accepted)
 
     def change(document: Json) -> Any:
-        # Read only now: of what does not exist nobody learns that the patch is wrong too.
-        patch = msgspec_decode(raw)
+        # Decoded only now: a patch of an object that does not exist is answered with 404, whatever it says.
+        patch = decode(raw)
         if content_type == JSON_PATCH:
             return json_patch(document, patch)
         if not isinstance(patch, dict):
@@ -278,10 +248,3 @@ def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[J
 
 def _replacement(body: Any) -> Callable[[Json], Any]:
     return lambda _: body
-
-
-def msgspec_decode(raw: bytes) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise bad_request(f"error decoding patch: {error}") from error

@@ -27,7 +27,7 @@ from devcluster.apiserver.errors import (
     modified,
     not_found,
 )
-from devcluster.apiserver.kinds import NO_RULES, RULES, custom, events, naming
+from devcluster.apiserver.kinds import NO_RULES, RULES, custom, definitions, events
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.metadata import (
     check_type,
@@ -38,7 +38,7 @@ from devcluster.apiserver.metadata import (
     settle_name,
     settle_namespace,
 )
-from devcluster.apiserver.names import finalizer_warnings, metadata_causes
+from devcluster.apiserver.names import metadata_causes
 from devcluster.apiserver.resources import DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, Registry, Resource
 from devcluster.apiserver.schema import apply_defaults, prune, same
 from devcluster.apiserver.shapes import check_shape
@@ -81,12 +81,6 @@ class Objects:
             else:
                 self.registry.define(change.entry.object())
 
-    def established(self, definition: Json) -> Json:
-        """The status of a definition beside those that are there."""
-        name = definition["metadata"]["name"]
-        others = [entry.object() for entry in self.store.all(DEFINITIONS.key) if entry.place.name != name]
-        return naming.established(definition, others)
-
     def find(self, resource: Resource, place: Place) -> Entry:
         entry = self.store.get(resource.key, place)
         if entry is None:
@@ -119,8 +113,7 @@ class Objects:
         if _counts_generations(resource):
             new["metadata"]["generation"] = 1
         if resource.key == DEFINITIONS.key:
-            new["status"] = self.established(new)
-        how.warnings.extend(_rules(resource).warnings(new))
+            new["status"] = definitions.established(new)
         if how.dry_run:
             # Only tried, it shows the version that came with it.
             new["metadata"] |= {"resourceVersion": version} if version else {}
@@ -156,26 +149,20 @@ class Objects:
     ) -> None:
         """Complete `new` in place, and find it valid."""
         rules = _rules(resource)
-        if resource.custom:
-            how.warnings.extend(finalizer_warnings(new, old))
         rules.fill(new, old)
         causes = []
         if _metadata_changed(new, old):
-            causes += metadata_causes(new["metadata"], rules.name, core=not resource.key.group)
+            causes += metadata_causes(new["metadata"], rules.name)
         if resource.custom:
             causes += custom.wrong(resource, new, old, causes, subresource)
         else:
             causes += rules.wrong(new, old)
-        if resource.key == EVENTS.key and resource is not EVENTS:
-            causes += events.wrong_in_the_new_group(new, old)
         # Beside the status of a custom resource anything is passed over, beside that of a pod claims of a deletion.
         if not (subresource and resource.custom):
             in_vain = subresource and resource.key == PODS.key
             causes += [cause for cause in claimed if cause.field == "metadata.uid" or not in_vain]
         if causes:
-            # Events are checked in their old shape.
-            group = EVENTS.group if resource.key == EVENTS.key else resource.group
-            raise invalid(group, resource.kind, new["metadata"]["name"], causes)
+            raise invalid(resource.group, resource.kind, new["metadata"]["name"], causes)
 
     # Changing
 
@@ -232,7 +219,7 @@ class Objects:
         self._admit(resource, new, before, how, subresource, claimed)
         self._check_finalizers(resource, new, old)
         if resource.key == DEFINITIONS.key and subresource != "status":
-            new["status"] = self.established(new)
+            new["status"] = definitions.established(new)
         if _counts_generations(resource) and _spec_changed(resource, new, before):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         new = versions.stored(resource, new)

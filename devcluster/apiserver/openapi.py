@@ -1,15 +1,13 @@
-"""OpenAPI v3, as far as kubectl reads it: which fields `explain` shows, and that the server validates fields itself."""
+"""OpenAPI v3, as far as kubectl reads it.
 
-import copy
-import hashlib
-
-import msgspec
+`kubectl explain` shows the schemas of custom kinds, and kubectl leaves the validation of fields to a server that says
+that it validates.
+"""
 
 from devcluster.apiserver.errors import Json, no_such_path
 from devcluster.apiserver.resources import Registry, Resource
 
-JSON = "application/json"
-# kubectl looks for this parameter of `patch` before it leaves validation to the server.
+# kubectl looks for `fieldValidation` among the parameters of `patch`.
 PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string"}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
@@ -17,82 +15,42 @@ PARAMETERS = [
 
 
 def index(registry: Registry) -> Json:
-    """The documents there are; the hash tells clients when to read one again."""
-    paths = {}
-    for group, versions in registry.groups().items():
-        for version in versions:
-            path = _path(group, version)
-            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={_hash(registry, group, version)}"}
+    """The documents there are."""
+    paths = {_path(one): {"serverRelativeURL": f"/openapi/v3/{_path(one)}"} for one in registry if not one.virtual}
     return {"paths": paths}
 
 
 def document(registry: Registry, path: str) -> Json:
-    for group, versions in registry.groups().items():
-        for version in versions:
-            if _path(group, version) == path:
-                return _document(_served(registry, group, version))
-    raise no_such_path()
-
-
-def _path(group: str, version: str) -> str:
-    return f"apis/{group}/{version}" if group else f"api/{version}"
-
-
-def _served(registry: Registry, group: str, version: str) -> list[Resource]:
-    return [one for one in registry if (one.group, one.version) == (group, version) and not one.virtual]
-
-
-def _hash(registry: Registry, group: str, version: str) -> str:
-    described = [[one.plural, one.schema] for one in _served(registry, group, version)]
-    return hashlib.sha256(msgspec.json.encode(described)).hexdigest().upper()
-
-
-def _document(resources: list[Resource]) -> Json:
-    paths: Json = {}
-    schemas: Json = {}
-    for resource in resources:
-        name = _schema_name(resource)
-        schemas[name] = _schema(resource)
-        scope = "namespaces/{namespace}/" if resource.namespaced else ""
-        path = f"/{_path(resource.group, resource.version)}/{scope}{resource.plural}"
-        paths[path] = {"get": _operation(resource, name, "list"), "post": _operation(resource, name, "post")}
-        paths[path + "/{name}"] = {
-            method: _operation(resource, name, method) for method in ("get", "put", "patch", "delete")
-        }
+    served = [one for one in registry if _path(one) == path and not one.virtual]
+    if not served:
+        raise no_such_path()
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes (development server)", "version": "v1.32"},
-        "paths": paths,
-        "components": {"schemas": schemas},
+        "paths": {f"/{path}/{one.plural}/{{name}}": {"patch": _patch(one)} for one in served},
+        "components": {"schemas": {_schema_name(one): _schema(one) for one in served if one.schema}},
+    }
+
+
+def _path(resource: Resource) -> str:
+    return f"apis/{resource.group}/{resource.version}" if resource.group else f"api/{resource.version}"
+
+
+def _patch(resource: Resource) -> Json:
+    return {
+        "x-kubernetes-group-version-kind": _kind(resource),
+        "x-kubernetes-action": "patch",
+        "parameters": PARAMETERS,
     }
 
 
 def _schema_name(resource: Resource) -> str:
-    if not resource.group:
-        return f"io.k8s.api.core.{resource.version}.{resource.kind}"
     return ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])
 
 
 def _schema(resource: Resource) -> Json:
-    schema: Json = copy.deepcopy(resource.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-    common = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
-    schema["properties"] = (schema.get("properties") or {}) | common
-    schema["x-kubernetes-group-version-kind"] = [_group_version_kind(resource)]
-    return schema
+    return {**(resource.schema or {}), "x-kubernetes-group-version-kind": [_kind(resource)]}
 
 
-def _group_version_kind(resource: Resource) -> Json:
+def _kind(resource: Resource) -> Json:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
-
-
-def _operation(resource: Resource, schema_name: str, action: str) -> Json:
-    content = {"content": {JSON: {"schema": {"$ref": f"#/components/schemas/{schema_name}"}}}}
-    operation: Json = {
-        "x-kubernetes-group-version-kind": _group_version_kind(resource),
-        "x-kubernetes-action": action,
-        "parameters": PARAMETERS,
-        "responses": {"200": {"description": "OK", **content}},
-    }
-    if action in ("post", "put", "patch"):
-        operation["requestBody"] = content
-    return operation

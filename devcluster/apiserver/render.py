@@ -122,10 +122,10 @@ def _metadata_alone(obj: Json) -> Json:
     return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": obj["metadata"]}
 
 
-def answer(body: bytes | Json, code: int = 200, warnings: Sequence[str] = (), media: str = "") -> web.Response:
+def answer(body: bytes | Json, code: int = 200, warnings: Sequence[str] = ()) -> web.Response:
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
     response = web.Response(body=raw, status=code)
-    response.headers["Content-Type"] = media or "application/json"
+    response.headers["Content-Type"] = "application/json"
     response.headers["Cache-Control"] = "no-cache, private"
     for warning in warnings:
         text = warning.replace("\\", "\\\\").replace('"', '\\"')

@@ -108,7 +108,7 @@ PODS = Resource(
     kind="Pod",
     short_names=("po",),
     categories=("all",),
-    subresources=frozenset({"status", "log", "exec", "attach", "portforward", "binding", "eviction"}),
+    subresources=frozenset({"status", "log", "exec", "eviction"}),
     fields=frozenset(
         {
             "spec.nodeName",
@@ -125,7 +125,7 @@ NAMESPACES = Resource(
     kind="Namespace",
     namespaced=False,
     short_names=("ns",),
-    subresources=frozenset({"status", "finalize"}),
+    subresources=frozenset({"status"}),
     fields=frozenset({"status.phase"}),
 )
 NODES = Resource(

@@ -140,7 +140,7 @@ class ApiServer:
         """Everything that is not about a kind."""
         if request.method not in ("GET", "HEAD"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        registry, accept = self.objects.registry, request.headers.get("Accept", "")
+        registry = self.objects.registry
         match [part for part in request.path.split("/") if part]:
             case []:
                 return answer({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
@@ -148,9 +148,6 @@ class ApiServer:
                 return web.Response(text="ok")
             case ["version"]:
                 return answer(VERSION)
-            case ["api" | "apis" as root] if version := discovery.asked_aggregation(accept):
-                document = discovery.aggregated(registry, core=root == "api", version=version)
-                return answer(document, media=discovery.aggregated_media(version))
             case ["api"]:
                 return answer(discovery.core_versions())
             case ["apis"]:

@@ -1,19 +1,17 @@
-"""The types of the fields that this server reads itself, so that nothing of another type gets further.
+"""The types of the fields that this server and its node agents read themselves.
 
-Only shapes are checked here (400, as a decoder does); rules are in `kinds/`.  Fields that are not named are
-kept as they are: the built-in kinds are not pruned.
+A body with another type there is refused (400, as a decoder does it).  A field that is not named is kept as it is.
 """
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from devcluster.apiserver.errors import Json, UndecodableError
 
-MicroTime = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")]
-"""With exactly six decimals."""
 Strings = dict[str, str] | None
+Amounts = dict[str, str | int | float] | None
 
 
 class Shape(msgspec.Struct, rename="camel", kw_only=True):
@@ -56,22 +54,15 @@ class EnvironmentVariable(Shape):
     value_from: Json | None = None
 
 
-class ContainerPort(Shape):
-    name: str | None = None
-    container_port: int | None = None
-    protocol: str | None = None
-
-
 class VolumeMount(Shape):
     name: str | None = None
     mount_path: str | None = None
     sub_path: str | None = None
-    read_only: bool | None = None
 
 
 class Resources(Shape):
-    limits: dict[str, str | int | float] | None = None
-    requests: dict[str, str | int | float] | None = None
+    limits: Amounts = None
+    requests: Amounts = None
 
 
 class Container(Shape):
@@ -82,11 +73,9 @@ class Container(Shape):
     working_dir: str | None = None
     env: list[EnvironmentVariable] | None = None
     env_from: list[Json] | None = None
-    ports: list[ContainerPort] | None = None
+    ports: list[Json] | None = None
     resources: Resources | None = None
     volume_mounts: list[VolumeMount] | None = None
-    image_pull_policy: str | None = None
-    restart_policy: str | None = None
 
 
 class Volume(Shape):
@@ -116,8 +105,6 @@ class PodSpec(Shape):
     tolerations: list[Json] | None = None
     dns_config: Json | None = None
     security_context: Json | None = None
-    affinity: Json | None = None
-    overhead: dict[str, str | int | float] | None = None
 
 
 class Condition(Shape):
@@ -155,78 +142,34 @@ class Pod(Shape):
     status: PodStatus | None = None
 
 
-class ServicePort(Shape):
-    name: str | None = None
-    port: int | None = None
-    protocol: str | None = None
-    target_port: int | str | None = None
-
-
 class ServiceSpec(Shape):
     type: str | None = None
-    cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
     selector: Strings = None
-    ports: list[ServicePort] | None = None
+    ports: list[Json] | None = None
     publish_not_ready_addresses: bool | None = None
 
 
 class Service(Shape):
     spec: ServiceSpec | None = None
-    status: Json | None = None
 
 
 class ConfigMap(Shape):
     data: Strings = None
     binary_data: dict[str, bytes] | None = None
-    immutable: bool | None = None
 
 
 class Secret(Shape):
     data: dict[str, bytes] | None = None
     string_data: Strings = None
     type: str | None = None
-    immutable: bool | None = None
-
-
-class ObjectReference(Shape):
-    api_version: str | None = None
-    kind: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-    field_path: str | None = None
 
 
 class Event(Shape):
     """In the shape of the core group, in which events are stored."""
 
-    involved_object: ObjectReference | None = None
-    reason: str | None = None
-    message: str | None = None
-    type: str | None = None
+    involved_object: Json | None = None
     source: Strings = None
-    count: int | None = None
     series: Json | None = None
-    action: str | None = None
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    event_time: MicroTime | None = None
-    reporting_component: str | None = None
-    reporting_instance: str | None = None
-
-
-class NamespaceSpec(Shape):
-    finalizers: list[str] | None = None
-
-
-class NamespaceStatus(Shape):
-    phase: str | None = None
-
-
-class Namespace(Shape):
-    spec: NamespaceSpec | None = None
-    status: NamespaceStatus | None = None
 
 
 class NodeAddress(Shape):
@@ -234,28 +177,11 @@ class NodeAddress(Shape):
     address: str
 
 
-class Endpoint(Shape):
-    port: int = msgspec.field(default=0, name="Port")
-
-
-class DaemonEndpoints(Shape):
-    kubelet_endpoint: Endpoint | None = None
-
-
-class NodeInfo(Shape):
-    kubelet_version: str | None = None
-    os_image: str | None = None
-    kernel_version: str | None = None
-    container_runtime_version: str | None = None
-
-
 class NodeStatus(Shape):
     addresses: list[NodeAddress] | None = None
-    allocatable: dict[str, str | int | float] | None = None
-    capacity: dict[str, str | int | float] | None = None
+    allocatable: Amounts = None
     conditions: list[Condition] | None = None
-    daemon_endpoints: DaemonEndpoints | None = None
-    node_info: NodeInfo | None = None
+    daemon_endpoints: dict[str, Json] | None = None
 
 
 class NodeSpec(Shape):
@@ -268,16 +194,11 @@ class Node(Shape):
     status: NodeStatus | None = None
 
 
-class LeaseSpec(Shape):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    lease_transitions: int | None = None
-    acquire_time: MicroTime | None = None
-    renew_time: MicroTime | None = None
+class Specified(Shape):
+    """Any object with a spec."""
 
-
-class Lease(Shape):
-    spec: LeaseSpec | None = None
+    spec: Json | None = None
+    status: Json | None = None
 
 
 def check_shape(shape: type[Shape], value: Any, what: str) -> None:

@@ -162,7 +162,7 @@ def _picked(source: Json, what: str, contents: dict[str, bytes] | None, mode: in
             return {}
         raise BadConfiguration(f"{what} not found")
     if not source.get("items"):
-        return {name: File(content, mode) for name, content in contents.items()}
+        return {_safe(name): File(content, mode) for name, content in contents.items()}
     files = {}
     for item in source["items"]:
         if item["key"] in contents:

@@ -182,15 +182,6 @@ async def test_fields_of_the_definition_select(api: Api) -> None:
     assert (await api.client.get(api.path("gadgets") + "?fieldSelector=spec.note%3Dx")).code == 400
 
 
-async def test_a_finalizer_without_a_domain_is_warned_of(api: Api) -> None:
-    gadget = a_gadget()
-    gadget["metadata"]["finalizers"] = ["hold"]
-    made = await api.client.create(api.path("gadgets"), gadget)
-    assert made.code == 201
-    assert "prefer a domain-qualified finalizer name" in made.headers["Warning"]
-    assert (await api.client.merge(api.path("gadgets", "g"), {"metadata": {"finalizers": None}})).code == 200
-
-
 async def test_apply_creates_and_then_changes(api: Api) -> None:
     path = api.path("gadgets", "g") + "?fieldManager=tester"
     made = await api.client.call("PATCH", path, a_gadget(size=4, colour="red"), media=APPLY)

@@ -17,7 +17,6 @@ from tests.kit.watching import next_of
 
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 APPLY = "application/apply-patch+yaml"
 NOBODY = "11111111-1111-1111-1111-111111111111"
 """The uid of nothing that ever lived."""
@@ -67,14 +66,6 @@ async def test_the_group_prefers_what_is_stable_over_what_is_newer(api: Api) -> 
     assert group["preferredVersion"] == {"groupVersion": f"{GROUP}/v1", "version": "v1"}
     listed = (await api.client.get("/apis")).body["groups"]
     assert [one["versions"] for one in listed if one["name"] == GROUP] == [group["versions"]]
-    found = (await api.client.get("/apis", Accept=AGGREGATED)).body["items"]
-    [aggregated] = [one for one in found if one["metadata"]["name"] == GROUP]
-    assert [one["version"] for one in aggregated["versions"]] == ["v1", "v2beta1"]
-    for each in aggregated["versions"]:
-        [resource] = each["resources"]
-        kind = {"group": GROUP, "version": each["version"], "kind": "Gizmo"}
-        assert (resource["resource"], resource["responseKind"]) == ("gizmos", kind)
-        assert sorted(one["subresource"] for one in resource["subresources"]) == ["scale", "status"]
 
 
 async def test_each_version_is_discovered(api: Api) -> None:

@@ -4,35 +4,23 @@
 Custom resources are in `custom.py`.  Nothing here knows HTTP or the store.
 """
 
+from devcluster.apiserver import resources
 from devcluster.apiserver.entry import Key
-from devcluster.apiserver.kinds import configs, definitions, events, leases, namespaces, nodes, pods, services
+from devcluster.apiserver.kinds import definitions, events, pods, simple
 from devcluster.apiserver.kinds.rules import Rules
-from devcluster.apiserver.names import path_segment
-from devcluster.apiserver.resources import (
-    CONFIG_MAPS,
-    DEFINITIONS,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    RBAC,
-    SECRETS,
-    SERVICES,
-)
 
 RULES: dict[Key, Rules] = {
-    PODS.key: pods.RULES,
-    SERVICES.key: services.RULES,
-    CONFIG_MAPS.key: configs.CONFIG_MAP_RULES,
-    SECRETS.key: configs.SECRET_RULES,
-    EVENTS.key: events.RULES,
-    NAMESPACES.key: namespaces.RULES,
-    NODES.key: nodes.RULES,
-    LEASES.key: leases.RULES,
-    DEFINITIONS.key: definitions.RULES,
+    resources.PODS.key: pods.RULES,
+    resources.SERVICES.key: simple.SERVICES,
+    resources.CONFIG_MAPS.key: simple.CONFIG_MAPS,
+    resources.SECRETS.key: simple.SECRETS,
+    resources.EVENTS.key: events.RULES,
+    resources.NAMESPACES.key: simple.NAMESPACES,
+    resources.NODES.key: simple.NODES,
+    resources.LEASES.key: simple.LEASES,
+    resources.DEFINITIONS.key: definitions.RULES,
     **{
-        Key(RBAC, plural): Rules(name=path_segment, created_by_update=True)
+        Key(resources.RBAC, plural): simple.RBAC
         for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
     },
 }

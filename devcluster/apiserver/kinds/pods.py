@@ -1,7 +1,6 @@
-"""Pods: defaults, validation and what an update may change."""
+"""Pods: defaults, what an update may change, and the mistakes that no scheduler and no node could do anything with."""
 
 import copy
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,15 +22,12 @@ from devcluster.apiserver.shapes import Pod
 
 STATUS_LISTS = ("initContainerStatuses", "containerStatuses")
 CONTAINER_LISTS = ("initContainers", "containers")
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
 MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 FIXED = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-ENVIRONMENT_NAME = re.compile(r"[\x20-\x3c\x3e-\x7e]+")
-ENVIRONMENT_NAME_RULE = (
-    "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
 
 SPEC_DEFAULTS: Json = {
@@ -123,131 +119,54 @@ def containers(spec: Json) -> Iterator[Json]:
 
 def wrong(pod: Json, old: Json | None) -> list[Cause]:
     spec = pod.get("spec") or {}
-    causes = _wrong_spec(spec)
-    if old is not None:
-        return causes + _wrong_update(spec, old["spec"])
-    if spec.get("schedulingGates") and spec.get("nodeName"):
-        causes.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    return causes
-
-
-def _wrong_spec(spec: Json) -> list[Cause]:
     causes = [required("spec.containers")] if not spec.get("containers") else []
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        # The node makes a folder of this name.
+        if problem := label_1123(volume.get("name") or ""):
+            causes.append(invalid_value(f"spec.volumes[{index}].name", volume.get("name"), problem))
     seen: set[str] = set()
     for field in CONTAINER_LISTS:
         for index, container in enumerate(spec.get(field) or ()):
             causes += _wrong_container(container, f"spec.{field}[{index}]", volumes, seen)
-    causes += _wrong_volumes(spec)
-    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
-        causes.append(required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
-    policies = ("Always", "OnFailure", "Never")
-    if spec.get("restartPolicy", "Always") not in policies:
-        causes.append(not_supported("spec.restartPolicy", spec["restartPolicy"], policies))
+    if spec.get("restartPolicy", "Always") not in RESTART_POLICIES:
+        causes.append(not_supported("spec.restartPolicy", spec["restartPolicy"], RESTART_POLICIES))
     for field in ("hostname", "subdomain"):
         if spec.get(field) and (problem := label_1123(spec[field])):
             causes.append(invalid_value(f"spec.{field}", spec[field], problem))
-    return causes
+    if old is None:
+        return causes
+    for field in reversed(CONTAINER_LISTS):
+        if len(spec.get(field) or ()) != len(old["spec"].get(field) or ()):
+            return [*causes, forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")]
+    return causes if _fixed(spec) == _fixed(old["spec"]) else [*causes, forbidden_field("spec", FIXED)]
 
 
 def _wrong_container(container: Json, path: str, volumes: set[Any], seen: set[str]) -> list[Cause]:
     causes = []
-    name = container.get("name")
+    name = container.get("name") or ""
     if not name:
         causes.append(required(f"{path}.name"))
     elif problem := label_1123(name):
         causes.append(invalid_value(f"{path}.name", name, problem))
     elif name in seen:
         causes.append(duplicate(f"{path}.name", name))
-    seen.add(name or "")
+    seen.add(name)
     if not (container.get("image") or "").strip():
         causes.append(required(f"{path}.image"))
-    for index, variable in enumerate(container.get("env") or ()):
-        text = variable.get("name")
-        if not text:
-            causes.append(required(f"{path}.env[{index}].name"))
-        elif not ENVIRONMENT_NAME.fullmatch(text):
-            causes.append(invalid_value(f"{path}.env[{index}].name", text, ENVIRONMENT_NAME_RULE))
-    for index, port in enumerate(container.get("ports") or ()):
-        number = port.get("containerPort")
-        if number is None:
-            causes.append(required(f"{path}.ports[{index}].containerPort"))
-        elif not 1 <= number <= 65535:
-            causes.append(
-                invalid_value(f"{path}.ports[{index}].containerPort", number, "must be between 1 and 65535, inclusive")
-            )
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         where = f"{path}.volumeMounts[{index}]"
-        if not mount.get("name"):
-            causes.append(required(f"{where}.name"))
-        elif mount["name"] not in volumes:
-            causes.append(Cause(f"{where}.name", "FieldValueNotFound", f"Not found: {shown(mount['name'])}"))
+        if mount.get("name") not in volumes:
+            causes.append(Cause(f"{where}.name", "FieldValueNotFound", f"Not found: {shown(mount.get('name'))}"))
         if not mount.get("mountPath"):
             causes.append(required(f"{where}.mountPath"))
-    return causes + _wrong_resources(container.get("resources") or {}, f"{path}.resources")
-
-
-def _wrong_resources(resources: Json, path: str) -> list[Cause]:
-    causes = []
-    for list_name in ("limits", "requests"):
-        for name, text in (resources.get(list_name) or {}).items():
-            where = f"{path}.{list_name}[{name}]"
+    for amounts in ("limits", "requests"):
+        for resource, text in (container["resources"].get(amounts) or {}).items():
             try:
-                amount = parse_quantity(text)
+                parse_quantity(text)
             except ValueError as error:
-                causes.append(invalid_value(where, text, str(error)))
-                continue
-            limit = (resources.get("limits") or {}).get(name)
-            if amount < 0:
-                causes.append(invalid_value(where, text, "must be greater than or equal to 0"))
-            if list_name == "requests" and limit is not None and _more(amount, limit):
-                detail = f"must be less than or equal to {name} limit of {limit}"
-                causes.append(invalid_value(f"{path}.requests", text, detail))
+                causes.append(invalid_value(f"{path}.resources.{amounts}[{resource}]", text, str(error)))
     return causes
-
-
-def _more(amount: Any, limit: Any) -> bool:
-    try:
-        return bool(amount > parse_quantity(limit))
-    except ValueError:
-        return False
-
-
-def _wrong_volumes(spec: Json) -> list[Cause]:
-    causes, seen = [], set()
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        name, where = volume.get("name"), f"spec.volumes[{index}].name"
-        if not name:
-            causes.append(required(where))
-        elif problem := label_1123(name):
-            causes.append(invalid_value(where, name, problem))
-        elif name in seen:
-            causes.append(duplicate(where, name))
-        seen.add(name)
-    return causes
-
-
-def warnings(pod: Json) -> list[str]:
-    name = pod["metadata"]["name"]
-    problem = label_1123(name)
-    what = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior"
-    return [f"{what}; a DNS label is recommended: [{problem}]"] if problem else []
-
-
-def _wrong_update(spec: Json, old: Json) -> list[Cause]:
-    for field in reversed(CONTAINER_LISTS):
-        if len(spec.get(field) or ()) != len(old.get(field) or ()):
-            return [forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")]
-    gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
-    causes = [
-        forbidden_field(
-            f"spec.schedulingGates[{index}].name",
-            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
-        )
-        for index, gate in enumerate(spec.get("schedulingGates") or ())
-        if gate.get("name") not in gates
-    ]
-    return causes if _fixed(spec) == _fixed(old) else [*causes, forbidden_field("spec", FIXED)]
 
 
 def _fixed(spec: Json) -> Json:
@@ -261,4 +180,4 @@ def _fixed(spec: Json) -> Json:
     return fixed
 
 
-RULES = Rules(shape=Pod, fill=fill, wrong=wrong, counts_generations=True, warnings=warnings)
+RULES = Rules(shape=Pod, fill=fill, wrong=wrong, counts_generations=True)

@@ -8,25 +8,13 @@ from devcluster.apiserver.names import NameRule, subdomain
 from devcluster.apiserver.shapes import Shape
 
 
-def _nothing_to_fill(obj: Json, old: Json | None) -> None:
-    pass
-
-
-def _nothing_wrong(obj: Json, old: Json | None) -> list[Cause]:
-    return []
-
-
-def _nothing_to_warn_of(obj: Json) -> list[str]:
-    return []
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     shape: type[Shape] = Shape
     name: NameRule = subdomain
-    fill: Callable[[Json, Json | None], None] = _nothing_to_fill
+    fill: Callable[[Json, Json | None], None] = lambda _obj, _old: None
     """Complete the object in place with defaults; `old` is the object before an update."""
-    wrong: Callable[[Json, Json | None], list[Cause]] = _nothing_wrong
+    wrong: Callable[[Json, Json | None], list[Cause]] = lambda _obj, _old: []
     """What is wrong with the completed object, given what it was."""
     counts_generations: bool = False
     """`metadata.generation` grows with every change of the spec."""
@@ -34,5 +22,3 @@ class Rules:
     """A PUT of what does not exist creates it."""
     must_say_version: bool = False
     """A write has to carry the resourceVersion that it replaces; a patch does, unless it takes it away."""
-    warnings: Callable[[Json], list[str]] = _nothing_to_warn_of
-    """What is not wrong with a new object, and still no good idea."""

@@ -1,6 +1,7 @@
 """The kinds that sequences are about: an object of each to start from, and changes that are right, odd or wrong.
 
-A change is a merge patch.  Most are valid; the others are the mistakes that people and clients make.
+A change is a merge patch.  Most are valid; the others are the mistakes that people and clients make.  Of built-in kinds
+these are only the mistakes that the embedded server refuses too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -235,18 +236,12 @@ CONFIG_MAP = Kind(
         {"data": {"key": "other"}},
         {"data": {"second": "2"}},
         {"data": {"key": None}},
-        {"data": {"a b": "c"}},
-        {"data": {"..": "c"}},
         {"data": {"number": 5}},
         {"data": {"nothing": ""}},
         {"data": None},
         {"data": []},
         {"binaryData": {"blob": "aGk="}},
-        {"binaryData": {"key": "aGk="}},
         {"binaryData": {"blob": "!"}},
-        {"immutable": True},
-        {"immutable": False},
-        {"immutable": None},
     ],
     operations=[
         [{"op": "replace", "path": "/data/key", "value": "patched"}],
@@ -266,10 +261,7 @@ SECRET = Kind(
     changes=[
         {"data": {"key": "b3RoZXI="}},
         {"data": {"key": "!"}},
-        {"data": {"a b": "dmFsdWU="}},
         {"stringData": {"key": "plain", "more": "text"}},
-        {"type": "test.dev/kind"},
-        {"immutable": True},
         {"data": None},
     ],
     fields=["type=Opaque"],
@@ -303,24 +295,10 @@ POD = Kind(
         {"spec": {"containers": [{"image": "train:1"}]}},
         {"spec": {"containers": [{"name": "main", "image": "train:1", "command": ["sh"], "args": ["-c", "true"]}]}},
         {"spec": {"containers": [{"name": "main", "image": "train:1", "env": [{"name": "A", "value": "b"}]}]}},
-        {"spec": {"containers": [{"name": "main", "image": "train:1", "env": [{"name": "A=", "value": "b"}]}]}},
-        {"spec": {"containers": [{"name": "main", "image": "train:1", "env": [{"value": "b"}]}]}},
         {"spec": {"containers": [{"name": "main", "image": "train:1", "ports": [{"containerPort": 80}]}]}},
-        {"spec": {"containers": [{"name": "main", "image": "train:1", "ports": [{"containerPort": 99999}]}]}},
         {
             "spec": {
                 "containers": [{"name": "main", "image": "train:1", "resources": {"limits": {"cpu": "500m"}}}],
-            }
-        },
-        {
-            "spec": {
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "train:1",
-                        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"memory": "2Gi"}},
-                    }
-                ]
             }
         },
         {
@@ -339,15 +317,11 @@ POD = Kind(
                 "volumes": [{"name": "v", "emptyDir": {}}],
             }
         },
-        {"spec": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]}},
-        {"spec": {"initContainers": [{"name": "first", "image": "train:1"}]}},
         {"spec": {"hostname": "worker-0", "subdomain": "job"}},
         {"spec": {"hostname": "Worker_0"}},
         {"spec": {"terminationGracePeriodSeconds": -1}},
         {"spec": {"activeDeadlineSeconds": 100}},
         {"spec": {"nodeSelector": {"a": "b"}}},
-        {"spec": {"schedulingGates": [{"name": "test.dev/gate"}]}},
-        {"spec": {"dnsPolicy": "None"}},
         {"status": {"phase": "Running"}},
     ],
     status=[
@@ -391,18 +365,9 @@ SERVICE = Kind(
     changes=[
         {"spec": {"ports": [{"port": 80}]}},
         {"spec": {"ports": [{"name": "http", "port": 80}, {"name": "https", "port": 443, "targetPort": "tls"}]}},
-        {"spec": {"ports": [{"port": 80}, {"port": 81}]}},
-        {"spec": {"ports": [{"name": "a", "port": 80}, {"name": "a", "port": 81}]}},
-        {"spec": {"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 80}]}},
-        {"spec": {"ports": [{"port": 0}]}},
-        {"spec": {"ports": [{"port": 99999}]}},
-        {"spec": {"ports": [{"port": "http"}]}},
-        {"spec": {"ports": [{"name": "A", "port": 80}]}},
-        {"spec": {"ports": [{"port": 80, "protocol": "HTTP"}]}},
         {"spec": {"publishNotReadyAddresses": True}},
         {"spec": {"selector": {"app": "y"}}},
         {"spec": {"selector": None}},
-        {"spec": {"type": "Nonsense"}},
     ],
     status=[{"status": {"loadBalancer": {}}}, {"status": {"loadBalancer": {}}, "metadata": {"labels": {"a": "b"}}}],
     fields=["spec.type=ClusterIP"],
@@ -425,15 +390,6 @@ EVENT = Kind(
         "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "<namespace>"},
     },
     changes=[
-        {"note": "x" * 1025},
-        {"reason": None},
-        {"type": "Odd"},
-        {"action": None},
-        {"eventTime": None},
-        {"eventTime": "2026-01-02T03:04:05Z"},
-        {"regarding": {"namespace": "elsewhere"}},
-        {"regarding": {"namespace": None}},
-        {"reportingController": None},
         {"series": {"count": 2, "lastObservedTime": "2026-01-02T03:05:05.000006Z"}},
     ],
     fields=["reason=Started", "type=Warning", "regarding.kind=Pod"],
@@ -447,10 +403,7 @@ LEASE = Kind(
     base={"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}},
     changes=[
         {"spec": {"holderIdentity": "you"}},
-        {"spec": {"leaseDurationSeconds": 0}},
-        {"spec": {"leaseTransitions": -1}},
         {"spec": {"renewTime": "2026-01-02T03:04:05.000006Z"}},
-        {"spec": {"renewTime": "now"}},
         {"spec": None},
     ],
 )

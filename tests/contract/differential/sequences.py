@@ -37,7 +37,6 @@ METADATA: tuple[Json, ...] = (
     {"annotations": {"note": "any text, at all"}},
     {"annotations": {"Bad Key": "x"}},
     {"finalizers": ["test.dev/hold"]},
-    {"finalizers": ["hold"]},
     {"finalizers": []},
     {"finalizers": None},
     {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace"}]},

@@ -63,15 +63,6 @@ async def test_a_node_selector_is_followed(api):
     assert bound.body["spec"]["nodeName"] == "special"
 
 
-async def test_a_pod_of_another_scheduler_is_bound_by_it(api):
-    await a_node(api)
-    await a_pod(api, schedulerName="theirs")
-    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "node-0"}}
-    assert (await api.create(f"{PODS}/worker/binding", binding)).code == 201
-    assert (await api.get(f"{PODS}/worker")).body["spec"]["nodeName"] == "node-0"
-    assert (await api.create(f"{PODS}/worker/binding", binding)).code == 409
-
-
 async def test_a_gated_pod_is_bound_when_its_gates_are_gone(api):
     await a_node(api)
     await a_pod(api, schedulingGates=[{"name": "example.dev/quota"}])

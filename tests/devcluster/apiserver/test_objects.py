@@ -183,13 +183,6 @@ async def test_a_secret_is_given_in_plain_text_and_kept_encoded(api):
     assert "stringData" not in made.body
 
 
-async def test_an_immutable_config_stays(api):
-    await api.create(CONFIGS, a_config(a="1") | {"immutable": True})
-    assert (await api.merge(f"{CONFIGS}/settings", {"data": {"a": "2"}})).code == 422
-    labelled = await api.merge(f"{CONFIGS}/settings", {"metadata": {"labels": {"team": "a"}}})
-    assert labelled.code == 200
-
-
 async def test_labels_are_checked(api):
     config = a_config()
     config["metadata"]["labels"] = {"team": "not a label"}

@@ -150,7 +150,6 @@ async def test_exec_is_only_offered_over_websockets(api, node):
     answer = await api.create(f"{PODS}/worker/exec?command=true", {})
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
     assert "SPDY is not" in answer.body["message"]
-    assert (await api.create(f"{PODS}/worker/portforward", {})).code == 501
     # kubectl tries SPDY after any refusal, and shows what that is told.
     wrong = await api.create(f"{PODS}/worker/exec?command=true&container=nobody", {})
     assert "container nobody is not valid" in wrong.body["message"]
