@@ -14,7 +14,7 @@ from devcluster.apiserver.journal import Journal
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 
 
 def arguments() -> argparse.Namespace:

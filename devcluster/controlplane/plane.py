@@ -5,7 +5,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 from devcluster.child import Child
 from devcluster.cluster import ADMIN, DevelopmentCluster
 from devcluster.controlplane.credentials import Credentials

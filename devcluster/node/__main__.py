@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from devcluster.node.agent import Agent, Options
-from devcluster.node.network import NETWORKS, PODS
 from devcluster.node.runtime import RuntimeProblem
 
 DESCRIPTORS = 65536
@@ -42,12 +41,6 @@ def arguments() -> Options:
     )
     parser.add_argument("--client-ca", type=Path, help="lets in callers with a certificate of this authority")
     parser.add_argument("--tunnel", type=Path, help="a socket to make, for an API server that asks pods: HTTP CONNECT")
-    parser.add_argument("--address", default="127.0.0.1", help="of the node, and of its logs and exec (%(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="of logs and exec; 0 for any free one")
-    networks = "; ".join(f"{name}: {meaning}" for name, meaning in NETWORKS.items())
-    parser.add_argument("--network", choices=NETWORKS, default=PODS, help=f"{networks} (%(default)s)")
-    parser.add_argument("--pod-network", default="10.88.0.0/16", help="addresses of pods (%(default)s)")
-    parser.add_argument("--max-pods", type=int, default=250)
     parser.add_argument(
         "--sync-period", type=float, default=5.0, help="seconds until a changed ConfigMap is seen (%(default)s)"
     )
@@ -61,13 +54,8 @@ def arguments() -> Options:
         name=given.name,
         images=dict(given.image),
         node_token=given.node_token,
-        network=given.network,
-        pod_network=given.pod_network,
-        address=given.address,
-        port=given.port,
         client_authority=given.client_ca,
         tunnel=given.tunnel,
-        max_pods=given.max_pods,
         sync_period=given.sync_period,
         restart_delay=given.restart_delay,
     )

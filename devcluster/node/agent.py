@@ -11,8 +11,8 @@ from typing import Any
 
 import structlog
 
+from devcluster.certificates import kubelet_context
 from devcluster.node.addresses import Addresses
-from devcluster.node.certificate import serving_context
 from devcluster.node.dns import DnsServer
 from devcluster.node.environment import Fetch
 from devcluster.node.images import Images
@@ -21,7 +21,6 @@ from devcluster.node.kubernetes import PODS as POD_OBJECTS
 from devcluster.node.kubernetes import SERVICES, Json, Kubernetes
 from devcluster.node.machine import Machine
 from devcluster.node.names import DOMAIN, Names
-from devcluster.node.network import HOST, NETWORKS, NONE, PODS
 from devcluster.node.pods import Pod
 from devcluster.node.recorder import Recorder
 from devcluster.node.registration import Registration
@@ -30,6 +29,11 @@ from devcluster.node.runtime import Runtime, RuntimeProblem
 from devcluster.node.tunnel import into
 from shared.errors import Trouble
 
+ADDRESS = "127.0.0.1"
+"""Of the node, and of its logs and exec."""
+
+POD_NETWORK = "10.88.0.0/16"
+MOST_PODS = 250
 DNS_PORT = 53
 
 SHUTDOWN_GRACE = 2.0
@@ -50,14 +54,9 @@ class Options:
     name: str
     images: Mapping[str, Path]
     node_token: str
-    network: str
-    pod_network: str
-    address: str
-    port: int
     client_authority: Path | None
     tunnel: Path | None
     """A socket through which the API server reaches pods; without it nobody does."""
-    max_pods: int
     sync_period: float
     """Seconds at most until a changed ConfigMap or Secret is in the files of its pods."""
     restart_delay: float
@@ -76,10 +75,8 @@ class Agent:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or something broke that the agent cannot live without."""
         options = self._options
-        if options.network != PODS:
-            log.warning("pods are separated less than usual", network=NETWORKS[options.network])
         options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        tls = await asyncio.to_thread(serving_context, options.name, options.address, options.client_authority)
+        tls = await asyncio.to_thread(kubelet_context, options.name, ADDRESS, options.client_authority)
         async with contextlib.AsyncExitStack() as stack:
             api = Kubernetes(options.kubeconfig, f"devcluster-node/{options.name}")
             stack.push_async_callback(api.close)
@@ -105,8 +102,8 @@ class Agent:
         options = self._options
         root = options.data / "root"
         root.mkdir(exist_ok=True)
-        addresses = Addresses("127.88.0.0/16" if options.network == HOST else options.pod_network)
-        runtime = Runtime(root, options.network, addresses.gateway, self._lost_the_zygote)
+        addresses = Addresses(POD_NETWORK)
+        runtime = Runtime(root, addresses.gateway, self._lost_the_zygote)
         try:
             await runtime.launch()
         except RuntimeProblem as problem:
@@ -122,7 +119,7 @@ class Agent:
             addresses=addresses,
             images=Images(options.images),
             recorder=Recorder(api, options.name),
-            host_address=options.address,
+            host_address=ADDRESS,
             resolver=addresses.gateway,
             restart_delay=options.restart_delay,
         )
@@ -134,10 +131,8 @@ class Agent:
         await self._lead_to_the_apiserver(machine, stack)
         await self._lead_to_the_pods(machine.runtime, stack)
         kubelet = KubeletApi(self._pods.values, machine.runtime, options.node_token)
-        port = await stack.enter_async_context(kubelet.serving(options.address, options.port, tls))
-        registration = Registration(
-            api=api, name=options.name, address=options.address, port=port, max_pods=options.max_pods
-        )
+        port = await stack.enter_async_context(kubelet.serving(ADDRESS, tls))
+        registration = Registration(api=api, name=options.name, address=ADDRESS, port=port, most_pods=MOST_PODS)
         services, pods = asyncio.Event(), asyncio.Event()
         self._background(api.follow(SERVICES, names.service_changed, names.service_gone, services))
         self._background(
@@ -161,25 +156,13 @@ class Agent:
     async def _serve_names(
         self, runtime: Runtime, address: str, names: Names, stack: contextlib.AsyncExitStack
     ) -> None:
-        if self._options.network == NONE:
-            return
-        try:
-            made = await runtime.socket("udp", (address, DNS_PORT))
-        except RuntimeProblem as problem:
-            log.warning("pods cannot resolve names", problem=str(problem))
-            return
+        made = await runtime.socket("udp", (address, DNS_PORT))
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: DnsServer(names.resolve, names.reverse), sock=made)
         stack.callback(transport.close)
 
     async def _lead_to_the_apiserver(self, machine: Machine, stack: contextlib.AsyncExitStack) -> None:
-        if self._options.network == NONE:
-            return
-        try:
-            made = await machine.runtime.socket("tcp", (machine.resolver, PORT))
-        except RuntimeProblem as problem:
-            log.warning("pods cannot reach the API server", problem=str(problem))
-            return
+        made = await machine.runtime.socket("tcp", (machine.resolver, PORT))
         listening = leading(out_to(machine.api.url), lambda relay: asyncio.start_server(relay, sock=made))
         await stack.enter_async_context(listening)
 
@@ -189,7 +172,7 @@ class Agent:
             return
         # One that a killed agent left is replaced.
         tunnel.unlink(missing_ok=True)
-        dial = into(runtime, self._options.pod_network)
+        dial = into(runtime, POD_NETWORK)
         await stack.enter_async_context(leading(dial, lambda relay: asyncio.start_unix_server(relay, tunnel)))
 
     def _pod_changed(self, obj: Json, machine: Machine) -> None:
@@ -211,7 +194,7 @@ class Agent:
         """Why a new pod cannot run here, as reason and message."""
         if self._stopping:
             return "NodeShutdown", "Pod was rejected as the node is shutting down."
-        if sum(not one.over for one in self._pods.values()) > self._options.max_pods:
+        if sum(not one.over for one in self._pods.values()) > MOST_PODS:
             return "OutOfpods", "Pod was rejected: Node didn't have enough resource: pods"
         if obj["spec"].get("hostNetwork"):
             return "NotOffered", "Pod was rejected: this node offers no hostNetwork"

@@ -29,7 +29,7 @@ class KubeletApi:
         self._token = token
 
     @contextlib.asynccontextmanager
-    async def serving(self, address: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
+    async def serving(self, address: str, tls: ssl.SSLContext) -> AsyncIterator[int]:
         """For as long as the context lasts; yields the port."""
         application = web.Application(middlewares=[self._authenticated])
         application.router.add_get("/healthz", _healthz)
@@ -40,7 +40,7 @@ class KubeletApi:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5, max_line_size=LONGEST_LINE)
         await runner.setup()
         try:
-            await web.TCPSite(runner, address, port, ssl_context=tls).start()
+            await web.TCPSite(runner, address, 0, ssl_context=tls).start()
             yield int(runner.addresses[0][1])
         finally:
             await runner.cleanup()

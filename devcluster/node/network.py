@@ -4,21 +4,11 @@ Nothing of it is visible in the host's network, and all of it is gone with the z
 There is no route out of the bridge, on purpose: a connection to elsewhere fails at once instead of hanging.
 """
 
-import contextlib
 import os
 import socket
 
 from devcluster.node import kernel
 from devcluster.node.netlink import Netlink
-
-PODS, HOST, NONE = "pods", "host", "none"
-"""A bridge for all pods; the network of the host for all of them; only a loopback interface for each."""
-
-NETWORKS = {
-    PODS: "every pod has an address and all ports of its own",
-    HOST: "pods share the host's network: two pods cannot listen on the same port of 0.0.0.0, and names need port 53",
-    NONE: "pods reach nobody, not even each other: no names, and no probes over the network",
-}
 
 BRIDGE = "pods0"
 PREFIX = 16
@@ -27,25 +17,21 @@ PREFIX = 16
 class PodNetworks:
     """Namespaces by pod; an open descriptor keeps each alive also while no process is in it."""
 
-    def __init__(self, kind: str, gateway: str) -> None:
-        self._kind = kind
+    def __init__(self, gateway: str) -> None:
         self._namespaces: dict[str, int] = {}
         self._own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._links = 0
-        if kind == HOST:
-            return
         with Netlink() as netlink:
             netlink.set_up(socket.if_nametoindex("lo"))
-            if kind == PODS:
-                # A bridge without an address of its own takes one of its ports', and another when that port goes,
-                # while the pods still send to the old one.
-                netlink.add_bridge(BRIDGE, _hardware(gateway))
-                self._bridge = socket.if_nametoindex(BRIDGE)
-                netlink.add_address(self._bridge, gateway, PREFIX)
-                netlink.set_up(self._bridge)
+            # A bridge without an address of its own takes one of its ports', and another when that port goes,
+            # while the pods still send to the old one.
+            netlink.add_bridge(BRIDGE, _hardware(gateway))
+            self._bridge = socket.if_nametoindex(BRIDGE)
+            netlink.add_address(self._bridge, gateway, PREFIX)
+            netlink.set_up(self._bridge)
 
     def add(self, pod: str, address: str) -> None:
-        if self._kind == HOST or pod in self._namespaces:
+        if pod in self._namespaces:
             return
         kernel.unshare(kernel.NEWNET)
         try:
@@ -62,11 +48,7 @@ class PodNetworks:
     def _connect(self, address: str) -> None:
         """From inside the pod's namespace: the loopback interface, and a cable to the bridge."""
         with Netlink() as inside:
-            loopback = socket.if_nametoindex("lo")
-            inside.set_up(loopback)
-            if self._kind == NONE:
-                inside.add_address(loopback, address, 32)
-                return
+            inside.set_up(socket.if_nametoindex("lo"))
             namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             self._links += 1
             cable = f"pod{self._links}"
@@ -99,8 +81,7 @@ class PodNetworks:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
         try:
             if bound:
-                with contextlib.suppress(OSError):
-                    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 made.bind(bound)
         except OSError:
             made.close()

@@ -28,7 +28,7 @@ class Registration:
     address: str
     port: int
     """Of the kubelet API."""
-    max_pods: int
+    most_pods: int
     _ready_since: str = field(default_factory=now)
 
     async def register(self) -> None:
@@ -103,7 +103,7 @@ class Registration:
 
     def _status(self, *, ready: bool) -> Json:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
-        room = {"cpu": str(os.cpu_count() or 1), "memory": f"{memory}Ki", "pods": str(self.max_pods)}
+        room = {"cpu": str(os.cpu_count() or 1), "memory": f"{memory}Ki", "pods": str(self.most_pods)}
         condition = {
             "type": "Ready",
             "status": "True" if ready else "False",

@@ -77,7 +77,6 @@ class Runtime:
     """One zygote.  When it dies, all containers died with it, and `lost` is called."""
 
     base: Path
-    network: str
     gateway: str
     lost: Callable[[], None]
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
@@ -90,7 +89,7 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
-        settings = {"agent": os.getpid(), "network": self.network, "gateway": self.gateway, "base": str(self.base)}
+        settings = {"agent": os.getpid(), "gateway": self.gateway, "base": str(self.base)}
         number = theirs.fileno()
         with theirs:
             # Without site packages, of which the zygote needs none: it starts in half the time.

@@ -20,7 +20,7 @@ import time
 from typing import Any, NamedTuple
 
 from devcluster.node import kernel, rootfs
-from devcluster.node.network import HOST, PodNetworks
+from devcluster.node.network import PodNetworks
 
 MAX_MESSAGE = 65536
 """Bytes of a header or an answer; requests of any size come in memory files."""
@@ -40,10 +40,10 @@ class Start(NamedTuple):
 
 
 class Zygote:
-    def __init__(self, agent: socket.socket, base: str, network: str, gateway: str) -> None:
+    def __init__(self, agent: socket.socket, base: str, gateway: str) -> None:
         self._agent = agent
         self._base = base
-        self._networks = PodNetworks(network, gateway)
+        self._networks = PodNetworks(gateway)
         self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._processes: dict[int, int] = {}
         """Requests by the pid that came of them."""
@@ -258,8 +258,8 @@ def become_zygote(agent: socket.socket, settings: dict[str, Any]) -> None:
     if os.getppid() != settings["agent"]:
         os._exit(1)
     try:
-        _separate(settings["network"])
-        zygote = Zygote(agent, settings["base"], settings["network"], settings["gateway"])
+        _separate()
+        zygote = Zygote(agent, settings["base"], settings["gateway"])
     except OSError as error:
         agent.send(json.dumps({"id": 0, "error": str(error)}).encode())
         os._exit(1)
@@ -267,9 +267,9 @@ def become_zygote(agent: socket.socket, settings: dict[str, Any]) -> None:
     zygote.run()
 
 
-def _separate(network: str) -> None:
+def _separate() -> None:
     user, group = os.getuid(), os.getgid()
-    apart = kernel.NEWNS | kernel.NEWPID | (0 if network == HOST else kernel.NEWNET)
+    apart = kernel.NEWNS | kernel.NEWPID | kernel.NEWNET
     if user:
         kernel.unshare(kernel.NEWUSER | apart)
         for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 from shared.cluster.calls import Timeouts
 from shared.cluster.connections import AbruptResponse
 from shared.cluster.examination import Right

@@ -17,7 +17,7 @@ from devcluster.apiserver.auth import User
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 from muster.crds import manifests
 from muster.doctor.command import look
 from muster.doctor.findings import Finding

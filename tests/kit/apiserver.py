@@ -17,7 +17,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -12,7 +12,7 @@ from devcluster.apiserver.auth import User
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 from devcluster.kubeconfig import write_kubeconfig
 from muster import following
 from muster.stack import CRDS

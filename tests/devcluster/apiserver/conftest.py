@@ -11,7 +11,7 @@ from devcluster.apiserver.auth import User
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 from shared.cluster.connections import AbruptResponse
 from tests.devcluster.apiserver.client import Client
 

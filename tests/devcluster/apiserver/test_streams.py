@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from devcluster.apiserver.tls import server_context
+from devcluster.certificates import server_context
 from tests.devcluster.apiserver.conftest import TOKEN
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -177,7 +177,7 @@ def a_cluster(folder: Path, *options: str) -> Iterator[Devcluster]:
 
 def skip_unless_permitted(folder: Path, runner: asyncio.Runner) -> None:
     async def attempt() -> None:
-        runtime = Runtime(folder, "pods", "10.88.0.1", lambda: None)
+        runtime = Runtime(folder, "10.88.0.1", lambda: None)
         try:
             await runtime.launch()
         finally:

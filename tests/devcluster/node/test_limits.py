@@ -1,8 +1,5 @@
 """What the node refuses, survives or cannot do, and that it says so."""
 
-import pytest
-
-from devcluster.node.runtime import Isolation, Launch, Runtime, RuntimeProblem
 from tests.devcluster.node.kit import FOREVER
 
 
@@ -39,28 +36,3 @@ async def test_a_container_without_a_command_cannot_be_made(space):
     await space.run("p", container={"command": []})
     pod = await space.pod("p", lambda pod: "CreateContainerError" in str(pod["status"]["containerStatuses"]))
     assert "no command specified" in str(pod["status"]["containerStatuses"])
-
-
-@pytest.mark.parametrize(
-    ("network", "links"),
-    [
-        pytest.param("pods", ["lo", "eth0"], id="pods"),
-        pytest.param("none", ["lo"], id="none"),
-    ],
-)
-async def test_a_network_has_what_it_says(tmp_path, network, links):
-    runtime = Runtime(tmp_path, network, "10.88.0.1", lambda: None)
-    try:
-        try:
-            await runtime.launch()
-        except RuntimeProblem as problem:
-            pytest.skip(f"this machine does not permit namespaces: {problem}")
-        await runtime.add_network("p", "10.88.0.2")
-        script = (
-            "import socket, sys; sys.exit([n for _, n in socket.if_nameindex() if n in ('lo', 'eth0')] != sys.argv[1:])"
-        )
-        launch = Launch(command=["python3", "-c", script, *links], environment={"PATH": "/usr/bin:/bin"}, folder="/")
-        process = await runtime.start(launch, Isolation(pod="p", hostname="p", mounts=[], files={}), [1, 2])
-        assert (process.problem, (await process.exit).code) == ("", 0)
-    finally:
-        await runtime.close()

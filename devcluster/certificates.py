@@ -1,0 +1,111 @@
+"""The certificates of a development cluster: of the API server, of node agents, and of the API server at kubelets."""
+
+import ipaddress
+import ssl
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.x509.oid import NameOID
+
+from shared.private import write_private
+
+LIFETIME = timedelta(days=3650)
+NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+SIGNS = ("digital_signature", "key_cert_sign", "crl_sign")
+SIGNS_NOT = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+NO_AUTHORITY = x509.BasicConstraints(ca=False, path_length=None)
+AUTHORITY = x509.BasicConstraints(ca=True, path_length=0)
+
+
+def server_context(folder: Path, *addresses: str) -> ssl.SSLContext:
+    """For serving with `folder`'s certificate, which is made when it is missing; clients trust `folder/ca.crt`.
+
+    It is good for this machine, and for further `addresses`.
+    """
+    if not all((folder / name).exists() for name in ("ca.crt", "server.crt", "server.key")):
+        _make_server(folder, ["127.0.0.1", "::1", *addresses])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    return context
+
+
+def _make_server(folder: Path, addresses: Sequence[str]) -> None:
+    authority, key = new_key(), new_key()
+    usage = {**dict.fromkeys(SIGNS, True), **dict.fromkeys(SIGNS_NOT, False)}
+    identifier = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    signs = x509.KeyUsage(**usage, encipher_only=False, decipher_only=False)
+    trusted = certificate("devcluster-ca", authority, AUTHORITY, signs, identifier)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+    names = _alternatives(NAMES, addresses)
+    server = certificate("devcluster-apiserver", key, NO_AUTHORITY, names, issuer, issuer=(trusted.subject, authority))
+    write_private(folder / "server.key", pem(key))
+    (folder / "server.crt").write_bytes(server.public_bytes(serialization.Encoding.PEM))
+    # Last, because its presence is what others wait for.
+    (folder / "ca.crt").write_bytes(trusted.public_bytes(serialization.Encoding.PEM))
+
+
+def kubelet_context(name: str, address: str, client_authority: Path | None) -> ssl.SSLContext:
+    """Of a node agent: made anew at every start, and kept nowhere.
+
+    Clients may show a certificate of `client_authority` instead of a token.
+    """
+    key = new_key()
+    made = certificate(f"system:node:{name}", key, _alternatives([name], [address]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # OpenSSL takes them only from a file.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(made.public_bytes(serialization.Encoding.PEM) + pem(key))
+        file.flush()
+        context.load_cert_chain(file.name)
+    if client_authority:
+        context.load_verify_locations(client_authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def certificate(
+    name: str,
+    key: EllipticCurvePrivateKey,
+    *extensions: x509.ExtensionType,
+    organization: str = "",
+    issuer: tuple[x509.Name, EllipticCurvePrivateKey] | None = None,
+) -> x509.Certificate:
+    """Signed by itself where no issuer is given."""
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
+    subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer_name, issuer_key = issuer or (subject, key)
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer_name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # A clock that is a little behind ours must not refuse us.
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + LIFETIME)
+    )
+    for extension in extensions:
+        critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def new_key() -> EllipticCurvePrivateKey:
+    return generate_private_key(SECP256R1())
+
+
+def pem(key: EllipticCurvePrivateKey) -> bytes:
+    # The format in which kube-apiserver reads the keys of service accounts, too.
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
+
+
+def _alternatives(names: Sequence[str], addresses: Sequence[str]) -> x509.SubjectAlternativeName:
+    known = [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+    return x509.SubjectAlternativeName([*known, *(x509.DNSName(name) for name in names)])
