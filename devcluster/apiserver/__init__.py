@@ -13,5 +13,5 @@ What it does not do, and answers with a clear error or simply leaves out:
 - the validation of built-in kinds and of definitions beyond what this server and its nodes work with;
 - ClusterIPs, `attach`, `portforward`, `binding`, SPDY, answers in protobuf, aggregated discovery, watch lists.
 
-`python -m devcluster.apiserver --data DIR` runs it; `devcluster.start` runs it together with nodes.
+`devcluster.start` runs it together with nodes.
 """

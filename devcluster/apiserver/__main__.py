@@ -8,11 +8,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from devcluster.apiserver.audit import Audit
-from devcluster.apiserver.auth import read_tokens, write_token
+from devcluster.apiserver.auth import read_tokens
 from devcluster.apiserver.journal import Journal
 from devcluster.apiserver.objects import Objects
-from devcluster.apiserver.server import ApiServer
+from devcluster.apiserver.server import ApiServer, Audit
 from devcluster.apiserver.store import Store
 from devcluster.certificates import server_context
 
@@ -21,28 +20,17 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m devcluster.apiserver", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the store and the certificates")
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 for any free one")
-    parser.add_argument(
-        "--tokens", type=Path, help='lines token,user,uid,"group1,group2"; without it DATA/tokens.csv with one admin'
-    )
-    parser.add_argument(
-        "--node-token",
-        default=os.environ.get("DEVCLUSTER_NODE_TOKEN", ""),
-        help="shown to nodes for logs and exec; better given as DEVCLUSTER_NODE_TOKEN, which other users cannot see",
-    )
+    parser.add_argument("--tokens", type=Path, required=True, help='lines token,user,uid,"group1,group2"')
     parser.add_argument("--audit", type=Path, help="one JSON line per request goes to this file")
-    parser.add_argument("--history", type=int, default=10_000, help="changes of each kind kept for watches and paging")
     return parser.parse_args()
 
 
 async def serve(options: argparse.Namespace) -> None:
     options.data.mkdir(parents=True, exist_ok=True)
-    tokens = options.tokens or options.data / "tokens.csv"
-    if not tokens.exists() and not options.tokens:
-        write_token(tokens)
     journal = Journal(options.data / "store.sqlite")
-    store = Store(journal, history=options.history)
+    store = Store(journal)
     audit = Audit(options.audit) if options.audit else None
-    server = ApiServer(Objects(store), read_tokens(tokens), options.node_token, audit)
+    server = ApiServer(Objects(store), read_tokens(options.tokens), os.environ.get("DEVCLUSTER_NODE_TOKEN", ""), audit)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -4,7 +4,6 @@ There is no authorization: whoever is known may do everything.
 """
 
 import csv
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -37,12 +36,6 @@ def read_tokens(path: Path) -> dict[str, User]:
             groups = row[3].split(",") if len(row) > 3 else []
             users[row[0]] = User(row[1], row[2], tuple(group.strip() for group in groups if group.strip()))
     return users
-
-
-def write_token(path: Path) -> None:
-    """A file with one administrator and a new random token, readable by its owner alone."""
-    path.touch(mode=0o600)
-    path.write_text(f'{secrets.token_urlsafe(24)},admin,admin,"system:masters"\n')
 
 
 def authenticate(header: str, users: Mapping[str, User]) -> User:

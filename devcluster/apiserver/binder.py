@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
 
-from devcluster.apiserver.clock import now
 from devcluster.apiserver.deletion import finish
 from devcluster.apiserver.entry import Entry, Key, Place, dig
 from devcluster.apiserver.errors import Json
 from devcluster.apiserver.quantity import parse_quantity
 from devcluster.apiserver.resources import NODES, PODS
 from devcluster.apiserver.store import DELETED, Change, Store
+from devcluster.clock import now
 
 SCHEDULER = "default-scheduler"
 DEFAULT_MAX_PODS = "110"

@@ -2,7 +2,7 @@
 
 A rule that names `oldSelf` is a transition rule: it is asked only on updates, where the same part existed before.
 Unlike the real server this one neither types rules against the schema nor estimates what they cost, and it knows
-the standard functions of CEL but not those Kubernetes adds, and no `optionalOldSelf`.
+the standard functions of CEL but not those Kubernetes adds, no `optionalOldSelf` and no `messageExpression`.
 """
 
 import re
@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
-from devcluster.apiserver.celvalues import cel_value
 from devcluster.apiserver.errors import Cause, Json, duplicate, forbidden_field, invalid_value, required
-from devcluster.apiserver.schema import ABSENT, pairs, same
+from devcluster.apiserver.schema import ABSENT, child, pairs, same
 
 Program = Callable[[Json], Any]
 
 SUBSCHEMAS = frozenset({"properties", "items", "additionalProperties"})
 WHOLE = "whole"
 """Where a reduced schema keeps the schema it was made of; no keyword of a structural schema has this name."""
+
+ROOT_METADATA = ("name", "generateName")
+"""All of `metadata` that the rules of a resource may see."""
 
 OLD_SELF = re.compile(r"\boldSelf\b")
 
@@ -72,17 +74,10 @@ def rule_problems(schema: Json, path: str) -> list[Cause]:
     """What keeps the rules of a new schema from being used."""
     causes = []
     for where, rule in all_rules(schema, path):
-        if rule.get("optionalOldSelf"):
-            causes.append(forbidden_field(f"{where}.optionalOldSelf", "not supported by this development server"))
-        for field in ("rule", "messageExpression"):
-            text = rule.get(field, "")
-            if field == "rule" and not text.strip():
-                causes.append(required(f"{where}.rule"))
-            elif text:
-                try:
-                    program(text)
-                except RuleError as error:
-                    causes.append(invalid_value(f"{where}.{field}", text, f"compilation failed: {error}"))
+        try:
+            program(rule["rule"])
+        except RuleError as error:
+            causes.append(invalid_value(f"{where}.rule", rule["rule"], f"compilation failed: {error}"))
     return causes
 
 
@@ -102,6 +97,37 @@ class Variables:
         return {name: cel_value(self.schema, value, root=self._root) for name, value in self._values.items()}
 
 
+def cel_value(schema: Json | bool, value: Any, *, root: bool = False) -> Any:
+    """JSON as CEL sees it through a schema: a number is a double even when it is written 1."""
+    from celpy import celtypes
+    from celpy.adapter import json_to_cel
+
+    schema = schema if isinstance(schema, dict) else {}
+    if isinstance(value, dict):
+        if root:
+            metadata = value.get("metadata") or {}
+            value = value | {"metadata": {name: metadata[name] for name in ROOT_METADATA if name in metadata}}
+        return celtypes.MapType(
+            {celtypes.StringType(name): cel_value(child(schema, name), member) for name, member in value.items()}
+        )
+    if isinstance(value, list):
+        items = schema.get("items")
+        return celtypes.ListType([cel_value(items if isinstance(items, dict) else {}, item) for item in value])
+    if isinstance(value, bool):
+        return json_to_cel(value)
+    match schema.get("type"), schema.get("format"), value:
+        case "number", _, int() | float():
+            return celtypes.DoubleType(value)
+        case "integer", _, int() | float():
+            return celtypes.IntType(int(value))
+        case "string", "date-time", str():
+            return celtypes.TimestampType(value)
+        case "string", "duration", str():
+            return celtypes.DurationType(value)
+        case _:
+            return json_to_cel(value)
+
+
 def _broken(rule: Json, variables: Variables, path: str) -> Cause | None:
     text = rule["rule"].strip()
     transition = bool(OLD_SELF.search(text))
@@ -113,18 +139,7 @@ def _broken(rule: Json, variables: Variables, path: str) -> Cause | None:
     except RuleError as error:
         why = f"{error} evaluating rule: {rule.get('message', '').strip() or text}"
         return invalid_value(path or "<nil>", variables.schema.get("type", ""), why)
-    return _cause(rule, variables, path, _message(rule, text, variables.cel))
-
-
-def _message(rule: Json, text: str, variables: Json) -> str:
-    if rule.get("messageExpression"):
-        try:
-            said = str(program(rule["messageExpression"])(variables)).strip()
-        except RuleError:
-            said = ""
-        if said and "\n" not in said:
-            return said
-    return rule.get("message", "").strip() or f"failed rule: {text}"
+    return _cause(rule, variables, path, rule.get("message", "").strip() or f"failed rule: {text}")
 
 
 def _cause(rule: Json, variables: Variables, path: str, message: str) -> Cause:

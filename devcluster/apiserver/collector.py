@@ -10,18 +10,14 @@ from collections.abc import Callable
 
 import structlog
 
-from devcluster.apiserver.clock import seconds_since
 from devcluster.apiserver.deletion import FOREGROUND, INSTANCES, ORPHAN, Delete, delete, finish
 from devcluster.apiserver.entry import Entry, Key, Place
 from devcluster.apiserver.errors import ApiError, Json
 from devcluster.apiserver.objects import Objects
-from devcluster.apiserver.resources import DEFINITIONS, EVENTS, NAMESPACES, stored_key
+from devcluster.apiserver.resources import DEFINITIONS, NAMESPACES, stored_key
 from devcluster.apiserver.store import DELETED, Change
 
 Reference = tuple[Key, Place]
-
-EVENTS_LIVE = 3600.0
-"""Seconds, as in the real server."""
 
 log = structlog.get_logger()
 
@@ -53,16 +49,6 @@ class Collector:
                 log.warning("collection refused", reason=error.reason, message=error.message)
             # A namespace of thousands must not keep clients waiting.
             await asyncio.sleep(0)
-
-    async def expire_events(self) -> None:
-        while True:
-            for entry in self._store.all(EVENTS.key):
-                event = entry.object()
-                last = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
-                age = seconds_since(last)
-                if age is not None and age > EVENTS_LIVE:
-                    delete(self._store, EVENTS.key, entry, Delete())
-            await asyncio.sleep(60)
 
     # Hearing
 

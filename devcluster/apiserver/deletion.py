@@ -7,11 +7,11 @@ What follows from a deletion elsewhere (dependents, contents of a namespace) is 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from devcluster.apiserver.clock import after, now
 from devcluster.apiserver.entry import Entry, Key
 from devcluster.apiserver.errors import Json, conflict, forbidden
 from devcluster.apiserver.resources import DEFINITIONS, NAMESPACES, PODS
 from devcluster.apiserver.store import Store
+from devcluster.clock import after, now
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 INSTANCES = "customresourcecleanup.apiextensions.k8s.io"

@@ -1,4 +1,4 @@
-"""The calls on kinds and objects: from a request to the operation and its answer."""
+"""The calls on kinds, objects and reviews: from a request to the operation and its answer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from devcluster.apiserver import scale
+from devcluster.apiserver.auth import User
 from devcluster.apiserver.call import Call, decode, decode_yaml
 from devcluster.apiserver.deletion import POLICIES, Delete, delete, evict
 from devcluster.apiserver.entry import Entry, Key
@@ -25,11 +26,9 @@ from devcluster.apiserver.errors import (
 from devcluster.apiserver.listing import call_selector, page
 from devcluster.apiserver.metadata import check_type
 from devcluster.apiserver.objects import Objects, Write
-from devcluster.apiserver.patch import json_patch, merge_patch
+from devcluster.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from devcluster.apiserver.render import Renderer, answer, success
-from devcluster.apiserver.resources import NAMESPACES, PODS, SERVICES, Resource
-from devcluster.apiserver.reviews import review
-from devcluster.apiserver.strategic import strategic_merge_patch
+from devcluster.apiserver.resources import NAMESPACES, PODS, SERVICES, SUBJECT_REVIEW, Resource
 from devcluster.apiserver.streams import Streams
 from devcluster.apiserver.watches import Watches
 
@@ -248,3 +247,19 @@ def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[J
 
 def _replacement(body: Any) -> Callable[[Json], Any]:
     return lambda _: body
+
+
+def review(resource: Resource, user: User, body: Any, verb: str) -> Json:
+    if verb != "create":
+        raise method_not_allowed()
+    answered = check_type(resource, {} if body is None else body)
+    answered["metadata"] = {"creationTimestamp": None}
+    if resource is SUBJECT_REVIEW:
+        answered["status"] = {"userInfo": user.info()}
+    elif resource.kind == "SelfSubjectRulesReview":
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        everywhere = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+        answered["status"] = {"resourceRules": [everything], "nonResourceRules": [everywhere], "incomplete": False}
+    else:
+        answered["status"] = {"allowed": True, "reason": "this development server knows no authorization"}
+    return answered

@@ -12,7 +12,6 @@ from devcluster.apiserver.errors import ApiError, Cause, Json, bad_request, expi
 from devcluster.apiserver.resources import Resource
 from devcluster.apiserver.selectors import Selector, selector
 from devcluster.apiserver.store import CompactedError, Store
-from devcluster.apiserver.versions import shown
 
 TOO_OLD_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -51,10 +50,7 @@ def call_selector(resource: Resource, call: Call) -> Selector | None:
     fields = call.query.get("fieldSelector", "")
     if call.target.name:
         fields = f"metadata.name={call.target.name}"
-    chosen = selector(call.query.get("labelSelector", ""), fields, resource.selectable)
-    if chosen and resource.custom:
-        return lambda entry: chosen(shown(resource, entry))
-    return chosen
+    return selector(call.query.get("labelSelector", ""), fields, resource.selectable)
 
 
 def asked_version(call: Call) -> int | None:

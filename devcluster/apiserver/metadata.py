@@ -3,11 +3,11 @@
 import random
 import uuid
 
-from devcluster.apiserver.clock import now
 from devcluster.apiserver.entry import Place
 from devcluster.apiserver.errors import Cause, Json, bad_request, invalid, invalid_value
 from devcluster.apiserver.resources import Resource
 from devcluster.apiserver.shapes import METADATA_FIELDS, Metadata, check_shape
+from devcluster.clock import now
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """As the real server: no vowels, so that no words come out, and nothing that looks like something else."""

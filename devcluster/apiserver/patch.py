@@ -1,14 +1,17 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7396).
+"""JSON patch (RFC 6902), JSON merge patch (RFC 7396), and the strategic merge patch that kubectl sends.
 
-The strategic merge patch that kubectl sends for built-in kinds is in `strategic.py`.
+The latter as far as kubectl needs it for built-in kinds: lists of objects merge by their key.  Merge keys are known by
+the name of the field, not by the type it belongs to, which is unambiguous for the kinds this server stores.
+Server-side apply uses the same merge, without keeping field ownership.
 """
 
+import copy
 from typing import Any
 
 import jsonpatch
 from jsonpointer import JsonPointerException
 
-from devcluster.apiserver.errors import ApiError, bad_request
+from devcluster.apiserver.errors import ApiError, Json, bad_request
 
 MOST_OPERATIONS = 10_000
 """The real server's bound, against a patch that copies without end."""
@@ -56,3 +59,146 @@ def json_patch(document: Any, patch: Any) -> Any:
 
 def _not_applicable() -> ApiError:
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+MERGE_KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "imagePullSecrets": "name",
+    "secrets": "name",
+    "hostAliases": "ip",
+    "ownerReferences": "uid",
+    "conditions": "type",
+    "addresses": "type",
+    "podIPs": "ip",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "topologySpreadConstraints": "topologyKey",
+}
+SETS = frozenset({"finalizers"})
+ORDER, REMOVE, DIRECTIVE, RETAIN = "$setElementOrder/", "$deleteFromPrimitiveList/", "$patch", "$retainKeys"
+
+
+def strategic_merge_patch(document: Json, patch: Any) -> Json:
+    if not isinstance(patch, dict):
+        raise bad_request("error decoding patch: a strategic merge patch is an object")
+    merged = _object(document, patch)
+    return merged if merged is not None else {}
+
+
+def _value(field: str, current: Any, patch: Any) -> Any:
+    if isinstance(patch, dict):
+        return _object(current if isinstance(current, dict) else {}, patch)
+    if isinstance(patch, list):
+        return _list(field, current if isinstance(current, list) else [], patch)
+    return patch
+
+
+def _object(current: Json, patch: Json) -> Json | None:
+    """The merged object, or None when the patch deletes it."""
+    directive = patch.get(DIRECTIVE)
+    if directive == "delete":
+        return None
+    fields = {name: value for name, value in patch.items() if not name.startswith("$")}
+    if directive == "replace":
+        return copy.deepcopy(fields)
+    retained = patch.get(RETAIN)
+    if isinstance(retained, list):
+        current = {name: value for name, value in current.items() if name in retained}
+    for name, value in fields.items():
+        # What was not there is taken as it comes.
+        merged = _value(name, current[name], value) if current.get(name) is not None else _fresh(value)
+        if merged is None:
+            current.pop(name, None)
+        else:
+            current[name] = merged
+    for name, value in patch.items():
+        if name.startswith(REMOVE) and isinstance(value, list):
+            field = name.removeprefix(REMOVE)
+            current[field] = [item for item in _items(current, field) if item not in value]
+        if name.startswith(ORDER) and isinstance(value, list):
+            field = name.removeprefix(ORDER)
+            if field in current:
+                current[field] = _ordered(field, _items(current, field), value)
+    return current
+
+
+def _fresh(value: Any) -> Any:
+    """A new value from a patch, without nulls and directives."""
+    if isinstance(value, dict):
+        if value.get(DIRECTIVE) == "delete":
+            return None
+        fresh = {name: _fresh(inner) for name, inner in value.items() if not name.startswith("$")}
+        return {name: inner for name, inner in fresh.items() if inner is not None}
+    if isinstance(value, list):
+        return [_fresh(item) for item in value if not (isinstance(item, dict) and DIRECTIVE in item)]
+    return value
+
+
+def _items(current: Json, field: str) -> list[Any]:
+    items = current.get(field)
+    return items if isinstance(items, list) else []
+
+
+def merge_key(field: str, items: list[Any]) -> str | None:
+    """The key by which items of this list are told apart, or None for a list that is replaced whole."""
+    if not all(isinstance(item, dict) for item in items):
+        return None
+    if field == "ports":
+        return "containerPort" if any("containerPort" in item for item in items) else "port"
+    return MERGE_KEYS.get(field)
+
+
+def _list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
+    if field in SETS:
+        return current + [item for item in patch if item not in current]
+    key = merge_key(field, patch)
+    if key is None:
+        return copy.deepcopy(patch)
+    if any(item.get(DIRECTIVE) == "replace" for item in patch):
+        return [copy.deepcopy(item) for item in patch if item.get(DIRECTIVE) != "replace"]
+    merged = [*current]
+    for item in patch:
+        if key not in item:
+            raise ApiError(500, "", f"map: {item} does not contain declared merge key: {key}")
+        at = next((i for i, one in enumerate(merged) if isinstance(one, dict) and one.get(key) == item[key]), None)
+        result = _object(merged[at] if at is not None else {}, item)
+        if at is not None:
+            del merged[at]
+        if result is not None:
+            merged.insert(len(merged) if at is None else at, result)
+    named = {_identity(item, key): index for index, item in enumerate(patch)}
+    mine = sorted((one for one in merged if _identity(one, key) in named), key=lambda one: named[_identity(one, key)])
+    others = [one for one in merged if _identity(one, key) not in named]
+    return _interleaved(others, mine, [_identity(one, key) for one in current], key)
+
+
+def _interleaved(others: list[Any], mine: list[Any], before: list[str], key: str | None) -> list[Any]:
+    """Both lists in one, each in its own order: what is new comes first, the rest as it stood before."""
+    merged, others = [], [*others]
+    rank = {identity: index for index, identity in enumerate(before)}
+    for one in mine:
+        at = rank.get(_identity(one, key))
+        while at is not None and others and rank.get(_identity(others[0], key), at) < at:
+            merged.append(others.pop(0))
+        merged.append(one)
+    return merged + others
+
+
+def _identity(item: Any, key: str | None) -> str:
+    return repr(item.get(key)) if key and isinstance(item, dict) else repr(item)
+
+
+def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
+    """`items` in the order that the patch asks for, and those it does not name where they stood."""
+    key = merge_key(field, items)
+    rank = {_identity(item, key): index for index, item in enumerate(order)}
+    named = [item for item in items if _identity(item, key) in rank]
+    others = [item for item in items if _identity(item, key) not in rank]
+    named.sort(key=lambda item: rank[_identity(item, key)])
+    return _interleaved(others, named, [_identity(item, key) for item in items], key)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from devcluster.apiserver.clock import stamp
 from devcluster.apiserver.errors import Json, bad_request, unsupported_media_type
+from devcluster.clock import stamp
 
 MAGIC = b"k8s\0"
 

@@ -298,7 +298,6 @@ def resources_of(definition: Json) -> Iterable[Resource]:
             subresources=frozenset(
                 name for name, value in (version.get("subresources") or {}).items() if value is not None
             ),
-            fields=frozenset(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
             definition=version,
             schemas=schemas,
             stored_version=f"{spec['group']}/{stored}",

@@ -23,16 +23,12 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other) and encode(one, order="deterministic") == encode(other, order="deterministic")
 
 
-def is_resource(schema: Json, root: bool) -> bool:
-    return root or bool(schema.get("x-kubernetes-embedded-resource"))
-
-
 def prune(schema: Json, value: Any, *, root: bool = True, path: str = "") -> list[str]:
     """Drop, in place, what the schema does not declare; the paths of what was dropped."""
     dropped: list[str] = []
     if isinstance(value, dict):
         for name in [*value]:
-            if name in RESOURCE_FIELDS and is_resource(schema, root):
+            if root and name in RESOURCE_FIELDS:
                 continue
             where = f"{path}.{name}" if path else name
             inner = child(schema, name)
@@ -90,7 +86,7 @@ def pairs(
     """
     if isinstance(value, dict):
         for name, member in value.items():
-            if name in RESOURCE_FIELDS and is_resource(schema, root):
+            if root and name in RESOURCE_FIELDS:
                 continue
             inner = child(schema, name)
             if isinstance(inner, dict):

@@ -5,18 +5,56 @@ Pods, Kubernetes Events and custom resources have their own columns; every other
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from devcluster.apiserver.age import age
 from devcluster.apiserver.entry import Key, dig
 from devcluster.apiserver.errors import Json
 from devcluster.apiserver.jsonpath import find
-from devcluster.apiserver.podcolumns import POD_COLUMNS
 from devcluster.apiserver.resources import EVENTS, PODS, Resource
 
 NONE = "<none>"
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+def age(timestamp: str | None) -> str:
+    if not timestamp:
+        return "<unknown>"
+    try:
+        return human_duration((datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds())
+    except (TypeError, ValueError):
+        # Not a time, or one without a zone.
+        return "<invalid>"
+
+
+def human_duration(seconds: float) -> str:
+    """At most two units, fewer as it grows: 119s, 9m59s, 3h5m, 47h, 7d23h, 2y."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 2 * MINUTE:
+        return f"{max(whole, 0)}s"
+    if whole < 10 * MINUTE:
+        return _two(whole // MINUTE, "m", whole % MINUTE, "s")
+    if whole < 3 * HOUR:
+        return f"{whole // MINUTE}m"
+    if whole < 8 * HOUR:
+        return _two(whole // HOUR, "h", whole // MINUTE % 60, "m")
+    if whole < 2 * DAY:
+        return f"{whole // HOUR}h"
+    days = whole // DAY
+    if days < 8:
+        return _two(days, "d", whole // HOUR % 24, "h")
+    if days < 2 * 365:
+        return f"{days}d"
+    years = days // 365
+    return _two(years, "y", days % 365, "d") if years < 8 else f"{years}y"
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
 
 
 @dataclass(frozen=True)
@@ -25,9 +63,8 @@ class Column:
     cell: Callable[[Json], Any]
     type: str = "string"
     format: str = ""
-    wide: bool = False
-    """Only shown with `-o wide`."""
     priority: int = 0
+    """Above 0 it is only shown with `-o wide`."""
     description: str = ""
 
     def definition(self) -> Json:
@@ -36,7 +73,7 @@ class Column:
             "type": self.type,
             "format": self.format,
             "description": self.description,
-            "priority": self.priority or int(self.wide),
+            "priority": self.priority,
         }
 
 
@@ -68,12 +105,80 @@ def _event_object(event: Json) -> str:
     return f"{(reference.get('kind') or '').lower()}/{reference.get('name') or ''}"
 
 
+def ready(pod: Json) -> str:
+    statuses = dig(pod, "status.containerStatuses") or ()
+    return f"{sum(1 for one in statuses if one.get('ready'))}/{len(dig(pod, 'spec.containers') or ())}"
+
+
+def state(pod: Json) -> str:
+    """The most telling reason: of the first init container that is not done, else of the first container in trouble."""
+    status = pod.get("status") or {}
+    reason: str = status.get("reason") or status.get("phase") or "Unknown"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    initializing = _init_state(pod)
+    if initializing:
+        return initializing
+    running = False
+    for container in reversed(status.get("containerStatuses") or ()):
+        waiting, terminated = _part(container, "waiting"), _part(container, "terminated")
+        if waiting and waiting.get("reason"):
+            reason = waiting["reason"]
+        elif terminated:
+            reason = _end(terminated)
+        elif container.get("ready"):
+            running = True
+    if reason == "Completed" and running:
+        reason = "Running"
+    return "SchedulingGated" if reason == "Pending" and dig(pod, "spec.schedulingGates") else reason
+
+
+def _init_state(pod: Json) -> str:
+    statuses = dig(pod, "status.initContainerStatuses") or []
+    for index, container in enumerate(statuses):
+        waiting, terminated = _part(container, "waiting"), _part(container, "terminated")
+        if terminated and terminated.get("exitCode") == 0:
+            continue
+        if terminated:
+            return f"Init:{_end(terminated)}"
+        if waiting and waiting.get("reason") not in (None, "", "PodInitializing"):
+            return f"Init:{waiting['reason']}"
+        return f"Init:{index}/{len(statuses)}"
+    return ""
+
+
+def _part(container: Json, name: str) -> Json | None:
+    part: Json | None = (container.get("state") or {}).get(name)
+    return part
+
+
+def _end(terminated: Json) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    if terminated.get("signal"):
+        return f"Signal:{terminated['signal']}"
+    return f"ExitCode:{terminated.get('exitCode')}"
+
+
+def restarts(pod: Json) -> str:
+    statuses = dig(pod, "status.containerStatuses") or ()
+    count = sum(one.get("restartCount") or 0 for one in statuses)
+    ends = [dig(one, "lastState.terminated.finishedAt") for one in statuses]
+    last = max((end for end in ends if isinstance(end, str)), default=None)
+    return f"{count} ({age(last)} ago)" if count and last else str(count)
+
+
 COLUMNS: dict[Key, tuple[Column, ...]] = {
     PODS.key: (
         NAME,
-        *(Column(name, cell, wide=wide) for name, cell, wide in POD_COLUMNS[:3]),
+        Column("Ready", ready),
+        Column("Status", state),
+        Column("Restarts", restarts),
         AGE,
-        *(Column(name, cell, wide=wide) for name, cell, wide in POD_COLUMNS[3:]),
+        Column("IP", path("status.podIP"), priority=1),
+        Column("Node", path("spec.nodeName"), priority=1),
+        Column("Nominated Node", path("status.nominatedNodeName"), priority=1),
+        Column("Readiness Gates", lambda _: NONE, priority=1),
     ),
     EVENTS.key: (
         Column("Last Seen", _last_seen),

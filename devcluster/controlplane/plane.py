@@ -5,10 +5,9 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devcluster.certificates import server_context
+from devcluster.certificates import Credentials, server_context
 from devcluster.child import Child
 from devcluster.cluster import ADMIN, DevelopmentCluster
-from devcluster.controlplane.credentials import Credentials
 from devcluster.controlplane.programs import (
     SERVICES_RANGE,
     Etcd,

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 
 from devcluster import binaries
+from devcluster.certificates import Credentials
 from devcluster.cluster import ApiServer, ServerProcess
-from devcluster.controlplane.credentials import Credentials
 from shared.cluster.connections import AbruptResponse
 from shared.ports import HOST, free_port
 

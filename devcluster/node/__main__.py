@@ -34,11 +34,6 @@ def arguments() -> Options:
         metavar="NAME=FOLDER",
         help="containers of image NAME, whatever its tag, start in FOLDER; others in /",
     )
-    parser.add_argument(
-        "--node-token",
-        default=os.environ.get("DEVCLUSTER_NODE_TOKEN", ""),
-        help="lets in callers of logs and exec; better given as DEVCLUSTER_NODE_TOKEN, which other users cannot see",
-    )
     parser.add_argument("--client-ca", type=Path, help="lets in callers with a certificate of this authority")
     parser.add_argument("--tunnel", type=Path, help="a socket to make, for an API server that asks pods: HTTP CONNECT")
     parser.add_argument(
@@ -53,7 +48,7 @@ def arguments() -> Options:
         data=given.data.absolute(),
         name=given.name,
         images=dict(given.image),
-        node_token=given.node_token,
+        node_token=os.environ.get("DEVCLUSTER_NODE_TOKEN", ""),
         client_authority=given.client_ca,
         tunnel=given.tunnel,
         sync_period=given.sync_period,

@@ -12,19 +12,18 @@ from typing import Any
 import structlog
 
 from devcluster.certificates import kubelet_context
-from devcluster.node.addresses import Addresses
 from devcluster.node.dns import DnsServer
 from devcluster.node.environment import Fetch
 from devcluster.node.images import Images
 from devcluster.node.kubelet_api import KubeletApi
 from devcluster.node.kubernetes import PODS as POD_OBJECTS
 from devcluster.node.kubernetes import SERVICES, Json, Kubernetes
-from devcluster.node.machine import Machine
+from devcluster.node.machine import Addresses, Machine
 from devcluster.node.names import DOMAIN, Names
 from devcluster.node.pods import Pod
-from devcluster.node.recorder import Recorder
 from devcluster.node.registration import Registration
 from devcluster.node.relay import APISERVER, PORT, leading, out_to
+from devcluster.node.reporter import Recorder
 from devcluster.node.runtime import Runtime, RuntimeProblem
 from devcluster.node.tunnel import into
 from shared.errors import Trouble

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from devcluster.node.clock import NEVER, now, timestamp
+from devcluster.clock import NEVER, now, timestamp
 from devcluster.node.kubernetes import Json
 from devcluster.node.logs import Logs
 from devcluster.node.runtime import Launch, Process

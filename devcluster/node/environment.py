@@ -1,4 +1,4 @@
-"""A container's environment and its command with the variables put in."""
+"""A container's environment, its command with the variables put in, and the fields of its pod that it may know."""
 
 import base64
 import os
@@ -7,7 +7,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from devcluster.node.fields import UnknownField, field
 from devcluster.node.kubernetes import Json
 from devcluster.node.relay import APISERVER_VARIABLES
 
@@ -64,10 +63,7 @@ async def _value(
     if not source:
         return expand(entry.get("value") or "", variables)
     if reference := source.get("fieldRef"):
-        try:
-            return field(pod, status, reference["fieldPath"])
-        except UnknownField as error:
-            raise BadConfiguration(str(error)) from error
+        return field(pod, status, reference["fieldPath"])
     for kind, plural in _KINDS.items():
         if reference := source.get(f"{kind}KeyRef"):
             values = await _all(reference, plural, fetch)
@@ -90,3 +86,32 @@ async def _all(reference: Json, plural: str, fetch: Fetch) -> dict[str, str]:
     if plural == "configmaps":
         return dict(data)
     return {name: base64.b64decode(value).decode(errors="surrogateescape") for name, value in data.items()}
+
+
+_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+
+
+def field(pod: Json, status: Mapping[str, str], path: str) -> str:
+    """The text of a field reference; `status` has what this node knows better than the object."""
+    metadata = pod["metadata"]
+    if entry := _ENTRY.fullmatch(path):
+        return str((metadata.get(entry[1]) or {}).get(entry[2], ""))
+    match path:
+        case "metadata.name" | "metadata.namespace" | "metadata.uid":
+            return str(metadata[path.removeprefix("metadata.")])
+        case "metadata.labels" | "metadata.annotations":
+            entries = metadata.get(path.removeprefix("metadata.")) or {}
+            return "\n".join(f"{name}={_quoted(entries[name])}" for name in sorted(entries))
+        case "spec.nodeName":
+            return str(pod["spec"]["nodeName"])
+        case "spec.serviceAccountName":
+            return str(pod["spec"].get("serviceAccountName", "default"))
+        case "status.podIP" | "status.hostIP" | "status.podIPs" | "status.hostIPs":
+            return status[path.removeprefix("status.").removesuffix("s")]
+        case _:
+            raise BadConfiguration(f"field {path} is not offered by this node")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

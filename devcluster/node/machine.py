@@ -1,13 +1,39 @@
 """What pods need of their node, gathered once."""
 
+import ipaddress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.node.addresses import Addresses
 from devcluster.node.images import Images
 from devcluster.node.kubernetes import Kubernetes
-from devcluster.node.recorder import Recorder
+from devcluster.node.reporter import Recorder
 from devcluster.node.runtime import Runtime
+
+
+class Addresses:
+    """Those of the pods of one node, handed out in turn, so that one is used again as late as possible."""
+
+    def __init__(self, network: str) -> None:
+        self._network = ipaddress.IPv4Network(network)
+        self.gateway = str(self._network.network_address + 1)
+        self._used: set[str] = set()
+        self._turn = self._forever()
+
+    def _forever(self) -> Iterator[str]:
+        while True:
+            for address in self._network.hosts():
+                if str(address) != self.gateway:
+                    yield str(address)
+
+    def take(self) -> str:
+        """There are far more addresses than pods a node may have."""
+        address = next(address for address in self._turn if address not in self._used)
+        self._used.add(address)
+        return address
+
+    def give_back(self, address: str) -> None:
+        self._used.discard(address)
 
 
 @dataclass(frozen=True, kw_only=True)

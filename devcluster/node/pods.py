@@ -10,9 +10,8 @@ from typing import Any
 
 import structlog
 
+from devcluster.clock import now
 from devcluster.node import status as statuses
-from devcluster.node.claims import VOLUMES
-from devcluster.node.clock import now
 from devcluster.node.containers import Container
 from devcluster.node.environment import BadConfiguration, Fetch
 from devcluster.node.kubernetes import Json, path_of
@@ -21,8 +20,7 @@ from devcluster.node.machine import Machine
 from devcluster.node.reporter import Reporter
 from devcluster.node.running import FIRST_RETRY, LAST_RETRY, Runner
 from devcluster.node.runtime import RuntimeProblem
-from devcluster.node.tokens import Tokens
-from devcluster.node.volumes import MountFailed, Volumes
+from devcluster.node.volumes import VOLUMES, MountFailed, Tokens, Volumes
 from shared.errors import Refused, Trouble
 
 log = structlog.get_logger()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from devcluster.node.clock import now
+from devcluster.clock import now
 from devcluster.node.kubernetes import MERGE, STRATEGIC_MERGE, Json, Kubernetes, path_of
 from shared.errors import Refused, Trouble
 

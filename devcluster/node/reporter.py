@@ -1,14 +1,19 @@
-"""Writing a pod's status: one patch in flight, the newest wins, and none that would change nothing."""
+"""What a node tells of its pods: their statuses, and Kubernetes Events of what went wrong for `kubectl describe`.
+
+Of a status one patch is in flight, the newest wins, and none is written that would change nothing.  Kubernetes Events
+are never in anybody's way.
+"""
 
 import asyncio
+import collections
 from collections.abc import Callable
 
 import structlog
 
-from devcluster.node.clock import now
+from devcluster.clock import now
 from devcluster.node.kubernetes import STRATEGIC_MERGE, Json, Kubernetes, backoff, path_of
 from devcluster.node.status import merge_conditions
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, Trouble
 
 log = structlog.get_logger()
 
@@ -72,3 +77,51 @@ class Reporter:
         await self._api.call("PATCH", self._path, body, media=STRATEGIC_MERGE)
         self._reported = status
         self._conditions = conditions
+
+
+LIMIT = 1000
+"""Events that wait to be written; beyond it they are dropped, because the state says the same."""
+
+NOTE = 1024
+
+
+class Recorder:
+    def __init__(self, api: Kubernetes, node: str) -> None:
+        self._api = api
+        self._node = node
+        self._said: collections.OrderedDict[tuple[str, str, str], None] = collections.OrderedDict()
+        """What was told already; what lasts is told once."""
+        self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(LIMIT)
+
+    def warn(self, pod: Json, reason: str, message: str) -> None:
+        metadata, time = pod["metadata"], now()
+        what = metadata["uid"], reason, message
+        if self._queue.full() or what in self._said:
+            return
+        self._said[what] = None
+        if len(self._said) > LIMIT:
+            self._said.popitem(last=False)
+        event = {
+            "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                **{name: metadata[name] for name in ("namespace", "name", "uid")},
+            },
+            "type": "Warning",
+            "reason": reason,
+            "message": message[:NOTE],
+            "source": {"component": "kubelet", "host": self._node},
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "count": 1,
+        }
+        self._queue.put_nowait((metadata["namespace"], event))
+
+    async def run(self) -> None:
+        while True:
+            namespace, event = await self._queue.get()
+            try:
+                await self._api.call("POST", path_of("events", namespace), event)
+            except Trouble:
+                continue

@@ -1,19 +1,22 @@
-"""A pod's volumes: folders below its own, filled from ConfigMaps, Secrets and the pod itself, and kept current."""
+"""A pod's volumes: folders below its own, filled from ConfigMaps, Secrets and the pod itself, and kept current.
+
+Behind a claim there are only folders of this machine, which outlive the pod.
+"""
 
 import base64
 import contextlib
+import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from devcluster.node import atomic
 from devcluster.node.atomic import File
-from devcluster.node.claims import claimed
-from devcluster.node.environment import BadConfiguration, Fetch, expand
-from devcluster.node.fields import UnknownField, field
+from devcluster.node.environment import BadConfiguration, Fetch, expand, field
 from devcluster.node.identity import files_group
-from devcluster.node.kubernetes import Json
+from devcluster.node.kubernetes import Json, Kubernetes, path_of
 from devcluster.node.rootfs import Mount
-from devcluster.node.tokens import Tokens
+from shared.errors import Trouble
 
 DEFAULT_MODE = 0o644
 
@@ -23,6 +26,42 @@ _PAYLOADS = ("configMap", "secret", "downwardAPI", "projected")
 
 class MountFailed(Exception):  # noqa: N818 - the kubelet's reason is FailedMount
     """A volume cannot be set up now; the message is what the Kubernetes Event says."""
+
+
+RENEWED_AFTER = 0.8
+"""Of a token's life, as the kubelet has it."""
+
+DEFAULT_SECONDS = 3600
+
+
+class Tokens:
+    def __init__(self, api: Kubernetes, pod: Callable[[], Json]) -> None:
+        self._api = api
+        self._pod = pod
+        self._known: dict[str, tuple[str, float]] = {}
+        """Token and the time of its renewal, by audience."""
+
+    async def of(self, source: Json) -> bytes:
+        """For a `serviceAccountToken` of a projected volume; raises `BadConfiguration`."""
+        audience = source.get("audience", "")
+        token, until = self._known.get(audience, ("", 0.0))
+        if time.monotonic() >= until:
+            seconds = source.get("expirationSeconds", DEFAULT_SECONDS)
+            token = await self._request(audience, seconds)
+            self._known[audience] = token, time.monotonic() + RENEWED_AFTER * seconds
+        return token.encode()
+
+    async def _request(self, audience: str, seconds: int) -> str:
+        metadata, account = self._pod()["metadata"], self._pod()["spec"].get("serviceAccountName", "default")
+        pod = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+        spec = {"expirationSeconds": seconds, "boundObjectRef": pod, "audiences": [audience] if audience else []}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = path_of("serviceaccounts", metadata["namespace"], account, "token")
+        try:
+            answer = await self._api.call("POST", path, request)
+        except Trouble as trouble:
+            raise BadConfiguration(f'no token for the service account "{account}": {trouble}') from trouble
+        return str(answer["status"]["token"])
 
 
 class Volumes:
@@ -45,7 +84,7 @@ class Volumes:
         for name, spec in self._specs.items():
             try:
                 await self._set_up(spec, fetch)
-            except (BadConfiguration, UnknownField, OSError) as error:
+            except (BadConfiguration, OSError) as error:
                 raise MountFailed(f'MountVolume.SetUp failed for volume "{name}" : {error}') from error
 
     async def refresh(self, fetch: Fetch) -> None:
@@ -56,7 +95,7 @@ class Volumes:
         fresh: dict[str, dict[str, File]] = {}
         for name, spec in self._specs.items():
             if any(kind in spec for kind in _PAYLOADS):
-                with contextlib.suppress(BadConfiguration, UnknownField):
+                with contextlib.suppress(BadConfiguration):
                     fresh[name] = await self._payload(spec, fetch)
         for name, files in fresh.items():
             with contextlib.suppress(OSError):
@@ -189,3 +228,34 @@ def _check_host_path(source: Json) -> None:
         raise BadConfiguration(f"hostPath type check failed: {path} is not a directory")
     elif not path.exists():
         raise BadConfiguration(f"hostPath {path} does not exist")
+
+
+CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+
+
+async def claimed(name: str, fetch: Fetch, group: int | None) -> Path:
+    """The folder behind a claim; raises `BadConfiguration` until there is one."""
+    claim = await fetch(CLAIMS, name)
+    if claim is None:
+        raise BadConfiguration(f'persistentvolumeclaim "{name}" not found')
+    volume_name = claim["spec"].get("volumeName")
+    if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
+        raise BadConfiguration(f'persistentvolumeclaim "{name}" is not bound')
+    volume = await fetch(VOLUMES, volume_name)
+    if volume is None:
+        raise BadConfiguration(f'persistentvolume "{volume_name}" not found')
+    source = volume["spec"].get("local") or volume["spec"].get("hostPath")
+    if not source:
+        raise BadConfiguration(f'persistentvolume "{volume_name}": only local and hostPath are offered by this node')
+    return _opened(volume_name, Path(source["path"]), group if "local" in volume["spec"] else None)
+
+
+def _opened(volume: str, folder: Path, group: int | None) -> Path:
+    """As the pod's group may use it."""
+    if not folder.is_dir():
+        raise BadConfiguration(f'persistentvolume "{volume}": {folder} is not a directory')
+    if group is not None:
+        os.chown(folder, -1, group)
+        # New files are the group's, too.
+        folder.chmod(folder.stat().st_mode | 0o2770)
+    return folder

@@ -7,7 +7,6 @@ what a killed run left is cleaned up by the next.
 Of ClusterIPs there is the API server's alone, and there is no way out of the pods' network.
 """
 
-from devcluster.realnode.cluster import RealCluster
-from devcluster.realnode.node import NAME, USER, NodeError, RealNode, obstacle
+from devcluster.realnode.node import NAME, USER, NodeError, RealCluster, RealNode, obstacle
 
 __all__ = ["NAME", "USER", "NodeError", "RealCluster", "RealNode", "obstacle"]

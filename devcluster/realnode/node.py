@@ -1,21 +1,22 @@
-"""The node as one async context beside a running control plane."""
+"""The node as one async context beside a running control plane, and both as one cluster."""
 
 import asyncio
 import fcntl
 import functools
 import socket
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from devcluster import binaries
+from devcluster.certificates import Credentials
 from devcluster.child import Child
 from devcluster.cluster import ADMIN, NODE_USER
 from devcluster.controlplane import ControlPlane
-from devcluster.controlplane.credentials import Credentials
+from devcluster.controlplane.programs import More
 from devcluster.node.netlink import Netlink
 from devcluster.node.relay import leading, out_to
 from devcluster.realnode import images, leftovers, machine, places, settings
@@ -196,3 +197,34 @@ async def _succeeds(*command: str) -> bool:
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
     return await process.wait() == 0
+
+
+class RealCluster(ControlPlane):
+    def __init__(
+        self,
+        data: Path,
+        users: Sequence[str] = (),
+        images: Mapping[str, Path] | None = None,
+        *,
+        audit: Path | None = None,
+        more: More | None = None,
+        accounts: bool = False,
+    ) -> None:
+        super().__init__(
+            data, [*users, USER], nodes=0, audit=audit, more=more, accounts=accounts, services=places.SERVICES
+        )
+        self.real_node = RealNode(self, self.data / "node", images)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        try:
+            await self.real_node.__aenter__()
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def _leave(self) -> None:
+        # The node ends its pods while there is somebody to tell.
+        await self.real_node.__aexit__(None, None, None)
+        await super()._leave()

@@ -174,14 +174,6 @@ async def test_a_table_shows_the_columns_of_the_definition(api: Api) -> None:
     assert row["cells"][:4] == ["g", 3, "Running", "red"]
 
 
-async def test_fields_of_the_definition_select(api: Api) -> None:
-    for name, colour in (("a", "red"), ("b", "blue")):
-        await api.client.create(api.path("gadgets"), a_gadget(name, colour=colour))
-    found = await api.client.get(api.path("gadgets") + "?fieldSelector=spec.colour%3Dblue")
-    assert [item["metadata"]["name"] for item in found.body["items"]] == ["b"]
-    assert (await api.client.get(api.path("gadgets") + "?fieldSelector=spec.note%3Dx")).code == 400
-
-
 async def test_apply_creates_and_then_changes(api: Api) -> None:
     path = api.path("gadgets", "g") + "?fieldManager=tester"
     made = await api.client.call("PATCH", path, a_gadget(size=4, colour="red"), media=APPLY)

@@ -10,7 +10,6 @@ from shared.cluster import Deleted, Resource
 from shared.cluster.kinds import CONFIGMAPS
 from shared.cluster.objects import Custom
 from tests.contract.widgets import news, watching
-from tests.devcluster.apiserver.client import Answer
 from tests.kit.clusters import Api, ClusterUnderTest, eventually
 from tests.kit.gizmos import BOTH, GIZMOS, GROUP, NEW_GIZMOS, a_gizmo
 from tests.kit.watching import next_of
@@ -248,18 +247,6 @@ async def test_each_version_has_its_columns(api: Api) -> None:
         assert row["object"]["apiVersion"] == resource.api_version
         shown[resource.version] = ([one["name"] for one in table["columnDefinitions"]], row["cells"])
     assert shown == {"v1": (["Name", "Size"], ["g", 6]), "v2beta1": (["Name", "Added", "Colour"], ["g", None, "red"])}
-
-
-async def test_each_version_selects_by_its_fields(api: Api) -> None:
-    await made(api, NEW_GIZMOS, "new", size=6)
-    await made(api, GIZMOS, "old")
-
-    async def found(resource: Resource[Custom], selector: str) -> Answer:
-        return await api.client.get(path(api, resource) + f"?fieldSelector={selector}")
-
-    assert [one["metadata"]["name"] for one in (await found(GIZMOS, "spec.size%3D3")).body["items"]] == ["old"]
-    assert [one["metadata"]["name"] for one in (await found(NEW_GIZMOS, "spec.colour%3Dblue")).body["items"]] == ["new"]
-    assert (await found(GIZMOS, "spec.colour%3Dblue")).code == 400
 
 
 async def test_a_deletion_in_one_version_is_one_in_the_other(api: Api) -> None:

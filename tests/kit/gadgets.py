@@ -94,7 +94,6 @@ DEFINITION: Manifest = {
                     "status": {},
                     "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.replicas"},
                 },
-                "selectableFields": [{"jsonPath": ".spec.colour"}, {"jsonPath": ".spec.size"}],
                 "additionalPrinterColumns": [
                     {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
                     {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},

@@ -57,7 +57,6 @@ DEFINITION: Manifest = {
                 NEW_SPEC,
                 subresources=scaling(".spec.replicas"),
                 additionalPrinterColumns=[a_column("added"), a_column("colour")],
-                selectableFields=[{"jsonPath": ".spec.colour"}],
             ),
             a_version("v1alpha1", {}, served=False),
             a_version(
@@ -66,7 +65,6 @@ DEFINITION: Manifest = {
                 storage=True,
                 subresources=scaling(".spec.slots"),
                 additionalPrinterColumns=[{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
-                selectableFields=[{"jsonPath": ".spec.size"}],
             ),
         ],
     },

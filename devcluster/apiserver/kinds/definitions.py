@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from devcluster.apiserver.cel import rule_problems
-from devcluster.apiserver.clock import now
 from devcluster.apiserver.errors import Cause, Json, forbidden_field, invalid_value
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.resources import is_established
 from devcluster.apiserver.shapes import Condition, Shape
+from devcluster.clock import now
 
 SERVED = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -24,10 +24,8 @@ SERVED = (
 class Rule(Shape):
     rule: str
     message: str = ""
-    message_expression: str = ""
     reason: str = ""
     field_path: str = ""
-    optional_old_self: bool = False
 
 
 class Schema(Shape):
@@ -41,16 +39,9 @@ class Schema(Shape):
     items: "Schema | None" = None
     required: list[str] | None = None
     enum: list[Any] | None = None
-    all_of: "list[Schema] | None" = None
-    any_of: "list[Schema] | None" = None
-    one_of: "list[Schema] | None" = None
-    not_: "Schema | None" = msgspec.field(default=None, name="not")
     nullable: bool | None = None
     minimum: float | None = None
     maximum: float | None = None
-    multiple_of: float | None = None
-    exclusive_minimum: bool | None = None
-    exclusive_maximum: bool | None = None
     min_length: int | None = None
     max_length: int | None = None
     min_items: int | None = None
@@ -86,10 +77,6 @@ class VersionSchema(Shape):
     schema: Schema = msgspec.field(name="openAPIV3Schema")
 
 
-class SelectableField(Shape):
-    json_path: str
-
-
 class Version(Shape):
     name: str
     schema: VersionSchema
@@ -97,7 +84,6 @@ class Version(Shape):
     storage: bool = False
     subresources: Subresources | None = None
     additional_printer_columns: list[Column] | None = None
-    selectable_fields: list[SelectableField] | None = None
 
 
 class Names(Shape):

@@ -4,7 +4,6 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from devcluster.apiserver.clock import now
 from devcluster.apiserver.errors import (
     Cause,
     Json,
@@ -19,6 +18,7 @@ from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.names import label_1123
 from devcluster.apiserver.quantity import parse_quantity
 from devcluster.apiserver.shapes import Pod
+from devcluster.clock import now
 
 STATUS_LISTS = ("initContainerStatuses", "containerStatuses")
 CONTAINER_LISTS = ("initContainers", "containers")

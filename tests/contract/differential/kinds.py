@@ -117,7 +117,6 @@ GADGET = Kind(
         {"status": {"phase": "Labelled"}, "metadata": {"labels": {"from": "status"}}},
         {"status": {"phase": "Noted"}, "metadata": {"annotations": {"from": "status"}, "finalizers": ["test.dev/x"]}},
     ],
-    fields=["spec.colour=red", "spec.colour!=red", "spec.size=5", "spec.note=short"],
     operations=[
         [{"op": "replace", "path": "/spec/size", "value": 7}],
         [{"op": "add", "path": "/spec/tags", "value": ["p"]}],

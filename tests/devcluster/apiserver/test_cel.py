@@ -114,14 +114,6 @@ def test_what_an_update_leaves_alone_is_not_asked_again():
     assert broken(schema, {"a": 0}, {"a": 1}) != []
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        {"rule": "self.("},
-        {"rule": ""},
-        {"rule": "true", "messageExpression": "'a"},
-        {"rule": "true", "optionalOldSelf": True},
-    ],
-)
+@pytest.mark.parametrize("rule", ["self.(", ""])
 def test_rules_that_cannot_be_used_are_found_in_the_definition(rule):
-    assert len(rule_problems(an_object(rule), "schema")) == 1
+    assert len(rule_problems(an_object({"rule": rule}), "schema")) == 1

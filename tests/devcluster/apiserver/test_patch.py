@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from devcluster.apiserver import protobuf
 from devcluster.apiserver.errors import ApiError
-from devcluster.apiserver.patch import json_patch, merge_patch
-from devcluster.apiserver.strategic import strategic_merge_patch
+from devcluster.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from devcluster.apiserver.entry import Key, Place
 from devcluster.apiserver.journal import Journal
 from devcluster.apiserver.selectors import selector
 from devcluster.apiserver.store import CompactedError, Store
-from devcluster.apiserver.watching import Watch
+from devcluster.apiserver.watches import Watch
 
 PODS = Key("", "pods")
 
@@ -121,7 +121,7 @@ async def test_a_watch_that_starts_from_a_list_misses_and_repeats_nothing():
 
 
 async def test_a_watch_that_is_too_slow_ends(monkeypatch):
-    monkeypatch.setattr("devcluster.apiserver.watching.QUEUE", 3)
+    monkeypatch.setattr("devcluster.apiserver.watches.QUEUE", 3)
     store = Store()
     with Watch(store, PODS, "", None, store.version) as watch:
         for number in range(5):

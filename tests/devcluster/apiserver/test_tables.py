@@ -2,9 +2,8 @@
 
 import pytest
 
-from devcluster.apiserver.age import age, human_duration
 from devcluster.apiserver.jsonpath import find
-from devcluster.apiserver.podcolumns import ready, restarts, state
+from devcluster.apiserver.table import age, human_duration, ready, restarts, state
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+NEVER = "1970-01-01T00:00:00Z"
+
 
 def now() -> str:
     return stamp(datetime.now(UTC))
@@ -16,12 +18,5 @@ def stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def seconds_since(text: str) -> float | None:
-    """None when it is not a time."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        return None
-    return (datetime.now(UTC) - moment).total_seconds()
+def timestamp(seconds: float) -> str:
+    return stamp(datetime.fromtimestamp(seconds, UTC))
