@@ -162,7 +162,9 @@ class Objects:
             in_vain = subresource and resource.key == PODS.key
             causes += [cause for cause in claimed if cause.field == "metadata.uid" or not in_vain]
         if causes:
-            raise invalid(resource.group, resource.kind, new["metadata"]["name"], causes)
+            # Events are checked in their old shape.
+            group = EVENTS.group if resource.key == EVENTS.key else resource.group
+            raise invalid(group, resource.kind, new["metadata"]["name"], causes)
 
     # Changing
 

@@ -6,6 +6,7 @@ Server-side apply uses the same merge, without keeping field ownership.
 """
 
 import copy
+from types import MappingProxyType
 from typing import Any
 
 import jsonpatch
@@ -50,11 +51,24 @@ def json_patch(document: Any, patch: Any) -> Any:
     if not all(isinstance(operation.get(name, ""), str) for operation in patch for name in ("op", "path", "from")):
         raise bad_request("error decoding patch: op, path and from are strings")
     try:
-        return jsonpatch.JsonPatch(patch).apply(document)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise _not_applicable() from error
+        return _JsonPatch(patch).apply(document)
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, ValueError, KeyError, IndexError) as error:
         raise _not_applicable() from error
+
+
+class _Replace(jsonpatch.ReplaceOperation):
+    """Of an object also a member that is not there: the real server takes that as it comes."""
+
+    def apply(self, obj: Any) -> Any:
+        parent, member = self.pointer.to_last(obj)
+        if member is None or not isinstance(parent, dict):
+            return super().apply(obj)
+        parent[member] = self.operation["value"]
+        return obj
+
+
+class _JsonPatch(jsonpatch.JsonPatch):
+    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "replace": _Replace})
 
 
 def _not_applicable() -> ApiError:
