@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 GRACE = 5.0
@@ -72,6 +72,14 @@ class Child:
             if not self.running or asyncio.get_running_loop().time() > deadline:
                 raise self.error(f"did not say {prefix!r} within {timeout:g} s")
             await asyncio.sleep(POLL)
+
+    async def until(self, ready: Callable[[], Awaitable[bool]], timeout: float) -> None:
+        """Raises `ChildError` when the program ends, or is not ready in time."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while not await ready():
+            if not self.running or asyncio.get_running_loop().time() > deadline:
+                raise self.error(f"was not ready within {timeout:g} s")
+            await asyncio.sleep(0.05)
 
     def error(self, what: str) -> ChildError:
         how = "" if self.running else f" (it ended with {self._process.returncode if self._process else 'no start'})"

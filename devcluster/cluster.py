@@ -8,6 +8,7 @@ import ssl
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,9 @@ from shared.private import write_private
 ADMIN = "admin"
 NODE_USER = "system:node:"
 """A kubelet's user name begins so; the Node authorizer knows kubelets by it."""
+
+NOT_READY = "node.kubernetes.io/not-ready"
+"""The taint of a node that was not Ready a moment ago."""
 
 SERVICES_NAMESPACE = "muster"
 """Where the service accounts of Muster's services are."""
@@ -170,13 +174,9 @@ class DevelopmentCluster(ABC):
             )
 
     async def _wait_for_nodes(self) -> None:
-        deadline = asyncio.get_running_loop().time() + START_TIMEOUT
         async with self.session() as session:
             for node in self.nodes:
-                while not await _is_ready(session, f"/api/v1/nodes/{node.name}"):
-                    if not node.running or asyncio.get_running_loop().time() > deadline:
-                        raise node.error("did not become Ready")
-                    await asyncio.sleep(0.05)
+                await node.until(partial(is_ready, session, node.name), START_TIMEOUT)
 
     def session(self, user: str = ADMIN) -> aiohttp.ClientSession:
         """A bare client of the API server, as `user`."""
@@ -200,9 +200,10 @@ def identity(user: str) -> tuple[str, str, str]:
     return account, account, f"system:serviceaccounts,system:serviceaccounts:{SERVICES_NAMESPACE}"
 
 
-async def _is_ready(session: aiohttp.ClientSession, path: str) -> bool:
-    async with session.get(path) as response:
-        if response.status != 200:
-            return False
-        conditions = ((await response.json()).get("status") or {}).get("conditions") or []
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+async def is_ready(session: aiohttp.ClientSession, node: str) -> bool:
+    """Whether pods may come to the node."""
+    async with session.get(f"/api/v1/nodes/{node}") as response:
+        found = await response.json() if response.status == 200 else {}
+    conditions = found.get("status", {}).get("conditions", ())
+    tainted = any(taint["key"] == NOT_READY for taint in found.get("spec", {}).get("taints", ()))
+    return not tainted and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -6,11 +6,13 @@ import uuid
 from devcluster.apiserver.entry import Place
 from devcluster.apiserver.errors import Cause, Json, bad_request, invalid, invalid_value
 from devcluster.apiserver.resources import Resource
-from devcluster.apiserver.shapes import METADATA_FIELDS, Metadata, check_shape
+from devcluster.apiserver.shapes import METADATA, check_shape, shape
 from devcluster.clock import now
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """As the real server: no vowels, so that no words come out, and nothing that looks like something else."""
+
+METADATA_SHAPE = shape(METADATA)
 
 GIVEN_BY_SERVER = (
     "uid",
@@ -28,13 +30,13 @@ def read_metadata(resource: Resource, obj: Json) -> list[str]:
     """
     metadata = obj.get("metadata")
     metadata = {} if metadata is None else metadata
-    check_shape(Metadata, metadata, f'{resource.kind} in version "{resource.version}"')
+    check_shape(METADATA_SHAPE, metadata, f'{resource.kind} in version "{resource.version}"')
     obj["metadata"] = {
         name: value
         for name, value in metadata.items()
-        if name in METADATA_FIELDS and value not in (None, "", [], {}) and name not in ("managedFields", "selfLink")
+        if name in METADATA and value not in (None, "", [], {}) and name not in ("managedFields", "selfLink")
     }
-    return [f"metadata.{name}" for name in metadata if name not in METADATA_FIELDS]
+    return [f"metadata.{name}" for name in metadata if name not in METADATA]
 
 
 def check_type(resource: Resource, obj: object, *, patched: bool = False) -> Json:

@@ -8,14 +8,15 @@ from devcluster.apiserver.errors import bad_request
 
 Selector = Callable[[Entry], bool]
 
-KEY = r"(?:[A-Za-z0-9.-]+/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
-VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
-PARTS = re.compile(r"(?:[^,()]|\([^()]*\))+")
-SET = re.compile(rf"({KEY})\s+(in|notin)\s*\(([^()]*)\)")
-EQUALS = re.compile(rf"({KEY})\s*(==|=|!=)\s*({VALUE})")
-COMPARED = re.compile(rf"({KEY})\s*([<>])\s*(-?\d+)")
-EXISTS = re.compile(rf"(!?)\s*({KEY})")
+LABEL = re.compile(
+    r"""\s*(?:
+      (?P<absent>!)?\s*(?P<key>[-\w./]+)\s*
+      (?:(?P<operator>==|=|!=|<|>)\s*(?P<value>[-\w.]*)|(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?
+    )\s*(?:,|$)""",
+    re.VERBOSE,
+)
 FIELD = re.compile(r"([\w.\[\]/-]+)(==|!=|=)(.*)", re.DOTALL)
+WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 
 
 def selector(labels: str, fields: str, selectable: Mapping[str, str]) -> Selector | None:
@@ -23,44 +24,45 @@ def selector(labels: str, fields: str, selectable: Mapping[str, str]) -> Selecto
 
     `selectable` maps the field paths that the kind offers to those where the values are stored.
     """
-    requirements = [*_label_requirements(labels), *_field_requirements(fields, selectable)]
+    requirements = [*_label_requirements(labels.strip()), *_field_requirements(fields, selectable)]
     if not requirements:
         return None
     return lambda entry: all(requirement(entry) for requirement in requirements)
 
 
 def _label_requirements(text: str) -> list[Selector]:
-    text = text.strip()
-    if not text:
-        return []
-    parts = PARTS.findall(text)
-    if ",".join(parts) != text:
-        raise bad_request(f"unable to parse requirement: {text!r}")
-    return [_label_requirement(part.strip()) for part in parts]
+    requirements, at = [], 0
+    while at < len(text):
+        found = LABEL.match(text, at)
+        if found is None:
+            raise bad_request(f"unable to parse requirement: {text!r}")
+        requirements.append(_label_requirement(found))
+        at = found.end()
+    return requirements
 
 
-def _label_requirement(part: str) -> Selector:
-    if match := SET.fullmatch(part):
-        key, operator, values = match[1], match[2], {value.strip() for value in match[3].split(",")}
-        if operator == "in":
+def _label_requirement(found: re.Match[str]) -> Selector:
+    key, value, operator = found["key"], found["value"], found["operator"] or found["set"]
+    values = {each.strip() for each in (found["values"] or "").split(",")}
+    match operator:
+        case None:
+            return lambda entry: (key in entry.labels) != bool(found["absent"])
+        case "in":
             return lambda entry: entry.labels.get(key) in values
-        return lambda entry: entry.labels.get(key) not in values
-    if match := EQUALS.fullmatch(part):
-        key, operator, value = match[1], match[2], match[3]
-        if operator == "!=":
+        case "notin":
+            return lambda entry: entry.labels.get(key) not in values
+        case "!=":
             return lambda entry: entry.labels.get(key) != value
-        return lambda entry: entry.labels.get(key) == value
-    if match := COMPARED.fullmatch(part):
-        key, operator, bound = match[1], match[2], int(match[3])
-        return lambda entry: _compares(entry.labels.get(key), operator, bound)
-    if match := EXISTS.fullmatch(part):
-        key, absent = match[2], bool(match[1])
-        return lambda entry: (key in entry.labels) != absent
-    raise bad_request(f"unable to parse requirement: {part!r}")
+        case "<" | ">":
+            if not WHOLE_NUMBER.fullmatch(value):
+                raise bad_request(f"unable to parse requirement: {value!r} is not a whole number")
+            return lambda entry: _compares(entry.labels.get(key, ""), operator, int(value))
+        case _:
+            return lambda entry: entry.labels.get(key) == value
 
 
-def _compares(value: str | None, operator: str, bound: int) -> bool:
-    if value is None or not re.fullmatch(r"-?\d{1,18}", value):
+def _compares(value: str, operator: str, bound: int) -> bool:
+    if not WHOLE_NUMBER.fullmatch(value):
         return False
     return int(value) > bound if operator == ">" else int(value) < bound
 

@@ -3,208 +3,140 @@
 A body with another type there is refused (400, as a decoder does it).  A field that is not named is kept as it is.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Optional, Required, TypedDict
 
 import msgspec
 
 from devcluster.apiserver.errors import Json, UndecodableError
 
-Strings = dict[str, str] | None
-Amounts = dict[str, str | int | float] | None
+Strings = dict[str, str]
+Amounts = dict[str, str | int | float]
 
 
-class Shape(msgspec.Struct, rename="camel", kw_only=True):
-    """Any of these fields may be absent or null, and others may stand beside them."""
+def of(kind: Any, names: str) -> dict[str, Any]:
+    """Fields of one type, by their names."""
+    return dict.fromkeys(names.split(), kind)
 
 
-class OwnerReference(Shape):
-    api_version: str | None = None
-    kind: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    controller: bool | None = None
-    block_owner_deletion: bool | None = None
+def shape(*fields: Mapping[str, Any], required: Mapping[str, Any] | None = None, **more: Any) -> Any:
+    """The type of an object: what is not required may be absent or null, and other fields may stand beside these."""
+    parts = (*fields, more)
+    # Not `kind | None`, which a name that is looked up later does not know.
+    known: dict[str, Any] = {name: Optional[kind] for part in parts for name, kind in part.items()}  # noqa: UP045
+    known |= {name: Required[kind] for name, kind in (required or {}).items()}
+    return TypedDict("Shape", known, total=False)  # type: ignore[operator]
 
 
-class Metadata(Shape):
-    name: str | None = None
-    generate_name: str | None = None
-    namespace: str | None = None
-    self_link: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-    generation: int | None = None
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
-    labels: Strings = None
-    annotations: Strings = None
-    owner_references: list[OwnerReference] | None = None
-    finalizers: list[str] | None = None
-    managed_fields: list[Json] | None = None
+def many(*fields: Mapping[str, Any], **more: Any) -> Any:
+    """The type of a list of such objects."""
+    return list[shape(*fields, **more)]  # type: ignore[misc]
 
 
-METADATA_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(Metadata))
+METADATA = {
+    **of(str, "name generateName namespace selfLink uid resourceVersion"),
+    **of(int, "generation deletionGracePeriodSeconds"),
+    **of(datetime, "creationTimestamp deletionTimestamp"),
+    **of(Strings, "labels annotations"),
+    "ownerReferences": many(of(str, "apiVersion kind name uid"), of(bool, "controller blockOwnerDeletion")),
+    "finalizers": list[str],
+    "managedFields": list[Json],
+}
+CONDITIONS = many(of(str, "type status reason message"))
+CONTAINERS = many(
+    of(str, "name image workingDir"),
+    of(list[str], "command args"),
+    of(list[Json], "envFrom ports"),
+    env=many(of(str, "name value"), valueFrom=Json),
+    resources=shape(of(Amounts, "limits requests")),
+    volumeMounts=many(of(str, "name mountPath subPath")),
+)
+CONTAINER_STATUSES = many(name=str, ready=bool, restartCount=int, state=shape(of(Json, "running terminated waiting")))
+POD = shape(
+    spec=shape(
+        of(str, "nodeName restartPolicy hostname subdomain schedulerName serviceAccountName"),
+        of(int, "terminationGracePeriodSeconds activeDeadlineSeconds"),
+        of(Json, "dnsConfig securityContext"),
+        of(list[Json], "schedulingGates tolerations"),
+        of(CONTAINERS, "containers initContainers"),
+        nodeSelector=Strings,
+        volumes=many(of(Json, "configMap secret emptyDir hostPath projected downwardAPI"), name=str),
+    ),
+    status=shape(
+        of(str, "phase reason message podIP"),
+        of(CONTAINER_STATUSES, "containerStatuses initContainerStatuses"),
+        conditions=CONDITIONS,
+    ),
+)
+SERVICE = shape(spec=shape(type=str, selector=Strings, ports=list[Json], publishNotReadyAddresses=bool))
+CONFIG_MAP = shape(data=Strings, binaryData=dict[str, bytes])
+SECRET = shape(data=dict[str, bytes], stringData=Strings, type=str)
+EVENT = shape(of(Json, "involvedObject series"), source=Strings)
+"""In the shape of the core group, in which events are stored."""
+
+NODE = shape(
+    spec=shape(unschedulable=bool, taints=list[Json]),
+    status=shape(
+        addresses=many(required=of(str, "type address")),
+        allocatable=Amounts,
+        conditions=CONDITIONS,
+        daemonEndpoints=dict[str, Json],
+    ),
+)
+SPECIFIED = shape(of(Json, "spec status"))
+"""Any object with a spec."""
+
+_SCHEMA: Any = Optional["Schema"]
+_SCHEMAS: Any = dict[str, "Schema"]  # type: ignore[valid-type]
+Schema = shape(
+    of(str, "type format pattern x-kubernetes-list-type"),
+    of(list[str], "required x-kubernetes-list-map-keys"),
+    of(int, "minLength maxLength minItems maxItems minProperties maxProperties"),
+    of(float, "minimum maximum"),
+    of(_SCHEMAS, "properties"),
+    of(list[Any], "enum"),
+    {"x-kubernetes-validations": many(of(str, "message reason fieldPath"), required=of(str, "rule"))},
+    nullable=bool,
+    items=_SCHEMA,
+    additionalProperties=_SCHEMA | bool,
+)
+"""The keywords of a structural schema."""
+
+DEFINITION = shape(
+    required={
+        "spec": shape(
+            conversion=Json,
+            required={
+                **of(str, "group scope"),
+                "names": shape(
+                    of(str, "singular listKind"),
+                    of(list[str], "shortNames categories"),
+                    required=of(str, "plural kind"),
+                ),
+                "versions": many(
+                    of(bool, "served storage"),
+                    subresources=shape(
+                        status=Json,
+                        scale=shape(labelSelectorPath=str, required=of(str, "specReplicasPath statusReplicasPath")),
+                    ),
+                    additionalPrinterColumns=many(
+                        of(str, "format description"), priority=int, required=of(str, "name type jsonPath")
+                    ),
+                    required={"name": str, "schema": shape(required={"openAPIV3Schema": Schema})},
+                ),
+            },
+        )
+    },
+    status=shape(acceptedNames=Json, conditions=CONDITIONS, storedVersions=list[str]),
+)
+ANYTHING = shape()
 
 
-class EnvironmentVariable(Shape):
-    name: str | None = None
-    value: str | None = None
-    value_from: Json | None = None
-
-
-class VolumeMount(Shape):
-    name: str | None = None
-    mount_path: str | None = None
-    sub_path: str | None = None
-
-
-class Resources(Shape):
-    limits: Amounts = None
-    requests: Amounts = None
-
-
-class Container(Shape):
-    name: str | None = None
-    image: str | None = None
-    command: list[str] | None = None
-    args: list[str] | None = None
-    working_dir: str | None = None
-    env: list[EnvironmentVariable] | None = None
-    env_from: list[Json] | None = None
-    ports: list[Json] | None = None
-    resources: Resources | None = None
-    volume_mounts: list[VolumeMount] | None = None
-
-
-class Volume(Shape):
-    name: str | None = None
-    config_map: Json | None = None
-    secret: Json | None = None
-    empty_dir: Json | None = None
-    host_path: Json | None = None
-    projected: Json | None = None
-    downward_api: Json | None = msgspec.field(default=None, name="downwardAPI")
-
-
-class PodSpec(Shape):
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-    volumes: list[Volume] | None = None
-    node_name: str | None = None
-    node_selector: Strings = None
-    restart_policy: str | None = None
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
-    hostname: str | None = None
-    subdomain: str | None = None
-    scheduler_name: str | None = None
-    service_account_name: str | None = None
-    scheduling_gates: list[Json] | None = None
-    tolerations: list[Json] | None = None
-    dns_config: Json | None = None
-    security_context: Json | None = None
-
-
-class Condition(Shape):
-    type: str | None = None
-    status: str | None = None
-    reason: str | None = None
-    message: str | None = None
-
-
-class ContainerState(Shape):
-    running: Json | None = None
-    terminated: Json | None = None
-    waiting: Json | None = None
-
-
-class ContainerStatus(Shape):
-    name: str | None = None
-    ready: bool | None = None
-    restart_count: int | None = None
-    state: ContainerState | None = None
-
-
-class PodStatus(Shape):
-    phase: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    pod_ip: str | None = msgspec.field(default=None, name="podIP")
-    conditions: list[Condition] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-
-
-class Pod(Shape):
-    spec: PodSpec | None = None
-    status: PodStatus | None = None
-
-
-class ServiceSpec(Shape):
-    type: str | None = None
-    selector: Strings = None
-    ports: list[Json] | None = None
-    publish_not_ready_addresses: bool | None = None
-
-
-class Service(Shape):
-    spec: ServiceSpec | None = None
-
-
-class ConfigMap(Shape):
-    data: Strings = None
-    binary_data: dict[str, bytes] | None = None
-
-
-class Secret(Shape):
-    data: dict[str, bytes] | None = None
-    string_data: Strings = None
-    type: str | None = None
-
-
-class Event(Shape):
-    """In the shape of the core group, in which events are stored."""
-
-    involved_object: Json | None = None
-    source: Strings = None
-    series: Json | None = None
-
-
-class NodeAddress(Shape):
-    type: str
-    address: str
-
-
-class NodeStatus(Shape):
-    addresses: list[NodeAddress] | None = None
-    allocatable: Amounts = None
-    conditions: list[Condition] | None = None
-    daemon_endpoints: dict[str, Json] | None = None
-
-
-class NodeSpec(Shape):
-    unschedulable: bool | None = None
-    taints: list[Json] | None = None
-
-
-class Node(Shape):
-    spec: NodeSpec | None = None
-    status: NodeStatus | None = None
-
-
-class Specified(Shape):
-    """Any object with a spec."""
-
-    spec: Json | None = None
-    status: Json | None = None
-
-
-def check_shape(shape: type[Shape], value: Any, what: str) -> None:
+def check_shape(wanted: Any, value: Any, what: str) -> None:
     """`what` is being read, such as `Pod in version "v1"`."""
     try:
-        msgspec.convert(value, shape)
+        msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
         kind = what.partition(" ")[0]
         message = f"{what} cannot be handled as a {kind}: {error}"

@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,9 @@ import aiohttp
 
 from devcluster import binaries
 from devcluster.certificates import Credentials
-from devcluster.cluster import ApiServer, ServerProcess
+from devcluster.cluster import START_TIMEOUT, ApiServer, ServerProcess
 from shared.cluster.connections import AbruptResponse
 from shared.ports import HOST, free_port
-
-READY_TIMEOUT = 60.0
-"""Seconds until a program serves; the API server takes three on a quiet machine."""
 
 SERVICES_RANGE = "10.96.0.0/16"
 
@@ -40,14 +37,6 @@ class Program(ServerProcess):
         self.command = [str(binaries.find(self.name)), *self._arguments]
         self.start()
 
-    async def _until(self, ready: Callable[[], Awaitable[bool]]) -> None:
-        """Raises `ChildError` when the program ends, or is not ready in time."""
-        deadline = asyncio.get_running_loop().time() + READY_TIMEOUT
-        while not await ready():
-            if not self.running or asyncio.get_running_loop().time() > deadline:
-                raise self.error(f"did not serve within {READY_TIMEOUT:g} s")
-            await asyncio.sleep(0.05)
-
 
 class Etcd(Program):
     """The store.  `data` is its folder: copied while it is stopped, it is a backup."""
@@ -63,7 +52,7 @@ class Etcd(Program):
     async def run(self) -> None:
         await super().run()
         async with aiohttp.ClientSession() as session:
-            await self._until(lambda: _says_ok(session, f"{self.url}/health"))
+            await self.until(lambda: _says_ok(session, f"{self.url}/health"), START_TIMEOUT)
 
 
 class KubeApiServer(Program, ApiServer):
@@ -133,7 +122,7 @@ class KubeApiServer(Program, ApiServer):
             connector=aiohttp.TCPConnector(ssl=trust),
             response_class=AbruptResponse,
         ) as session:
-            await self._until(lambda: _says_ok(session, f"{self.url}/readyz"))
+            await self.until(lambda: _says_ok(session, f"{self.url}/readyz"), START_TIMEOUT)
 
 
 def _egress(tunnel: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The kubelet's own API over HTTPS: logs, exec and the pods of this node, for the API server that knows the token."""
+"""The kubelet's own API over HTTPS: logs and exec, for the API server that knows the token."""
 
 import contextlib
 import hmac
@@ -32,8 +32,6 @@ class KubeletApi:
     async def serving(self, address: str, tls: ssl.SSLContext) -> AsyncIterator[int]:
         """For as long as the context lasts; yields the port."""
         application = web.Application(middlewares=[self._authenticated])
-        application.router.add_get("/healthz", _healthz)
-        application.router.add_get("/pods", self._list_pods)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         for method in ("GET", "POST"):
             application.router.add_route(method, "/exec/{namespace}/{pod}/{container}", self._exec)
@@ -51,13 +49,9 @@ class KubeletApi:
         # With a certificate that the node's client authority signed, the TLS handshake has proved enough.
         certificate = request.transport and request.transport.get_extra_info("peercert")
         known = bool(certificate) or (self._token and hmac.compare_digest(given.encode(), self._token.encode()))
-        if request.path != "/healthz" and not known:
+        if not known:
             raise web.HTTPUnauthorized(text="Unauthorized")
         return await handler(request)
-
-    async def _list_pods(self, _: web.Request) -> web.Response:
-        items = [pod.object for pod in self._pods()]
-        return web.json_response({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 
     def _container(self, request: web.Request) -> tuple[Pod, Container]:
         asked = request.match_info
@@ -89,10 +83,6 @@ class KubeletApi:
             raise web.HTTPNotAcceptable(text="406: Not Acceptable\n\nAvailable representations: ")
         _, container = self._container(request)
         return await serve_exec(request, self._runtime, container)
-
-
-async def _healthz(_: web.Request) -> web.Response:
-    return web.Response(text="ok")
 
 
 def _log(pod: Pod, container: Container, *, previous: bool) -> Log:

@@ -86,16 +86,7 @@ class Registration:
     async def _make_lease(self, spec: Json) -> None:
         metadata = {"name": self.name, "namespace": LEASE_NAMESPACE}
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-        path = path_of("leases", LEASE_NAMESPACE, group=LEASES)
-        try:
-            await self.api.call("POST", path, lease)
-        except Refused as refusal:
-            if refusal.reason != "NotFound":
-                raise
-            # A whole cluster has this namespace from its beginning.
-            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
-            await self.api.call("POST", path_of("namespaces"), namespace)
-            await self.api.call("POST", path, lease)
+        await self.api.call("POST", path_of("leases", LEASE_NAMESPACE, group=LEASES), lease)
 
     async def _write_status(self, *, ready: bool) -> None:
         path = path_of("nodes", "", self.name, "status")

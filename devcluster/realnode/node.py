@@ -5,7 +5,7 @@ import fcntl
 import functools
 import socket
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Self
 from devcluster import binaries
 from devcluster.certificates import Credentials
 from devcluster.child import Child
-from devcluster.cluster import ADMIN, NODE_USER
+from devcluster.cluster import ADMIN, NODE_USER, is_ready
 from devcluster.controlplane import ControlPlane
 from devcluster.controlplane.programs import More
 from devcluster.node.netlink import Netlink
@@ -84,7 +84,8 @@ class RealNode:
             self._start_dns()
             await self._start_containerd(archive)
             self._start_kubelet()
-            await self._registered()
+            async with self.plane.session() as session:
+                await self.kubelet.until(functools.partial(is_ready, session, NAME), READY_TIMEOUT)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -124,7 +125,7 @@ class RealNode:
     async def _start_containerd(self, archive: Path) -> None:
         self.containerd.start()
         ask = ["ctr", "--address", str(places.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
-        await _until(functools.partial(_succeeds, *ask, "version"), self.containerd)
+        await self.containerd.until(functools.partial(_succeeds, *ask, "version"), READY_TIMEOUT)
         done = await asyncio.to_thread(
             subprocess.run, [*ask, "images", "import", str(archive)], capture_output=True, text=True, check=False
         )
@@ -142,18 +143,6 @@ class RealNode:
             f"--cert-dir={places.KUBELET_FOLDER}/pki",
         ]
         self.kubelet.start()
-
-    async def _registered(self) -> None:
-        async with self.plane.session() as session:
-
-            async def ready() -> bool:
-                async with session.get(f"/api/v1/nodes/{NAME}") as response:
-                    node = await response.json() if response.status == 200 else {}
-                conditions = node.get("status", {}).get("conditions", ())
-                tainted = any(taint["effect"] == "NoSchedule" for taint in node.get("spec", {}).get("taints", ()))
-                return not tainted and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-            await _until(ready, self.kubelet)
 
     async def _stop(self) -> None:
         """The kubelet first, or it starts its pods anew; what still runs of them is left to the clean-up."""
@@ -181,15 +170,6 @@ def _make_bridge(apiserver: str) -> None:
         netlink.add_address(bridge, places.GATEWAY, places.PREFIX)
         netlink.add_address(bridge, apiserver, 32)
         netlink.set_up(bridge)
-
-
-async def _until(holds: Callable[[], Awaitable[bool]], child: Child) -> None:
-    """Wait until `holds`.  Raises ChildError when `child` ends before, or it takes too long."""
-    deadline = asyncio.get_running_loop().time() + READY_TIMEOUT
-    while not await holds():
-        if not child.running or asyncio.get_running_loop().time() > deadline:
-            raise child.error(f"was not ready within {READY_TIMEOUT:g} s")
-        await asyncio.sleep(0.05)
 
 
 async def _succeeds(*command: str) -> bool:

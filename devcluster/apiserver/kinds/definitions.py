@@ -1,117 +1,21 @@
 """Custom resource definitions: named after what they define, one stored version, and rules that compile.
 
-Each names the types of what this server reads of it.  That a schema is structural is not checked here: the definitions
-of Muster are held to the real server by `tests/crds`.
+That a schema is structural is not checked here: the definitions of Muster are held to the real server by `tests/crds`.
 """
 
 from typing import Any
-
-import msgspec
 
 from devcluster.apiserver.cel import rule_problems
 from devcluster.apiserver.errors import Cause, Json, forbidden_field, invalid_value
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.resources import is_established
-from devcluster.apiserver.shapes import Condition, Shape
+from devcluster.apiserver.shapes import DEFINITION
 from devcluster.clock import now
 
 SERVED = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
-
-
-class Rule(Shape):
-    rule: str
-    message: str = ""
-    reason: str = ""
-    field_path: str = ""
-
-
-class Schema(Shape):
-    """The keywords of a structural schema; `x-kubernetes-` is dropped from their names here."""
-
-    type: str | None = None
-    format: str | None = None
-    pattern: str | None = None
-    properties: "dict[str, Schema] | None" = None
-    additional_properties: "Schema | bool | None" = None
-    items: "Schema | None" = None
-    required: list[str] | None = None
-    enum: list[Any] | None = None
-    nullable: bool | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-    min_length: int | None = None
-    max_length: int | None = None
-    min_items: int | None = None
-    max_items: int | None = None
-    min_properties: int | None = None
-    max_properties: int | None = None
-    list_type: str | None = msgspec.field(default=None, name="x-kubernetes-list-type")
-    map_keys: list[str] | None = msgspec.field(default=None, name="x-kubernetes-list-map-keys")
-    rules: list[Rule] | None = msgspec.field(default=None, name="x-kubernetes-validations")
-
-
-class Column(Shape):
-    name: str
-    type: str
-    json_path: str
-    format: str | None = None
-    description: str | None = None
-    priority: int | None = None
-
-
-class Scale(Shape):
-    spec_replicas_path: str
-    status_replicas_path: str
-    label_selector_path: str | None = None
-
-
-class Subresources(Shape):
-    status: Json | None = None
-    scale: Scale | None = None
-
-
-class VersionSchema(Shape):
-    schema: Schema = msgspec.field(name="openAPIV3Schema")
-
-
-class Version(Shape):
-    name: str
-    schema: VersionSchema
-    served: bool = False
-    storage: bool = False
-    subresources: Subresources | None = None
-    additional_printer_columns: list[Column] | None = None
-
-
-class Names(Shape):
-    plural: str
-    kind: str
-    singular: str | None = None
-    list_kind: str | None = None
-    short_names: list[str] | None = None
-    categories: list[str] | None = None
-
-
-class Spec(Shape):
-    group: str
-    scope: str
-    names: Names
-    versions: list[Version]
-    conversion: Json | None = None
-
-
-class Status(Shape):
-    accepted_names: Json | None = None
-    conditions: list[Condition] | None = None
-    stored_versions: list[str] | None = None
-
-
-class CustomResourceDefinition(Shape):
-    spec: Spec
-    status: Status | None = None
 
 
 def fill(definition: Json, old: Json | None) -> None:
@@ -167,4 +71,4 @@ def established(definition: Json) -> Json:
     return before | {"acceptedNames": names, "conditions": conditions, "storedVersions": [*stored, *more]}
 
 
-RULES = Rules(shape=CustomResourceDefinition, fill=fill, wrong=wrong, counts_generations=True, must_say_version=True)
+RULES = Rules(shape=DEFINITION, fill=fill, wrong=wrong, counts_generations=True, must_say_version=True)

@@ -2,7 +2,7 @@
 
 from devcluster.apiserver.errors import Json
 from devcluster.apiserver.kinds.rules import Rules
-from devcluster.apiserver.shapes import Event
+from devcluster.apiserver.shapes import EVENT
 
 CORE_NAMES = {
     "regarding": "involvedObject",
@@ -35,4 +35,4 @@ def fill(event: Json, old: Json | None) -> None:
     event.setdefault("reportingInstance", event["source"].get("host", ""))
 
 
-RULES = Rules(shape=Event, fill=fill, created_by_update=True)
+RULES = Rules(shape=EVENT, fill=fill, created_by_update=True)

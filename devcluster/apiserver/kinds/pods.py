@@ -17,7 +17,7 @@ from devcluster.apiserver.errors import (
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.names import label_1123
 from devcluster.apiserver.quantity import parse_quantity
-from devcluster.apiserver.shapes import Pod
+from devcluster.apiserver.shapes import POD
 from devcluster.clock import now
 
 STATUS_LISTS = ("initContainerStatuses", "containerStatuses")
@@ -180,4 +180,4 @@ def _fixed(spec: Json) -> Json:
     return fixed
 
 
-RULES = Rules(shape=Pod, fill=fill, wrong=wrong, counts_generations=True)
+RULES = Rules(shape=POD, fill=fill, wrong=wrong, counts_generations=True)

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from devcluster.apiserver.errors import Cause, Json
 from devcluster.apiserver.names import NameRule, subdomain
-from devcluster.apiserver.shapes import Shape
+from devcluster.apiserver.shapes import ANYTHING
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    shape: type[Shape] = Shape
+    shape: Any = ANYTHING
+    """The types of its fields."""
     name: NameRule = subdomain
     fill: Callable[[Json, Json | None], None] = lambda _obj, _old: None
     """Complete the object in place with defaults; `old` is the object before an update."""

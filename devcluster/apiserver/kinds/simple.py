@@ -6,7 +6,7 @@ from devcluster.apiserver.errors import Cause, Json, invalid_value
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.names import label_1123
 from devcluster.apiserver.quantity import parse_quantity
-from devcluster.apiserver.shapes import ConfigMap, Node, Secret, Service, Specified
+from devcluster.apiserver.shapes import CONFIG_MAP, NODE, SECRET, SERVICE, SPECIFIED
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -77,11 +77,11 @@ def _fill_service(service: Json, old: Json | None) -> None:
         service["status"] = {"loadBalancer": {}}
 
 
-CONFIG_MAPS = Rules(shape=ConfigMap, fill=_fill_config_map)
-LEASES = Rules(shape=Specified, fill=_fill_lease, must_say_version=True, created_by_update=True)
-NAMESPACES = Rules(shape=Specified, name=label_1123, fill=_fill_namespace)
-NODES = Rules(shape=Node, fill=_fill_node, wrong=_wrong_node)
+CONFIG_MAPS = Rules(shape=CONFIG_MAP, fill=_fill_config_map)
+LEASES = Rules(shape=SPECIFIED, fill=_fill_lease, must_say_version=True, created_by_update=True)
+NAMESPACES = Rules(shape=SPECIFIED, name=label_1123, fill=_fill_namespace)
+NODES = Rules(shape=NODE, fill=_fill_node, wrong=_wrong_node)
 RBAC = Rules(name=lambda name: "" if name.isprintable() and "/" not in name else "may not contain '/'")
 """Names such as `system:node`."""
-SECRETS = Rules(shape=Secret, fill=_fill_secret)
-SERVICES = Rules(shape=Service, name=label_1123, fill=_fill_service, created_by_update=True)
+SECRETS = Rules(shape=SECRET, fill=_fill_secret)
+SERVICES = Rules(shape=SERVICE, name=label_1123, fill=_fill_service, created_by_update=True)

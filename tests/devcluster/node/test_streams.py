@@ -192,10 +192,7 @@ async def test_the_kubelet_api_wants_the_token(cluster, space):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
-        codes = {}
-        for path in ("/healthz", "/pods", f"/containerLogs/{space.name}/p/main"):
-            for token in ("", "wrong"):
-                async with session.get(url + path, headers={"Authorization": f"Bearer {token}"}) as response:
-                    codes[path, token] = response.status
-    assert {code for (path, _), code in codes.items() if path != "/healthz"} == {401}
-    assert {code for (path, _), code in codes.items() if path == "/healthz"} == {200}
+        for token in ("", "wrong"):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with session.get(f"{url}/containerLogs/{space.name}/p/main", headers=headers) as response:
+                assert response.status == 401
