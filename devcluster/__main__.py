@@ -11,14 +11,8 @@ from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
+from devcluster.node.__main__ import image
 from devcluster.start import Devcluster
-
-
-def image(text: str) -> tuple[str, Path]:
-    name, equals, folder = text.partition("=")
-    if not name or not equals or not Path(folder).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FOLDER with a folder that exists")
-    return name, Path(folder)
 
 
 def arguments() -> argparse.Namespace:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.apiserver.auth import read_tokens
-from devcluster.apiserver.journal import Journal
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer, Audit
-from devcluster.apiserver.store import Store
+from devcluster.apiserver.store import Journal, Store
 from devcluster.certificates import server_context
 
 

@@ -25,17 +25,10 @@ ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 
 def read_tokens(path: Path) -> dict[str, User]:
-    """Lines `token,user,uid[,"group1,group2"]`.  Raises `ValueError` that names a wrong line."""
-    users: dict[str, User] = {}
+    """Lines `token,user,uid,"group1,group2"`."""
     with path.open(newline="") as lines:
-        for number, row in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
-            if not row or row[0].startswith("#"):
-                continue
-            if len(row) < 3 or not row[0] or not row[1]:
-                raise ValueError(f'{path}:{number}: a line is token,user,uid[,"group1,group2"]')
-            groups = row[3].split(",") if len(row) > 3 else []
-            users[row[0]] = User(row[1], row[2], tuple(group.strip() for group in groups if group.strip()))
-    return users
+        rows = [*csv.reader(lines)]
+    return {token: User(name, uid, tuple(groups.split(",")) if groups else ()) for token, name, uid, groups in rows}
 
 
 def authenticate(header: str, users: Mapping[str, User]) -> User:

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from devcluster.apiserver.entry import as_text
-from devcluster.apiserver.errors import Cause, Json, invalid, invalid_value
+from devcluster.apiserver.errors import Json, invalid, invalid_value
 from devcluster.apiserver.jsonpath import find
-from devcluster.apiserver.resources import Resource
 
-MOST = 2**31 - 1
 IDENTITY = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -28,47 +25,14 @@ def read(paths: Json, obj: Json) -> Json:
     }
 
 
-def scale_causes(resource: Resource, obj: Json) -> list[Cause]:
-    """What keeps the object from being shown as a Scale."""
-    paths = resource.scale
-    if not paths:
-        return []
-    return [cause for name in ("specReplicasPath", "statusReplicasPath") for cause in _replica_causes(obj, paths[name])]
-
-
-def _replica_causes(obj: Json, path: str) -> list[Cause]:
-    value: Any = obj
-    steps = path.strip(".").split(".")
-    for depth, step in enumerate(steps):
-        if not isinstance(value, dict):
-            where = "." + ".".join(steps)
-            wanted = f"accessor error: {_go(value)}, expected map[string]interface{{}}"
-            return [invalid_value(path, 0, f"{where} {wanted}")] if depth else []
-        if step not in value:
-            return []
-        value = value[step]
-    if isinstance(value, bool) or not isinstance(value, int):
-        return [invalid_value(path, 0, f".{'.'.join(steps)} accessor error: {_go(value)}, expected int64")]
-    if value < 0:
-        return [invalid_value(path, value, "should be a non-negative integer")]
-    return [invalid_value(path, value, f"should be less than or equal to {MOST}")] if value > MOST else []
-
-
-def _go(value: Any) -> str:
-    """A value and its type as Go prints them."""
-    names = {bool: "bool", str: "string", float: "float64", int: "int64", list: "[]interface {}"}
-    text = f"{value:g}" if isinstance(value, float) else as_text(value) if value is not None else "<nil>"
-    return f"{text} is of the type {names.get(type(value), '<nil>')}"
-
-
 def write(paths: Json, obj: Json, wanted: Any) -> Json:
     """`obj` with the replicas of the Scale `wanted`, whose version and uid become preconditions."""
     metadata = wanted.get("metadata") if isinstance(wanted, dict) else None
     spec = wanted.get("spec") if isinstance(wanted, dict) else None
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     name = obj["metadata"]["name"]
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        cause = invalid_value("spec.replicas", replicas, "must be a number")
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
+        cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid("autoscaling", "Scale", name, [cause])
     *parents, last = paths["specReplicasPath"].strip(".").split(".")
     parent = obj

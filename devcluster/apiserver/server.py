@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from devcluster.apiserver import discovery, openapi
+from devcluster.apiserver import discovery
 from devcluster.apiserver.auth import ANONYMOUS, User, authenticate
 from devcluster.apiserver.binder import Binder
 from devcluster.apiserver.call import BODY_LIMIT, Call, Target, parse_path
@@ -188,8 +188,8 @@ class ApiServer:
             case ["apis", group, version]:
                 return answer(discovery.resources(registry, group, version))
             case ["openapi", "v3"]:
-                return answer(openapi.index(registry))
+                return answer(discovery.openapi_index(registry))
             case ["openapi", "v3", *path]:
-                return answer(openapi.document(registry, "/".join(path)))
+                return answer(discovery.openapi_document(registry, "/".join(path)))
             case _:
                 raise no_such_path()

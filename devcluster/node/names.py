@@ -6,37 +6,18 @@ a name is there as soon as its pod has an address.  Pods of other nodes are not 
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from devcluster.node.kubernetes import Json
+
+if TYPE_CHECKING:
+    from devcluster.node.pods import Pod
 
 DOMAIN = "cluster.local"
 
 
-class NamedPod(Protocol):
-    """What names are made of."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def labels(self) -> dict[str, str]: ...
-    @property
-    def hostname(self) -> str:
-        """What the spec says; empty for none."""
-
-    @property
-    def subdomain(self) -> str: ...
-    @property
-    def address(self) -> str:
-        """Empty while it has none, and again when it is over, or gone from the API while it still ends."""
-
-    @property
-    def serving(self) -> bool:
-        """Ready, and not about to end."""
-
-
 class Names:
-    def __init__(self, pods: Callable[[], Iterable[NamedPod]], fixed: Mapping[str, str]) -> None:
+    def __init__(self, pods: "Callable[[], Iterable[Pod]]", fixed: Mapping[str, str]) -> None:
         """`fixed` are addresses by name that no Service tells."""
         self._pods = pods
         self._fixed = fixed
@@ -78,7 +59,7 @@ class Names:
                 return full_name(pod)
         return None
 
-    def _behind(self, service: Json) -> list[NamedPod]:
+    def _behind(self, service: Json) -> "list[Pod]":
         selector = service["spec"].get("selector") or {}
         everybody = service["spec"].get("publishNotReadyAddresses", False)
         return [
@@ -92,14 +73,14 @@ class Names:
         ]
 
 
-def full_name(pod: NamedPod) -> str | None:
+def full_name(pod: "Pod") -> str | None:
     """What the pod calls itself; only a subdomain gives it a place in the DNS."""
     if not pod.hostname or not pod.subdomain:
         return None
     return f"{pod.hostname}.{pod.subdomain}.{pod.namespace}.svc.{DOMAIN}"
 
 
-def hosts_file(pod: NamedPod, hostname: str, aliases: Iterable[Json]) -> str:
+def hosts_file(pod: "Pod", hostname: str, aliases: Iterable[Json]) -> str:
     """`/etc/hosts` as the kubelet writes it: the pod's own name, never those of others."""
     lines = [
         "# Kubernetes-managed hosts file.",

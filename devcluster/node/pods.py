@@ -44,17 +44,18 @@ class Pod:
         self.main = [self._container(one, machine) for one in spec["containers"]]
         self.finished = asyncio.Event()
         """Nothing of it is left on this node."""
-        self._machine = machine
+        self.machine = machine
         self._policy = str(spec.get("restartPolicy") or statuses.ALWAYS)
         self._address = ""
         self._start_time = status.get("startTime") or now()
-        self._field_values: dict[str, str] = {
+        self.field_values: dict[str, str] = {
             "hostname": (self.hostname or self.name)[:63],
             "hostIP": machine.host_address,
             "podIP": "",
         }
+        """Of field references, as far as the node knows better than the object."""
         tokens = Tokens(machine.api, lambda: self.object)
-        self._volumes = Volumes(lambda: self.object, self._folder / "volumes", self._field_values, tokens)
+        self.volumes = Volumes(lambda: self.object, self._folder / "volumes", self.field_values, tokens)
         self._mounted = False
         self._refreshing = asyncio.Lock()
         self._refreshes: set[asyncio.Task[None]] = set()
@@ -66,21 +67,13 @@ class Pod:
         self._grace: float | None = None
         """Seconds, when the node and not the API sets it."""
         self._gone = False
-        self._stopping = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """Nothing may start any more."""
         self._leaving = asyncio.Event()
         self._ended = asyncio.Event()
         self._news = asyncio.Event()
         self._reporter = Reporter(machine.api, obj, self._status)
-        self._runner = Runner(
-            machine=machine,
-            pod=self,
-            newest=lambda: self.object,
-            volumes=self._volumes,
-            values=self._field_values,
-            fetch=self.fetch,
-            stopping=self._stopping,
-            changed=self._changed,
-        )
+        self._runner = Runner(self)
         if not self._over:
             self._recover(status)
         self.update(obj)
@@ -93,10 +86,12 @@ class Pod:
 
     @property
     def address(self) -> str:
+        """Empty while it has none, and again when it is over, or gone from the API while it still ends."""
         return "" if self._over or self._gone else self._address
 
     @property
     def serving(self) -> bool:
+        """Ready, and not about to end."""
         return not self._leaving.is_set() and all(container.ready for container in self.main)
 
     # What the agent tells.
@@ -109,7 +104,7 @@ class Pod:
     def update(self, obj: Json) -> None:
         before, self.object = self.object, obj
         if obj["metadata"].get("deletionTimestamp"):
-            self._stopping.set()
+            self.stopping.set()
             self._leaving.set()
         if any(before["metadata"].get(part) != obj["metadata"].get(part) for part in ("annotations", "labels")):
             task = asyncio.ensure_future(self.refresh(self.fetch))
@@ -119,7 +114,7 @@ class Pod:
 
     def vanished(self) -> None:
         self._gone = True
-        self._stopping.set()
+        self.stopping.set()
         self._leaving.set()
         self._wake()
 
@@ -128,7 +123,7 @@ class Pod:
         if not self._over:
             self._verdict = {"reason": reason, "message": message}
             self._grace = grace
-            self._stopping.set()
+            self.stopping.set()
             self._wake()
 
     @property
@@ -145,17 +140,17 @@ class Pod:
         """Bring the files of its volumes up to date."""
         async with self._refreshing:
             if self._mounted and not self._over:
-                await self._volumes.refresh(fetch)
+                await self.volumes.refresh(fetch)
 
     @property
     def needs_refresh(self) -> bool:
-        return self._mounted and not self._over and self._volumes.refreshable
+        return self._mounted and not self._over and self.volumes.refreshable
 
     async def fetch(self, plural: str, name: str) -> Json | None:
         """A ConfigMap, Secret or claim of its namespace, or a volume of the cluster."""
         namespace = "" if plural == VOLUMES else self.namespace
         try:
-            return await self._machine.api.call("GET", path_of(plural, namespace, name))
+            return await self.machine.api.call("GET", path_of(plural, namespace, name))
         except Refused as refusal:
             if refusal.reason == "NotFound":
                 return None
@@ -185,11 +180,11 @@ class Pod:
 
     async def _live(self) -> None:
         work = asyncio.ensure_future(self._work())
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        stopping = asyncio.ensure_future(self.stopping.wait())
         deadline = self.object["spec"].get("activeDeadlineSeconds")
         ends: list[asyncio.Future[Any]] = [work, stopping]
         await asyncio.wait(ends, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done() and not self._stopping.is_set():
+        if not work.done() and not self.stopping.is_set():
             self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
         stopping.cancel()
         await self._terminate(work)
@@ -201,11 +196,11 @@ class Pod:
             self.fail("InternalError", f"the node gave up: {error!r}")
             await self._kill()
         self._over = True
-        self._machine.runtime.remove_network(self.uid)
+        self.machine.runtime.remove_network(self.uid)
         if self._address:
-            self._machine.addresses.give_back(self._address)
+            self.machine.addresses.give_back(self._address)
         shutil.rmtree(self._folder / "volumes", ignore_errors=True)
-        self._changed()
+        self.changed()
 
     async def _leave(self) -> None:
         if self._gone:
@@ -214,7 +209,7 @@ class Pod:
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         # Gone already, or another pod has its name now: both are as wanted.
         with contextlib.suppress(Trouble):
-            await self._machine.api.insist("DELETE", path_of("pods", self.namespace, self.name), body)
+            await self.machine.api.insist("DELETE", path_of("pods", self.namespace, self.name), body)
 
     async def _terminate(self, work: "asyncio.Future[None]") -> None:
         """SIGTERM to what runs, SIGKILL when the grace is over, which a second deletion may shorten."""
@@ -251,35 +246,35 @@ class Pod:
 
     async def _work(self) -> None:
         """All of its containers, until none will run again."""
-        self._changed()
+        self.changed()
         if not await self._set_up():
             return
         await self._runner.run(self._policy, self.init, self.main)
 
     async def _set_up(self) -> bool:
         """Address, network and volumes, tried until they are there; False when the pod ends before."""
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             return False
-        self._address = self._machine.addresses.take()
-        self._field_values["podIP"] = self._address
+        self._address = self.machine.addresses.take()
+        self.field_values["podIP"] = self._address
         delay = FIRST_RETRY
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             try:
-                await self._machine.runtime.add_network(self.uid, self._address)
-                await self._volumes.set_up(self.fetch)
+                await self.machine.runtime.add_network(self.uid, self._address)
+                await self.volumes.set_up(self.fetch)
             except RuntimeProblem as problem:
                 self._runner.warn("FailedCreatePodSandBox", str(problem))
             except MountFailed as problem:
                 self._runner.warn("FailedMount", str(problem))
             else:
                 self._mounted = True
-                self._changed()
+                self.changed()
                 return True
             await self._runner.pause(delay)
             delay = min(2 * delay, LAST_RETRY)
         return False
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         self._reporter.changed()
         self._wake()
 
@@ -290,7 +285,7 @@ class Pod:
 
     @property
     def _folder(self) -> Path:
-        return self._machine.folder / "pods" / self.uid
+        return self.machine.folder / "pods" / self.uid
 
     def _container(self, spec: Json, machine: Machine) -> Container:
         folder = machine.folder / "pods" / self.uid
@@ -319,7 +314,7 @@ class Pod:
     def _status(self) -> Json:
         init = [container.status(init=True) for container in self.init]
         main = [container.status() for container in self.main]
-        phase = statuses.phase(self._policy, init, main, ended=self._over and self._stopping.is_set())
+        phase = statuses.phase(self._policy, init, main, ended=self._over and self.stopping.is_set())
         if self._verdict:
             # Said together with its reason.
             phase = "Failed" if self._over else "Running"
@@ -333,8 +328,8 @@ class Pod:
         return {
             "phase": phase,
             "conditions": statuses.conditions(phase, init, main),
-            "hostIP": self._machine.host_address,
-            "hostIPs": [{"ip": self._machine.host_address}],
+            "hostIP": self.machine.host_address,
+            "hostIPs": [{"ip": self.machine.host_address}],
             **addresses,
             "startTime": self._start_time,
             **({"initContainerStatuses": init} if init else {}),

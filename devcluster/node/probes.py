@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import socket
-import ssl
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -72,17 +71,9 @@ async def _exec(runtime: Runtime, container: Container, process: Process, comman
 
 async def _get(connection: socket.socket, target: Json, host: str) -> bool:
     """Whether an HTTP GET is answered with 2xx or 3xx."""
-    tls = None
-    if str(target.get("scheme", "")).upper() == "HTTPS":
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        tls.check_hostname = False
-        tls.verify_mode = ssl.CERT_NONE
     headers = {"Host": host, "User-Agent": "kube-probe/1.32", "Accept": "*/*", "Connection": "close"}
-    headers |= {header["name"]: header["value"] for header in target.get("httpHeaders") or ()}
     lines = [f"GET {target.get('path') or '/'} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    reader, writer = await asyncio.open_connection(
-        sock=connection.dup(), ssl=tls, server_hostname=host.partition(":")[0] if tls else None
-    )
+    reader, writer = await asyncio.open_connection(sock=connection.dup())
     try:
         writer.write("\r\n".join([*lines, "", ""]).encode())
         words = (await reader.readline()).split()

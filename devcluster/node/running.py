@@ -3,19 +3,17 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from devcluster.node import status as statuses
 from devcluster.node.containers import Container
-from devcluster.node.environment import BadConfiguration, Fetch
-from devcluster.node.kubernetes import Json
+from devcluster.node.environment import BadConfiguration
 from devcluster.node.launching import CannotStart, prepare
-from devcluster.node.machine import Machine
-from devcluster.node.names import NamedPod, hosts_file, resolver_file
 from devcluster.node.probes import watch_readiness
 from devcluster.node.runtime import Process, RuntimeProblem
-from devcluster.node.volumes import Volumes
+
+if TYPE_CHECKING:
+    from devcluster.node.pods import Pod
 
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds between two attempts at what the pod waits for, such as a ConfigMap."""
@@ -24,19 +22,10 @@ FIRST_PULL, LAST_PULL = 10.0, 300.0
 """Seconds between two attempts at an image."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Runner:
-    machine: Machine
-    pod: NamedPod
-    newest: Callable[[], Json]
-    """The pod's object."""
-    volumes: Volumes
-    values: dict[str, str]
-    """Of field references, as far as the node knows better than the object."""
-    fetch: Fetch
-    stopping: asyncio.Event
-    """Nothing may start any more."""
-    changed: Callable[[], None]
+    def __init__(self, pod: "Pod") -> None:
+        self._pod = pod
+        self._machine = pod.machine
 
     async def run(self, policy: str, init: list[Container], main: list[Container]) -> None:
         """All of them, until none will run again."""
@@ -51,14 +40,14 @@ class Runner:
     async def pause(self, seconds: float) -> None:
         """Shorter when the pod is to end."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stopping.wait(), seconds)
+            await asyncio.wait_for(self._pod.stopping.wait(), seconds)
 
     def warn(self, reason: str, message: str) -> None:
-        self.machine.recorder.warn(self.newest(), reason, message)
+        self._machine.recorder.warn(self._pod.object, reason, message)
 
     async def _keep(self, container: Container, policy: str) -> None:
         """Run a container as often as the policy wants."""
-        while not self.stopping.is_set():
+        while not self._pod.stopping.is_set():
             if container.exit_code is not None:
                 if policy == statuses.NEVER or (policy == statuses.ON_FAILURE and container.exit_code == 0):
                     return
@@ -66,26 +55,26 @@ class Runner:
             process = await self._start(container)
             if process is None:
                 return
-            self.changed()
+            self._pod.changed()
             await self._attend(container, process)
-            self.changed()
+            self._pod.changed()
 
     async def _back_off(self, container: Container) -> None:
         delay = container.next_delay()
         if delay:
-            metadata = self.newest()["metadata"]
+            metadata = self._pod.object["metadata"]
             whose = f"container={container.name} pod={metadata['name']}_{metadata['namespace']}({metadata['uid']})"
             container.wait("CrashLoopBackOff", f"back-off {delay:g}s restarting failed {whose}")
-            self.changed()
+            self._pod.changed()
             self.warn("BackOff", f"Back-off restarting failed {whose}")
         await self.pause(delay)
 
     async def _start(self, container: Container) -> Process | None:
         """One run, tried until it begins; None when the pod ends before."""
         delay, pull_delay = FIRST_RETRY, FIRST_PULL
-        while not self.stopping.is_set():
+        while not self._pod.stopping.is_set():
             image = container.spec["image"]
-            if self.machine.images.missing(image):
+            if self._machine.images.missing(image):
                 self._waits(container, "ErrImagePull", f'failed to pull image "{image}": not found')
                 await self.pause(FIRST_RETRY)
                 self._waits(container, "ImagePullBackOff", f'Back-off pulling image "{image}"')
@@ -103,20 +92,7 @@ class Runner:
         return None
 
     async def _begin(self, container: Container) -> Process:
-        spec = self.newest()["spec"]
-        launch, isolation = await prepare(
-            self.newest(),
-            container.spec,
-            images=self.machine.images,
-            volumes=self.volumes,
-            status=self.values,
-            fetch=self.fetch,
-            files={
-                "/etc/hosts": hosts_file(self.pod, self.values["hostname"], spec.get("hostAliases") or ()),
-                "/etc/resolv.conf": resolver_file(spec, self.pod.namespace, self.machine.resolver),
-            },
-            message_file=container.message_file,
-        )
+        launch, isolation = await prepare(self._pod, container)
         container.message_file.parent.mkdir(parents=True, exist_ok=True)
         container.message_file.write_bytes(b"")
         # Whoever the container runs as.
@@ -126,7 +102,7 @@ class Runner:
             pipes = [run.pipe("stdout"), run.pipe("stderr")]
             for pipe in pipes:
                 outputs.callback(os.close, pipe)
-            process = await self.machine.runtime.start(launch, isolation, pipes)
+            process = await self._machine.runtime.start(launch, isolation, pipes)
         container.began(process, launch)
         return process
 
@@ -136,7 +112,7 @@ class Runner:
             await container.ended(process)
             return
         probing = asyncio.ensure_future(
-            watch_readiness(self.machine.runtime, container, process, self.pod.address, self.changed)
+            watch_readiness(self._machine.runtime, container, process, self._pod.address, self._pod.changed)
         )
         await container.ended(process)
         probing.cancel()
@@ -146,4 +122,4 @@ class Runner:
     def _waits(self, container: Container, reason: str, message: str) -> None:
         if container.wait(reason, message):
             self.warn("Failed", f"Error: {message}")
-            self.changed()
+            self._pod.changed()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from devcluster.apiserver import cel
 from devcluster.apiserver.errors import Cause, Json
 from devcluster.apiserver.resources import Resource
-from devcluster.apiserver.scale import scale_causes
 from devcluster.apiserver.schema import ABSENT, child
 from devcluster.apiserver.validation import validate
 
@@ -47,7 +46,6 @@ def wrong(
         return []
     former = ABSENT if old is None else old
     causes = _wrong_status(resource.schema, obj, old or {}) if subresource else validate(resource.schema, obj, former)
-    causes += scale_causes(resource, obj)
     if resource.ruled is None:
         return causes
     if any(cause.reason in BLOCKING for cause in (*known, *causes)):

@@ -5,9 +5,8 @@ import sqlite3
 import pytest
 
 from devcluster.apiserver.entry import Key, Place
-from devcluster.apiserver.journal import Journal
 from devcluster.apiserver.selectors import selector
-from devcluster.apiserver.store import CompactedError, Store
+from devcluster.apiserver.store import CompactedError, Journal, Store
 from devcluster.apiserver.watches import Watch
 
 PODS = Key("", "pods")
@@ -131,7 +130,7 @@ async def test_a_watch_that_is_too_slow_ends(monkeypatch):
 
 def test_a_file_of_another_format_is_refused(folder, monkeypatch):
     Journal(folder).close()
-    monkeypatch.setattr("devcluster.apiserver.journal.FORMAT", 2)
+    monkeypatch.setattr("devcluster.apiserver.store.FORMAT", 2)
     with pytest.raises(ValueError, match="use a new folder"):
         Journal(folder)
 
