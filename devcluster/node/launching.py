@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 NAME_SERVICES = "hosts: files dns\npasswd: files\ngroup: files\nshadow: files\n"
 """Instead of what the host asks, such as a resolver of its own that knows nothing of pods."""
 
+MISSING = "missing/"
+"""Images whose names begin so cannot be pulled, which is what tests of that trouble need."""
+
+ENVIRONMENT = ".venv"
+"""In the folder of an image, or a link to one: what the image would have installed, whose programs come first."""
+
 
 class CannotStart(Exception):  # noqa: N818 - the kubelet's word for it is CreateContainerError
     """The container has nothing that could be started; the message says what is missing."""
@@ -62,15 +68,10 @@ def _program_mounts(folders: list[str], *, everywhere: bool) -> list[Mount]:
     ]
 
 
-MISSING = "missing/"
-"""Images whose names begin so cannot be pulled, which is what tests of that trouble need."""
-
-
-ENVIRONMENT = ".venv"
-
-
 @dataclass(frozen=True)
 class Images:
+    """What the name of an image means here: no file system, only the folder in which its containers start."""
+
     folders: Mapping[str, Path]
     """By name without tag."""
 

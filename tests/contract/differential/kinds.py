@@ -54,7 +54,7 @@ GADGET = Kind(
         {"spec": {"size": 1000}},
         {"spec": {"low": "5"}},
         {"spec": {"low": 2.5}},
-        {"spec": {"size": 5.0}},
+        {"spec": {"low": 5.0}},
         {"spec": {"low": True}},
         {"spec": {"colour": "blue"}},
         {"spec": {"colour": "puce"}},
