@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from devcluster.apiserver.auth import read_tokens
+from devcluster.apiserver.call import read_tokens
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer, Audit
 from devcluster.apiserver.store import Journal, Store

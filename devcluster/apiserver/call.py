@@ -1,20 +1,54 @@
-"""One request: what the path and the query say, and what the body holds."""
+"""One request: who calls, what the path and the query say, and what the body holds.
 
+There is no authorization: whoever is known may do everything.
+"""
+
+import csv
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 from aiohttp import web
 
 from devcluster.apiserver import protobuf
-from devcluster.apiserver.auth import User
 from devcluster.apiserver.entry import Place
 from devcluster.apiserver.errors import ApiError, Cause, bad_request, invalid, not_supported, unsupported_media_type
 
 BODY_LIMIT = 3 * 1024 * 1024
 READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
+
+
+class User(NamedTuple):
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+    def info(self) -> dict[str, object]:
+        groups = [*self.groups, "system:authenticated"]
+        return {"username": self.name, "uid": self.uid, "groups": groups}
+
+
+ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+def read_tokens(path: Path) -> dict[str, User]:
+    """Lines `token,user,uid,"group1,group2"`."""
+    with path.open(newline="") as lines:
+        rows = [*csv.reader(lines)]
+    return {token: User(name, uid, tuple(groups.split(",")) if groups else ()) for token, name, uid, groups in rows}
+
+
+def authenticate(header: str, users: Mapping[str, User]) -> User:
+    """The user of an `Authorization` header."""
+    scheme, _, token = header.partition(" ")
+    user = users.get(token.strip()) if scheme.lower() == "bearer" else None
+    if user is None:
+        raise ApiError(401, "Unauthorized", "Unauthorized")
+    return user
 
 
 @dataclass(frozen=True)

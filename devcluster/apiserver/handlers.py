@@ -6,8 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from devcluster.apiserver import scale
-from devcluster.apiserver.auth import User
-from devcluster.apiserver.call import Call, decode, decode_yaml
+from devcluster.apiserver.call import Call, User, decode, decode_yaml
 from devcluster.apiserver.deletion import POLICIES, Delete, delete, evict
 from devcluster.apiserver.entry import Entry, Key
 from devcluster.apiserver.errors import (

@@ -96,12 +96,4 @@ def _owner_causes(owners: list[Json]) -> list[Cause]:
             if not owner.get(field):
                 what = "version must not be empty" if field == "apiVersion" else "must not be empty"
                 causes.append(invalid_value(f"metadata.ownerReferences.{field}", "", what))
-    controllers = [owner for owner in owners if owner.get("controller")]
-    if len(controllers) > 1:
-        kinds = " and ".join(f"{owner['kind']}/{owner['name']}" for owner in controllers[:2])
-        causes.append(
-            invalid_value(
-                "metadata.ownerReferences", kinds, "Only one reference can have Controller set to true. Found both"
-            )
-        )
     return causes

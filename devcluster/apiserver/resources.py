@@ -109,16 +109,7 @@ PODS = Resource(
     short_names=("po",),
     categories=("all",),
     subresources=frozenset({"status", "log", "exec", "eviction"}),
-    fields=frozenset(
-        {
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "status.phase",
-            "status.podIP",
-        }
-    ),
+    fields=frozenset({"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "status.phase", "status.podIP"}),
 )
 NAMESPACES = Resource(
     plural="namespaces",

@@ -14,9 +14,8 @@ import structlog
 from aiohttp import web
 
 from devcluster.apiserver import discovery
-from devcluster.apiserver.auth import ANONYMOUS, User, authenticate
 from devcluster.apiserver.binder import Binder
-from devcluster.apiserver.call import BODY_LIMIT, Call, Target, parse_path
+from devcluster.apiserver.call import ANONYMOUS, BODY_LIMIT, Call, Target, User, authenticate, parse_path
 from devcluster.apiserver.collector import Collector
 from devcluster.apiserver.errors import ApiError, Json, bad_request, no_such_path
 from devcluster.apiserver.handlers import Handlers

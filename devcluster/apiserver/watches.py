@@ -10,11 +10,10 @@ from aiohttp import web
 from devcluster.apiserver.call import Call
 from devcluster.apiserver.entry import Entry, Key
 from devcluster.apiserver.errors import ApiError, Json, bad_request, expired, forbidden_field, invalid
-from devcluster.apiserver.listing import asked_version, call_selector
+from devcluster.apiserver.listing import Selector, asked_version, call_selector
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.render import Renderer
 from devcluster.apiserver.resources import DEFINITIONS, Resource
-from devcluster.apiserver.selectors import Selector
 from devcluster.apiserver.store import ADDED, DELETED, MODIFIED, Change, CompactedError, Store
 
 PATIENCE = 10.0

@@ -8,6 +8,6 @@ Authorization is on: users are service accounts in the namespace `muster` and ma
 The programs come from `devcluster.binaries`.
 """
 
-from devcluster.controlplane.plane import ControlPlane
+from devcluster.controlplane.programs import ControlPlane
 
 __all__ = ["ControlPlane"]

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from devcluster.apiserver.auth import User
+from devcluster.apiserver.call import User
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.apiserver.auth import User
+from devcluster.apiserver.call import User
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from devcluster.apiserver.auth import User
+from devcluster.apiserver.call import User
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store

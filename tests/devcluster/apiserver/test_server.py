@@ -8,8 +8,7 @@ import aiohttp
 import pytest
 import yaml
 
-from devcluster.apiserver.auth import User, read_tokens
-from devcluster.apiserver.call import Target
+from devcluster.apiserver.call import Target, User, read_tokens
 from devcluster.apiserver.server import Audit
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from devcluster.apiserver.entry import Key, Place
-from devcluster.apiserver.selectors import selector
+from devcluster.apiserver.listing import selector
 from devcluster.apiserver.store import CompactedError, Journal, Store
 from devcluster.apiserver.watches import Watch
 

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from devcluster.node import atomic, dns
-from devcluster.node.atomic import File
+from devcluster.node import dns
 from devcluster.node.environment import expand
 from devcluster.node.launching import without_tag
 from devcluster.node.machine import Addresses
 from devcluster.node.names import Names, resolver_file
 from devcluster.node.status import conditions, merge_conditions, phase
+from devcluster.node.volumes import File, write
 
 RUNNING = {"running": {}}
 WAITING = {"waiting": {"reason": "ContainerCreating"}}
@@ -186,11 +186,11 @@ def test_images_are_compared_without_tag(image, expected):
 
 def test_a_folder_is_written_only_when_it_changes(tmp_path):
     files = {"a": File(b"1", 0o644), "deep/b": File(b"2", 0o400)}
-    assert atomic.write(tmp_path, files)
+    assert write(tmp_path, files)
     version = (tmp_path / "..data").readlink()
-    assert not atomic.write(tmp_path, files)
+    assert not write(tmp_path, files)
     assert (tmp_path / "..data").readlink() == version
-    assert atomic.write(tmp_path, {"a": File(b"1", 0o600)})
+    assert write(tmp_path, {"a": File(b"1", 0o600)})
     assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".") == ["a"]
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
     assert len([*tmp_path.iterdir()]) == 3
