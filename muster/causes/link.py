@@ -1,9 +1,16 @@
-"""One link of a causal chain: an event, what it means in plain words, and the earlier one that caused it.  Pure."""
+"""The links of causal chains: an event, what it means in plain words, and the earlier one that caused it.  Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+
+from shared.job.fold import History
+from shared.job.naming import JobKey, Slot, Uid
+from shared.job.request import Request
+from shared.job.state import Job
+
+_DOUBTS = ("HistoryBroken", "HistoryDisputed", "HistoryAccepted")
 
 
 class Link(msgspec.Struct, frozen=True, eq=False):
@@ -47,3 +54,32 @@ def newest(links: Iterable[Link | None]) -> Link | None:
     """The newest of them; of those that one event tells of, the last."""
     known = [link for link in links if link is not None]
     return max(reversed(known), key=lambda link: link.sequence, default=None)
+
+
+class Links:
+    """One job's fold, and a link for each event that says something about the job, a pod or a request."""
+
+    def __init__(self, key: JobKey) -> None:
+        self.history = History(key)
+        self.at: dict[int, Link] = {}
+        """By sequence; of an event about several pods that of the last."""
+        self.newest: dict[str, Link] = {}
+        """By type of event."""
+        self.lives: dict[Slot, list[Link]] = {}
+        """Everything about a slot, in log order."""
+        self.last: dict[Slot, Link] = {}
+        """What happened to a slot or its pod last: the cause of what happens next."""
+        self.requests: dict[Uid, list[Link]] = {}
+        """What each request came to, in log order."""
+        self.known: dict[Uid, Request] = {}
+        """Every request there ever was, as it was last: one that left before its turn is in the job no more."""
+        self.phase: Link | None = None
+
+    @property
+    def job(self) -> Job:
+        return self.history.job
+
+    @property
+    def doubt(self) -> Link | None:
+        """The newest word on whether the log is whole."""
+        return newest(self.newest.get(kind) for kind in _DOUBTS)

@@ -1,19 +1,15 @@
 """What a job or a request waits for, where the log knows.  Pure."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from muster.causes.link import Link, newest
+from muster.causes.link import Link, Links, newest
 from shared.job.naming import Slot
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
 
-if TYPE_CHECKING:
-    from muster.causes.walk import Causes
 
-
-def waits_for(causes: "Causes") -> Link | None:
+def waits_for(causes: Links) -> Link | None:
     """What a job that has not begun to run waits for."""
     job = causes.job
     if job.integrity.doubt is not None:
@@ -35,7 +31,7 @@ def waits_for(causes: "Causes") -> Link | None:
     return refused or awaited(causes, job, first_awaited(job)) or awaited(causes, job, job.attempt.slots)
 
 
-def request_waits_for(causes: "Causes", request: Request) -> Link | None:
+def request_waits_for(causes: Links, request: Request) -> Link | None:
     """What a request that is not over waits for: its turn, the job, pods, or the hosts files."""
     job = causes.job
     if request.over or job.gone or request.uid not in job.scaling.requests:
@@ -52,7 +48,7 @@ def first_awaited(job: Job) -> SortedSet[Slot]:
     return job.attempt.workers if job.spec is None or job.spec.has_launcher else job.attempt.slots
 
 
-def awaited(causes: "Causes", job: Job, slots: Iterable[Slot]) -> Link | None:
+def awaited(causes: Links, job: Job, slots: Iterable[Slot]) -> Link | None:
     """What the first of these slots waits for whose pod is not Ready."""
     views = job.by_slot()
     for slot in sorted(slots):
@@ -63,7 +59,7 @@ def awaited(causes: "Causes", job: Job, slots: Iterable[Slot]) -> Link | None:
     return None
 
 
-def awaited_by(causes: "Causes", job: Job, request: Request) -> Link | None:
+def awaited_by(causes: Links, job: Job, request: Request) -> Link | None:
     """What an open request waits for."""
     if request.published and not hosts_seen(job, request.published):
         return _refused(causes, job, "WriteHosts") or causes.newest.get("HostsPublished")
@@ -74,6 +70,6 @@ def awaited_by(causes: "Causes", job: Job, request: Request) -> Link | None:
     return newest(link for slot in leaving if slot not in job.attempt.slots and (link := causes.last.get(slot)))
 
 
-def _refused(causes: "Causes", job: Job, effect: str) -> Link | None:
+def _refused(causes: Links, job: Job, effect: str) -> Link | None:
     refusal = job.refusals.get(effect)
     return causes.at.get(refusal.at.sequence) if refusal is not None else None

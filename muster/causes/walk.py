@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from muster.causes import decisions, pods
-from muster.causes.link import Link, newest
+from muster.causes.link import Link, Links, newest
 from muster.causes.waiting import awaited, awaited_by, first_awaited
 from muster.causes.words import (
     OWN_OUTPUT,
@@ -35,10 +35,8 @@ from shared.job.events.catalog import AUTHORS, Decision, Fact
 from shared.job.events.event import Decided
 from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import LogCreated
-from shared.job.fold import History
-from shared.job.naming import JobKey, Slot, Uid
+from shared.job.naming import Slot, Uid
 from shared.job.policies import replacement
-from shared.job.request import Request
 from shared.job.spec import WORKER
 from shared.job.state import Job, needed_workers
 from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
@@ -49,36 +47,10 @@ DELETED_BY = "who deleted it is not in this log"
 UNRECORDED = "what led to it is not in this log"
 
 _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
-_DOUBTS = ("HistoryBroken", "HistoryDisputed", "HistoryAccepted")
 
 
-class Causes:
-    """One job's fold, and a link for each event that says something about the job, a pod or a request."""
-
-    def __init__(self, key: JobKey) -> None:
-        self.history = History(key)
-        self.at: dict[int, Link] = {}
-        """By sequence; of an event about several pods that of the last."""
-        self.newest: dict[str, Link] = {}
-        """By type of event."""
-        self.lives: dict[Slot, list[Link]] = {}
-        """Everything about a slot, in log order."""
-        self.last: dict[Slot, Link] = {}
-        """What happened to a slot or its pod last: the cause of what happens next."""
-        self.requests: dict[Uid, list[Link]] = {}
-        """What each request came to, in log order."""
-        self.known: dict[Uid, Request] = {}
-        """Every request there ever was, as it was last: one that left before its turn is in the job no more."""
-        self.phase: Link | None = None
-
-    @property
-    def job(self) -> Job:
-        return self.history.job
-
-    @property
-    def doubt(self) -> Link | None:
-        """The newest word on whether the log is whole."""
-        return newest(self.newest.get(kind) for kind in _DOUBTS)
+class Causes(Links):
+    """The links of one job, made event by event."""
 
     @property
     def sized(self) -> Link | None:
