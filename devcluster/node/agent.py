@@ -14,10 +14,10 @@ import structlog
 from devcluster.certificates import kubelet_context
 from devcluster.node.dns import DnsServer
 from devcluster.node.environment import Fetch
+from devcluster.node.images import Images
 from devcluster.node.kubelet_api import KubeletApi
 from devcluster.node.kubernetes import PODS as POD_OBJECTS
 from devcluster.node.kubernetes import SERVICES, Json, Kubernetes
-from devcluster.node.launching import Images
 from devcluster.node.machine import Addresses, Machine
 from devcluster.node.names import DOMAIN, Names
 from devcluster.node.pods import Pod

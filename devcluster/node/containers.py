@@ -5,12 +5,15 @@ import contextlib
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from devcluster.clock import NEVER, now, timestamp
 from devcluster.node.kubernetes import Json
 from devcluster.node.logs import Logs
+from devcluster.node.machine import Machine
+from devcluster.node.names import Named
 from devcluster.node.runtime import Launch, Process
+from devcluster.node.volumes import Volumes
 
 SCHEME = "process"
 """Where a real node names its container runtime."""
@@ -23,6 +26,21 @@ DRAIN_TIMEOUT = 1.0
 """Seconds that the end of a log may come after the end of its container."""
 
 MESSAGE_LIMIT = 4096
+
+
+class OnNode(Named, Protocol):
+    """A pod, as far as its containers are started by it."""
+
+    object: Json
+    uid: str
+    machine: Machine
+    volumes: Volumes
+    field_values: dict[str, str]
+    stopping: asyncio.Event
+    """Nothing may start any more."""
+
+    def changed(self) -> None: ...
+    async def fetch(self, plural: str, name: str) -> Json | None: ...
 
 
 @dataclass

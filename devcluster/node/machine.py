@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster.node.images import Images
 from devcluster.node.kubernetes import Kubernetes
-from devcluster.node.launching import Images
 from devcluster.node.reporter import Recorder
 from devcluster.node.runtime import Runtime
 

@@ -6,18 +6,30 @@ a name is there as soon as its pod has an address.  Pods of other nodes are not 
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from devcluster.node.kubernetes import Json
-
-if TYPE_CHECKING:
-    from devcluster.node.pods import Pod
 
 DOMAIN = "cluster.local"
 
 
+class Named(Protocol):
+    """A pod, as far as names are made of it."""
+
+    namespace: str
+    hostname: str
+    subdomain: str
+
+    @property
+    def labels(self) -> dict[str, str]: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def serving(self) -> bool: ...
+
+
 class Names:
-    def __init__(self, pods: "Callable[[], Iterable[Pod]]", fixed: Mapping[str, str]) -> None:
+    def __init__(self, pods: Callable[[], Iterable[Named]], fixed: Mapping[str, str]) -> None:
         """`fixed` are addresses by name that no Service tells."""
         self._pods = pods
         self._fixed = fixed
@@ -59,7 +71,7 @@ class Names:
                 return full_name(pod)
         return None
 
-    def _behind(self, service: Json) -> "list[Pod]":
+    def _behind(self, service: Json) -> list[Named]:
         selector = service["spec"].get("selector") or {}
         everybody = service["spec"].get("publishNotReadyAddresses", False)
         return [
@@ -73,14 +85,14 @@ class Names:
         ]
 
 
-def full_name(pod: "Pod") -> str | None:
+def full_name(pod: Named) -> str | None:
     """What the pod calls itself; only a subdomain gives it a place in the DNS."""
     if not pod.hostname or not pod.subdomain:
         return None
     return f"{pod.hostname}.{pod.subdomain}.{pod.namespace}.svc.{DOMAIN}"
 
 
-def hosts_file(pod: "Pod", hostname: str, aliases: Iterable[Json]) -> str:
+def hosts_file(pod: Named, hostname: str, aliases: Iterable[Json]) -> str:
     """`/etc/hosts` as the kubelet writes it: the pod's own name, never those of others."""
     lines = [
         "# Kubernetes-managed hosts file.",

@@ -3,17 +3,13 @@
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING
 
 from devcluster.node import status as statuses
-from devcluster.node.containers import Container
+from devcluster.node.containers import Container, OnNode
 from devcluster.node.environment import BadConfiguration
 from devcluster.node.launching import CannotStart, prepare
 from devcluster.node.probes import watch_readiness
 from devcluster.node.runtime import Process, RuntimeProblem
-
-if TYPE_CHECKING:
-    from devcluster.node.pods import Pod
 
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds between two attempts at what the pod waits for, such as a ConfigMap."""
@@ -23,7 +19,7 @@ FIRST_PULL, LAST_PULL = 10.0, 300.0
 
 
 class Runner:
-    def __init__(self, pod: "Pod") -> None:
+    def __init__(self, pod: OnNode) -> None:
         self._pod = pod
         self._machine = pod.machine
 

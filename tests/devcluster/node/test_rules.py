@@ -7,7 +7,7 @@ import pytest
 
 from devcluster.node import dns
 from devcluster.node.environment import expand
-from devcluster.node.launching import without_tag
+from devcluster.node.images import without_tag
 from devcluster.node.machine import Addresses
 from devcluster.node.names import Names, resolver_file
 from devcluster.node.status import conditions, merge_conditions, phase
