@@ -44,8 +44,8 @@ async def restart(
     if wait and "conditions" not in status_of(job):
         typer.echo(f"its status does not say when an attempt began; `muster history {target.label} --follow` does")
     elif wait:
-        # The status shows that a running attempt was interrupted.  Of a job that did not run yet it does not, so the
-        # attempt that lasts is the new one.
+        # The status shows that a running attempt was interrupted.  For a job that never ran it shows nothing, so the
+        # attempt that stays Running for `LASTING_SECONDS` is the new one.
         before = status_of(job)
         ran = target.phase(before) in RUNS
         lasting = 0.0 if ran else LASTING_SECONDS
@@ -64,7 +64,7 @@ def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
             return _since(status, "Running") != _since(before, "Running") or None
         if phase == "Succeeded":
             return not before or _since(status, "Restarting") != _since(before, "Restarting")
-        # A pause takes the wish back.
+        # Suspending cancels the restart.
         return False if phase in ("Failed", *PAUSED) else None
 
     return answer

@@ -20,7 +20,7 @@ from shared.job.state import Job
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that the rendering of a pod needs besides its resource and its spec."""
+    """A slot, and what the rendering of its pod needs besides the resource and its spec."""
 
     key: JobKey
     slot: Slot
@@ -33,12 +33,14 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parser(ABC):
-    """The first part: reads a resource."""
+    """The first of a framework's three parts: it reads a resource."""
 
     @abstractmethod
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
-        """The spec, or all problems of the resource.  It raises nothing for any JSON: older
-        definitions let anything through."""
+        """The spec, or all problems of the resource.
+
+        It never raises: an older definition may have admitted any JSON.
+        """
 
     def ours(self, manifest: Custom) -> bool:
         """False if another controller manages the job: Muster then neither records nor writes anything."""
@@ -46,7 +48,7 @@ class Parser(ABC):
 
 
 class PodRenderer(ABC):
-    """The second part: renders the objects of a job from a resource that `parse` accepted."""
+    """The second part: it renders the objects of a job from a resource that `parse` accepted."""
 
     resource: Resource[Custom]
     """The watched version of the kind."""
@@ -95,11 +97,11 @@ class PodRenderer(ABC):
 
 
 class StatusRenderer(ABC):
-    """The third part: renders the status in the kind's own shape, and reads the phase in it."""
+    """The third part: it renders the status in the kind's own shape, and reads the phase in it."""
 
     announcements: Mapping[str, str] = MappingProxyType({})
-    """The kind's own reasons of Kubernetes Events, by the type of the condition, `WorkerFailed` or `Refused`.
-    Refusals are announced only for kinds that have a reason `Refused` here."""
+    """The kind's own reason of a Kubernetes Event, by key: the type of a condition, `WorkerFailed`, or `Refused`.
+    Refusals are announced only for kinds that have the key `Refused`."""
 
     @abstractmethod
     def status(self, job: Job) -> Document:

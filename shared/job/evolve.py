@@ -1,6 +1,6 @@
 """One step of the fold: a job and an event give the next job.
 
-It rejects no event: a fact that no longer applies leaves the job as it is.  Rules are in `decide`.
+It rejects no event: a fact that no longer applies leaves the job as it is.  The rules are in each service's `decide`.
 Every type of event is named here, so mypy fails for a new one without a case.
 """
 
@@ -139,7 +139,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobRestarted():
             return restarted(job, event, at)
         case HostsPublished():
-            # For a job without hosts files they count as in place at once.
+            # A job without hosts files has its new members in effect at once.
             return seen(hosts_published(job, event), at)
         case ScaleAccepted():
             return accepted(job, event, at)
@@ -148,7 +148,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case ScaleSucceeded():
             return request_over(job, event.request, at, success=True, reason=event.reason)
         case ScaleFailed() | ScaleCancelled():
-            # What was refused of the request's pods explains its end, and is forgotten with their slots.
+            # Refusals of the request's pods explain why it ended; they are dropped with the slots.
             job = request_over(job, event.request, at, success=False, reason=event.reason)
             return released(job, event.released)
         case WorkersReleased():
@@ -161,7 +161,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case JobCreated():
             return active_again(_phase(job, "Created", "Created", event, at), event, at)
         case JobRunning():
-            # Losses while the launcher started count from now on.
+            # Workers that were lost before the job was Running count from now on.
             job = enough(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):
                 job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
@@ -194,7 +194,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case DrainChecked():
             return drain_checked(job, event, at)
         case LogCreated():
-            # It is for people and later releases; no decision depends on it.
+            # LogCreated is for people and later releases; no decision depends on it.
             return job
 
 
@@ -309,7 +309,7 @@ def _time_passed(job: Job, event: TimePassed, at: At) -> Job:
         for effect, refusal in job.refusals.items()
     }
     if event.timer.startswith(BACK_OFF):
-        # `Refusal.due` has it; otherwise an effect that is refused for weeks would fill the mapping.
+        # A back-off is kept in `Refusal.due`: the mapping would grow with each refusal, for weeks.
         return replace(job, refusals=refusals)
     timer = (event.anchor, event.timer)
     passed = job.timers_passed.get(timer, at.sequence)
@@ -318,7 +318,7 @@ def _time_passed(job: Job, event: TimePassed, at: At) -> Job:
 
 def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Job:
     conditions = with_condition(job.conditions, kind, at, reason=event.reason, message=event.message)
-    # The API server may accept the status document of another phase.
+    # The refusal is forgotten: the API server may accept the status document of the new phase.
     return replace(job, phase=phase, conditions=conditions, refusals=without(job.refusals, "PatchStatus"))
 
 

@@ -1,6 +1,7 @@
 """The spec of a job in a canonical shape for all frameworks: the part of a resource that decisions need.
 
 `shared/frameworks` parses resources into it.  Pod templates stay in the resource.
+Events hold it: a new field has a default, and no field is renamed or removed.
 """
 
 from typing import Literal

@@ -23,7 +23,7 @@ TICK_SECONDS = 0.05
 
 SLICE_SECONDS = 0.005
 SLICE_KEYS = 100
-"""The queue yields to the loop's other callbacks after so many keys, or after a slice of time."""
+"""The queue yields to the loop's other callbacks after `SLICE_KEYS` keys or `SLICE_SECONDS`, whichever is first."""
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 30.0
@@ -47,7 +47,7 @@ class Priority(IntEnum):
 class Slice:
     """A stretch of work that ends in time for the loop's other callbacks.
 
-    `clock` is in seconds, and goes on while a callback runs: the time of some loops does not.
+    `clock` is in seconds, and has to advance during a callback, which the time of some loops does not.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -135,7 +135,7 @@ class Item(msgspec.Struct, gc=False):
 
 
 class InFlight:
-    """The effects of one job that run, cool down, settle or back off."""
+    """The effects of one job that run, wait for a watch to show them, cool down or back off."""
 
     def __init__(self) -> None:
         self._by_target: dict[str, Item] = {}

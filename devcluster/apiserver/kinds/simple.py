@@ -1,8 +1,8 @@
-"""What the short built-in kinds are completed with.  Nothing is refused that harms neither this server nor a node."""
+"""The rules of the short built-in kinds: how they are completed, and which changes are refused."""
 
 import base64
 
-from devcluster.apiserver.errors import Cause, Json, invalid_value
+from devcluster.apiserver.errors import Cause, Json, forbidden_field, invalid_value
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.names import label_1123
 from devcluster.apiserver.quantity import parse_quantity
@@ -25,6 +25,16 @@ def _fill_secret(secret: Json, old: Json | None) -> None:
     if not secret.get("data"):
         secret.pop("data", None)
     secret["type"] = secret.get("type") or "Opaque"
+
+
+def _wrong_change(thing: Json, old: Json | None) -> list[Cause]:
+    if old is None or not old.get("immutable"):
+        return []
+    return [
+        forbidden_field(field, "field is immutable when `immutable` is set")
+        for field in ("data", "binaryData", "immutable")
+        if (thing.get(field) or {}) != (old.get(field) or {})
+    ]
 
 
 def _fill_lease(lease: Json, old: Json | None) -> None:
@@ -77,11 +87,11 @@ def _fill_service(service: Json, old: Json | None) -> None:
         service["status"] = {"loadBalancer": {}}
 
 
-CONFIG_MAPS = Rules(shape=CONFIG_MAP, fill=_fill_config_map)
+CONFIG_MAPS = Rules(shape=CONFIG_MAP, fill=_fill_config_map, wrong=_wrong_change)
 LEASES = Rules(shape=SPECIFIED, fill=_fill_lease, must_say_version=True, created_by_update=True)
 NAMESPACES = Rules(shape=SPECIFIED, name=label_1123, fill=_fill_namespace)
 NODES = Rules(shape=NODE, fill=_fill_node, wrong=_wrong_node)
 RBAC = Rules(name=lambda name: "" if name.isprintable() and "/" not in name else "may not contain '/'")
 """Names such as `system:node`."""
-SECRETS = Rules(shape=SECRET, fill=_fill_secret)
+SECRETS = Rules(shape=SECRET, fill=_fill_secret, wrong=_wrong_change)
 SERVICES = Rules(shape=SERVICE, name=label_1123, fill=_fill_service, created_by_update=True)

@@ -36,7 +36,7 @@ def next_phase(job: Job) -> Decision | None:
         return JobCreated(reason=f"{job.kind}Resumed")
     if job.suspended:
         return _suspended(job) if job.phase == "Suspending" and _empty(job) else None
-    if job.starting and _judge_started(job, job.spec):
+    if job.starting and _leader_started(job, job.spec):
         return JobRunning(reason=f"{job.kind}Running")
     end = verdict(job)
     if end is not None and (end.success or not may_restart(job, end)):
@@ -74,8 +74,11 @@ def _restarting(job: Job, end: Verdict) -> JobRestarting:
     return JobRestarting(reason=end.reason, message=message)
 
 
-def _judge_started(job: Job, spec: JobSpec) -> bool:
-    """True once the launcher ran, or in a job without one a pod of the leader role that counts."""
+def _leader_started(job: Job, spec: JobSpec) -> bool:
+    """True once the launcher has run; in a job without one, once a pod of the leader role has run or ended.
+
+    With `succeeds: First` only the pod of index 0 counts.
+    """
     if spec.has_launcher:
         launcher = job.seen_launcher
         return launcher is not None and launcher.phase in ("Running", "Succeeded")

@@ -55,7 +55,7 @@ def observe(
 ) -> Observed:
     """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
 
-    `histories` are those of the whole log: a request that was an orphan keeps its place in the queue.
+    `histories` are all of the log: a request that came before its job keeps its place in the queue.
     """
     histories = histories if histories is not None else Histories()
     if job.key.uid == NO_UID:
@@ -81,7 +81,7 @@ def _facts(
     if (found := heads.doubt(job, resource, answers)) is not None:
         return [found]
     if job.integrity.doubt is not None:
-        # Before a list of pods the watcher does not know which pods an acceptance adopts.
+        # Until pods are listed, the watcher cannot know which of them `muster history accept` adopts.
         if resource is not None:
             return heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
         return _end(job, cache, presence)
@@ -95,7 +95,7 @@ def _facts(
         # Pods and requests follow after the job itself.
         return events
     if cache.epoch > job.epoch and not job.gone:
-        # In a restored store the job comes first: its own end decides what the end of its pods means.
+        # After a restore of etcd the job comes first: its own end decides what the end of its pods means.
         return []
     if job.another:
         if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
@@ -103,7 +103,7 @@ def _facts(
         # First its pods, in any phase; no service acts on the job before it is adopted.
         return [*_pods(job, cache, launchers, presence)] or [*takeover.adopted(job, cache)]
     views = _pods(job, cache, launchers, presence) if pods else ()
-    # Requests are about TrainingJobs, even if they name another owner.
+    # A request scales a TrainingJob, whatever its owner reference names.
     scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
     return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 
@@ -157,7 +157,7 @@ def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
 
 
 def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:
-    """The changes of pods; launchers count as `lost` after a GET has found their job."""
+    """The changes of pods.  `lost` has the missing launchers, recorded once a GET has found their job."""
     if not cache.pods.listed:
         return
     now = cache.pods_of(job.key)

@@ -5,7 +5,7 @@ from shared.job.reasons import REFUSALS
 from shared.job.views import Slots
 
 PERMANENT = tuple(word for word, reason in REFUSALS.items() if reason.final)
-"""The reasons for which the same thing will be refused again whatever the time; what has any other may pass."""
+"""The reasons that no retry cures; a refusal for any other may pass."""
 
 
 class EffectRefused(Event, frozen=True, tag="EffectRefused"):
@@ -18,4 +18,4 @@ class EffectRefused(Event, frozen=True, tag="EffectRefused"):
     permanent: bool = False
     """True: its reason is one of `PERMANENT` (an invalid pod)."""
     message: str = ""
-    """The API server's own words, at most 1 KiB, without a value of the pod's environment; of the first slot."""
+    """The API server's own words about the first slot, at most 1 KiB, without the values of the pod's environment."""

@@ -3,7 +3,7 @@
 from shared.job.spec import JobSpec
 
 LEAST_RETRYABLE_CODE = 128
-"""An exit code from here on means a signal: the container was ended from outside (docs: contract, line 13)."""
+"""An exit code from here on means a signal: the container was ended from outside (docs/compatibility.md, line 13)."""
 
 OUT_OF_MEMORY = "OOMKilled"
 """Kubernetes' reason for the end of a container that used more memory than its limit."""

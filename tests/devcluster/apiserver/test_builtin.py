@@ -59,6 +59,14 @@ async def test_secrets_are_in_base64(api):
     assert (await api.create(SECRETS, {"metadata": {"name": "s"}, "data": {"key": "!"}})).code == 400
 
 
+@pytest.mark.parametrize("kind", [CONFIGS, SECRETS])
+async def test_what_is_immutable_keeps_its_data(api, kind):
+    await api.create(kind, {"metadata": {"name": "c"}, "data": {"a": "MQ=="}, "immutable": True})
+    for change in ({"data": {"a": "Mg=="}}, {"immutable": False}):
+        assert (await api.merge(f"{kind}/c", change)).code == 422
+    assert (await api.merge(f"{kind}/c", {"metadata": {"labels": {"a": "b"}}})).code == 200
+
+
 async def test_items_of_a_built_in_list_do_not_repeat_their_kind(api):
     await api.create(CONFIGS, {"metadata": {"name": "c"}})
     [item] = (await api.get(CONFIGS)).body["items"]
