@@ -1,6 +1,6 @@
 """The definitions in a cluster: made, upgraded or left alone, and claimed for a log.
 
-How an installed one is to ours is said in `crds/compare.py`, whose a scope is in `shared.cluster.scope`.
+`muster/crds/compare.py` compares an installed definition with ours; `shared/cluster/scope.py` has the claims.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class _Step(NamedTuple):
 
 
 def step(found: Custom | None, ours: Manifest, *, take: bool) -> _Step:
-    """What a set-up does; `take` is a person's word that ours shall be there, whatever is now."""
+    """What a set-up does; with `take` a person allows it to replace what is installed."""
     if found is None:
         return _Step("created", dict(ours["spec"]))
     verdict, why = compare(msgspec.to_builtins(found), ours)

@@ -32,4 +32,4 @@ class Refused(Trouble):
         self.field = field
         """The path of the offending field, when the other side named one."""
         self.words = words
-        """The other side's own sentence, whole, or ours where we refuse; empty where nobody may repeat it."""
+        """The other side's own sentence, whole, or ours where we refuse; empty where it may hold a secret."""

@@ -36,7 +36,7 @@ def of_job(causes: Causes) -> list[Chain]:
         f"why this is attempt {job.attempt.number + 1}": at(job.attempt.since) if job.attempt.number else None,
         "why it is below its minimum": at(job.attempt.below_minimum) if live else None,
         f"why these workers are in the {listing(job)}": newest("HostsPublished") if listed else None,
-        "why it shall have this size": causes.sized if live else None,
+        "why it is to have this size": causes.sized if live else None,
     }
     chains: list[Chain] = []
     told: set[int] = set()
@@ -107,7 +107,7 @@ def slot_state(causes: Causes, slot: Slot) -> str:
     seen = "no pod" if pod is None else "Ready" if pod.ready else "being deleted" if pod.deleting else pod.phase
     if slot in job.attempt.slots:
         member = slot.role == WORKER and slot.attempt == job.attempt.number and slot.index in job.listed_workers
-        return f"{seen}, and in the hosts files" if member and alive(pod) else f"{seen}, and shall be there"
+        return f"{seen}, and in the hosts files" if member and alive(pod) else f"{seen}, and is to be there"
     if slot in job.attempt.spent:
         return f"{seen}; it ended or went by itself, and that pod is not made again"
     return f"{seen}; its place was given up"

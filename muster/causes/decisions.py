@@ -50,7 +50,7 @@ def told(event: Decision, before: Job, after: Job) -> tuple[str, Iterable[Slot]]
         case scaler.ScaleAccepted():
             leaving = [before.attempt.worker_slot(member.index) for member in event.leaving]
             those, direction = (each(event.added), "join") if event.added else (leaving, "leave")
-            return f"accepted: {names_of(before, those)} shall {direction} within {event.deadline} s", those
+            return f"accepted: {names_of(before, those)} is to {direction} within {event.deadline} s", those
         case scaler.ScriptStarted():
             return "the script of the request was started", ()
         case scaler.ScaleRejected() | scaler.ScaleSucceeded() | scaler.ScaleFailed() | scaler.ScaleCancelled():

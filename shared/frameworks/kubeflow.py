@@ -54,7 +54,7 @@ JOB_ROLE = "training.kubeflow.org/job-role"
 """The label `master` of the pod that leads the others."""
 
 _INDEX = re.compile(r"[0-9]{1,5}")
-"""The pod's role, in a label."""
+"""A pod's index in a label."""
 
 RUN_POLICY: Document = {
     "cleanPodPolicy": choice("", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."),

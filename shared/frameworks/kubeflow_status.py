@@ -8,7 +8,7 @@ import msgspec
 
 from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
-from shared.frameworks.statuses import condition, counts, whole_seconds
+from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.milestones import MILESTONES
@@ -60,7 +60,7 @@ def conditions(job: Job) -> list[Condition]:
     """Upstream's conditions in the order in which they came, the newest true one last."""
     if not job.phase:
         return [_invalid(job, known) for known in job.conditions if known.type == "Created"]
-    found = [_in_their_words(job, known) for known in job.conditions if _shown(known)]
+    found = [_in_their_words(job, with_losses(job, known)) for known in job.conditions if _shown(known)]
     again = _replacing(job)
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]

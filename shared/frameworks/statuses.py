@@ -1,8 +1,11 @@
 """The parts of a status that several kinds have.  Pure."""
 
+import msgspec
+
 from shared.frameworks.definition import Document
 from shared.job.conditions import Condition
-from shared.job.losses import Tally
+from shared.job.losses import Tally, Vacancy
+from shared.job.policies import replacement
 from shared.job.state import Job
 from shared.job.views import alive
 
@@ -33,3 +36,22 @@ def counts(job: Job, role: str) -> Document:
 def whole_seconds(time: str) -> str | None:
     """Kubernetes' `metav1.Time` counts whole seconds; events count milliseconds."""
     return f"{time[:19]}Z" if time else None
+
+
+def with_losses(job: Job, known: Condition) -> Condition:
+    """The condition Running with the workers that were lost and are not replaced."""
+    if known.type != "Running" or not known.status or not (forgone := replacement.forgone(job)):
+        return known
+    lost = [
+        f"{job.pod_name(slot)} {_how(job.attempt.vacancies[slot])} and is not replaced ({why})"
+        for slot, why in forgone.items()
+    ]
+    more = f", and {len(lost) - 1} more" if lost[1:] else ""
+    newest = job.attempt.vacancies[next(iter(forgone))].at
+    return msgspec.structs.replace(known, message=lost[0] + more, updated=newest)
+
+
+def _how(vacancy: Vacancy) -> str:
+    if vacancy.code is not None:
+        return f"exited with {vacancy.code} ({vacancy.reason})"
+    return "was deleted" if vacancy.taken else f"is lost: {vacancy.reason}"

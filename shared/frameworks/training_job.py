@@ -26,12 +26,10 @@ from shared.frameworks.reading import (
     Fields,
 )
 from shared.frameworks.scale_requests import GROUP, VERSION
-from shared.frameworks.statuses import condition, counts, whole_seconds
+from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.templates import DNS_LABEL, gpus, training_container
 from shared.frameworks.training_schemas import ATTACH_MODES, JOB_RESTART_POLICIES, TRAINING_JOB
-from shared.job.conditions import Condition
-from shared.job.losses import Vacancy
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
     DISCOVER_HOSTS,
@@ -53,7 +51,6 @@ from shared.job.naming import (
     Slot,
     WorkerName,
 )
-from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy, RoleSpec
@@ -283,7 +280,7 @@ def job_status(job: Job) -> Document:
     request = job.scaling.open_request
     return {
         "phase": job.phase,
-        "conditions": [condition(_with_losses(job, known)) for known in job.conditions],
+        "conditions": [condition(with_losses(job, known)) for known in job.conditions],
         "replicaStatuses": {"Launcher": counts(job, LAUNCHER), "Worker": counts(job, WORKER)},
         "startTime": whole_seconds(job.start_time),
         "completionTime": whole_seconds(job.completion_time),
@@ -297,25 +294,6 @@ def job_status(job: Job) -> Document:
         "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",
         "workers": f"{0 if job.over else len(job.listed_workers)}/{len(target)}",
     }
-
-
-def _with_losses(job: Job, known: Condition) -> Condition:
-    """The condition Running with the workers that were lost and are not replaced."""
-    if known.type != "Running" or not known.status or not (forgone := replacement.forgone(job)):
-        return known
-    lost = [
-        f"{job.pod_name(slot)} {_how(job.attempt.vacancies[slot])} and is not replaced ({why})"
-        for slot, why in forgone.items()
-    ]
-    more = f", and {len(lost) - 1} more" if lost[1:] else ""
-    newest = max((job.attempt.vacancies[slot].at for slot in forgone), key=lambda at: at.sequence)
-    return msgspec.structs.replace(known, message=lost[0] + more, updated=newest)
-
-
-def _how(vacancy: Vacancy) -> str:
-    if vacancy.code is not None:
-        return f"exited with {vacancy.code} ({vacancy.reason})"
-    return "was deleted" if vacancy.taken else f"is lost: {vacancy.reason}"
 
 
 def _scaler(job: Job, request: Request) -> str | None:

@@ -18,6 +18,7 @@ from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, JobSpec
 from shared.job.state import Job, exit_of
+from shared.job.verdict import verdict
 from shared.job.views import alive, each, ended, indices
 
 
@@ -113,6 +114,9 @@ def _interrupted(job: Job) -> Cause:
         return Cause(job.ended.sequence)
     if job.restarting is not None:
         return Cause(job.restarting.at.sequence)
+    if job.active is not None and job.paused:
+        # The job was resumed before its slots were released.
+        return Cause(job.active.sequence)
     return Cause(since(job.conditions, "Suspending") or since(job.conditions, "Suspended") or job.attempt.since)
 
 
@@ -171,10 +175,8 @@ def _ended(job: Job, decision: status.JobRestarting | status.JobFailed | status.
         return
     replaced = replacement.replaceable(job)
     lost = [slot for slot, vacancy in sorted(vacancies.items()) if not vacancy.succeeded and slot not in replaced]
-    leaders = [slot for slot in lost if spec is not None and slot.role == spec.handling.judge]
-    strict = spec is not None and spec.handling.strict
-    # Of several the verdict names the first where each of them is needed.
-    yield from _news(job, leaders[:1] or (lost[:1] if strict else lost))
+    end = verdict(job)
+    yield from _news(job, [end.slot] if end is not None and end.slot is not None else lost)
 
 
 def _limit(job: Job, reason: str) -> Cause:

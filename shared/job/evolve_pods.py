@@ -51,7 +51,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         if pod.disruption:
             disrupted[pod.uid] = pod.disruption
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
-            launcher = launcher or pod
+            launcher = launcher or replace(pod, disruption=disrupted.get(pod.uid, ""))
         awaited = pod.slot in attempt.slots and pod.slot not in over
         fresh += known is None and awaited
         if known is None and ended(pod) and _succeeded_by(pods, pod):

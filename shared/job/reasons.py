@@ -107,7 +107,7 @@ DISRUPTIONS = {
     "DeletionByPodGC": Reason("its node is gone"),
     "DeletionByTaintManager": Reason("its node is not to run it any more"),
     "DisruptionTarget": Reason("it is about to be deleted"),
-    "EvictionByEvictionAPI": Reason("its node is drained, or somebody evicts it"),
+    "EvictionByEvictionAPI": Reason("its node is drained, or a client of the eviction API evicts it"),
     "NodeDeleted": Reason("it was deleted"),
     "NodeDisrupted": Reason("its machine is replaced"),
     "NodeOutOfService": Reason("its machine is off for good"),

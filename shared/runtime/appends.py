@@ -15,10 +15,11 @@ from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.retry import backoff
 from shared.eventlog.subject import Subject
 from shared.job.because import because
-from shared.job.events.catalog import FACTS, AnyEvent
+from shared.job.events.catalog import FACTS, AnyEvent, Decision
 from shared.job.events.event import Author, Decided
 from shared.job.fold import History
 from shared.job.naming import JobKey, subject_of
+from shared.job.state import Job
 from shared.runtime import log_lines
 from shared.runtime.queue import WorkQueue
 from shared.telemetry.metrics import seconds_between
@@ -88,7 +89,7 @@ class Appends:
         if self.busy(history):
             return None
         if isinstance(event, Decided):
-            event = msgspec.structs.replace(event, because=because(history.job, event))
+            event = msgspec.structs.replace(event, because=_because(history.job, event))
         self._under_way[history.job.key].appending = True
         return self._append(history, event, self._expected(history, event), history.basis, history.time)
 
@@ -253,6 +254,15 @@ class Appends:
             log_lines.recorded(history.job, event, sequence)
         else:
             self._metrics.decided(seconds_between(since, stamp(self._now())))
+
+
+def _because(job: Job, event: Decision) -> int:
+    """The sequence of the event that made the decision; 0 if it cannot be told, which stops no job."""
+    try:
+        return because(job, event)
+    except Exception as error:  # noqa: BLE001  logged there, with its traceback
+        log_lines.unexplained(job, event, error)
+        return 0
 
 
 def stamp(moment: datetime) -> str:

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from shared.backoff import doubled
 from shared.job.steps import Effect
 from shared.job.timing import back_off
 
@@ -183,9 +184,9 @@ def succeeded(item: Item, now: float) -> float:
 
 def failed(item: Item, now: float, jitter: float, retry_after: float | None) -> float:
     """The effect failed transiently; return the seconds until the next try.  `jitter` is between 0 and 1."""
-    delay = min(FIRST_RETRY_SECONDS * 1.6**item.tries, LONGEST_RETRY_SECONDS) * (0.5 + jitter)
+    delay = doubled(FIRST_RETRY_SECONDS, item.tries + 1, LONGEST_RETRY_SECONDS) * (0.5 + jitter)
     delay = max(delay, retry_after or 0.0)
-    item.running, item.tries, item.not_before = False, min(item.tries + 1, 16), now + delay
+    item.running, item.tries, item.not_before = False, item.tries + 1, now + delay
     return delay
 
 

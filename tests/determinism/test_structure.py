@@ -135,7 +135,6 @@ TIES = {
         "max by lambda slot: places[slot].sequence",
     ): "the first slot of the event",
     ("shared/frameworks/kubeflow_status.py", "max by lambda slot: lost[slot].at.sequence"): "the lowest slot",
-    ("shared/frameworks/training_job.py", "max by lambda at: at.sequence"): "one time for one sequence",
 }
 """Every comparison by a key that is no tuple, and why it has one outcome: what is compared is no set, as above."""
 

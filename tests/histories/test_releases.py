@@ -26,7 +26,8 @@ def test_every_status_document_of_a_release_comes_out_again(recording: Recording
         assert not history.held, history.held
         found |= {(event.sequence, kind, uid): document for kind, uid, document in documents(history, kinds)}
     for sequence, kind, uid, place in recording.published:
-        assert found.get((sequence, kind, uid)) == shown[place], f"{kind} {uid} at event {sequence}"
+        document = as_told(found.get((sequence, kind, uid)), shown[place])
+        assert document == shown[place], f"{kind} {uid} at event {sequence}"
 
 
 def documents(history: History, kinds: Kinds) -> list[tuple[str, str, str]]:
@@ -37,15 +38,19 @@ def documents(history: History, kinds: Kinds) -> list[tuple[str, str, str]]:
 
 
 def as_shown(document: bytes) -> str:
-    """What the API server holds afterwards: a null only takes a field away.
+    """What the API server holds afterwards: a null only takes a field away."""
+    return canonical(msgspec.json.decode(document)).decode()
 
-    The release did not tell which workers are lost for good (ADR 12): neither that sentence nor its time counts.
-    """
-    shown = msgspec.json.decode(document)
-    for condition in shown.get("conditions", ()):
-        if "and is not replaced (" in condition["message"]:
-            condition |= {"message": "", "lastUpdateTime": condition["lastTransitionTime"]}
-    return canonical(shown).decode()
+
+def as_told(found: str | None, published: str) -> str | None:
+    """The document with the sentence of the release where it did not tell of lost workers (ADR 12)."""
+    document, before = msgspec.json.decode(found or "null"), msgspec.json.decode(published)
+    if document is None or len(document.get("conditions", ())) != len(before.get("conditions", ())):
+        return found
+    for condition, known in zip(document.get("conditions", ()), before.get("conditions", ()), strict=True):
+        if " and is not replaced (" in condition["message"]:
+            condition |= {"message": known["message"], "lastUpdateTime": known["lastUpdateTime"]}
+    return canonical(document).decode()
 
 
 @pytest.mark.parametrize("recording", [each for each in RECORDINGS if each.shown], ids=lambda recording: recording.name)
@@ -60,7 +65,7 @@ def test_what_the_api_server_held_at_the_end_comes_out_again(recording: Recordin
                 histories.fold(event)
         (history,) = (known for known in histories if known.job.key.uid == uid)
         status = with_head(document_of(history.job, kinds), head["log"], history.head, history.time)
-        assert canonical(status).decode() == shown
+        assert as_told(canonical(status).decode(), shown) == shown
 
 
 def test_the_recordings_have_every_kind_and_every_type_of_event_of_the_release():

@@ -248,6 +248,8 @@ EVERY = [*a_running_replicated_job(judged_by_workers("All")), FIRST_DONE, SECOND
 case("the last of the leaders succeeded", EVERY, TRAINED, SECOND_DONE)
 NEEDED = [*a_running_replicated_job(a_replicated_spec()), ended("worker", 1, 3), ended("worker", 0, 3)]
 case("a pod that is needed failed", NEEDED, JobFailed(reason="TFJobFailed"), NEEDED[-1])
+PARTS = [*a_running_replicated_job(a_replicated_spec(workers=2)), ended("chief", 0, 5), ended("worker", 0, 1)]
+case("of two pods that are needed the one that is told", PARTS, JobFailed(reason="TFJobFailed"), PARTS[-2])
 
 
 @pytest.mark.parametrize("name", CASES)

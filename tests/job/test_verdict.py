@@ -6,10 +6,11 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.outcome import Verdict
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, WORKER
 from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, scaling_out, worker, workers
@@ -165,6 +166,15 @@ def test_what_training_can_do_without_ends_no_job(effect: str):
 def test_too_few_workers_to_begin_with_end_the_job(view: object, end: Verdict):
     assert judged(*a_created_job(workers=2, least=2), pods(view)) == end  # type: ignore[arg-type]
     assert judged(*a_created_job(workers=2, least=1), pods(view)) is None  # type: ignore[arg-type]
+
+
+def test_a_failure_of_an_earlier_attempt_is_not_told_again():
+    first = pods(worker(0, phase="Failed", exits=exited(7)))
+    again = [JobRestarting(reason="Error"), JobRestarted(attempt=1, reason="Error")]
+    assigned = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),))
+    second = pods(msgspec.structs.replace(worker(0, phase="Succeeded", exits=exited(0)), attempt=1, uid=Uid("pod-0-1")))
+    end = judged(*a_created_job(workers=2, least=2), first, *again, assigned, second)
+    assert end == Verdict(False, "WorkerExited", "a worker ended before the launcher was made")
 
 
 def test_between_its_assignment_and_its_pod_the_launcher_is_waited_for():

@@ -6,12 +6,11 @@ from services.scheduler.core import keys
 from services.scheduler.core.effects import CreateSecret
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scheduler import SlotsReleased
-from shared.job.events.status import JobCreated, JobSuspended
+from shared.job.events.status import JobCreated
 from shared.job.events.watcher import ChildGone, ChildrenObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.views import ChildView
-from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, secret, workers
+from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, secret
 from tests.kit.histories import KEY, a_history
 from tests.kit.stories import given
 
@@ -78,9 +77,3 @@ def test_of_a_job_that_runs_what_was_refused_for_good_is_tried_again():
     story = [*a_running_job(), GONE, refused]
     given(*story).then_nothing(keys.missing)
     given(*story, TimePassed(anchor=len(story), timer="BackOff:CreateSecret")).then(keys.missing, CreateSecret())
-
-
-def test_a_suspended_job_needs_none():
-    released = SlotsReleased(slots=(workers(0, 1),), reason="Suspended")
-    suspended = [*a_created_job(), JobSuspended(reason="Suspended"), released]
-    given(*suspended).then_nothing(keys.missing)

@@ -3,6 +3,7 @@
 import pytest
 
 from services.scheduler.core.effects import DeletePod
+from shared.job.because import because
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
@@ -139,6 +140,17 @@ def test_a_job_that_is_resumed_while_its_pods_are_going_begins_again_once_they_a
     first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")
     assert Record(first) not in given(*resumed, again).steps(scheduler)
     given(*resumed, again, GONE).then_among_others(scheduler, Record(first))
+
+
+def test_a_job_that_is_resumed_before_its_slots_were_released_says_so():
+    running = a_running_job()
+    pause = [observed(a_spec(suspend=True), generation=2), JobSuspending(reason="TrainingJobSuspending")]
+    story = given(*running, *pause, observed(a_spec(), generation=3), JobCreated(reason="TrainingJobResumed"))
+    (step, *_) = story.steps(scheduler)
+    assert isinstance(step, Record)
+    assert isinstance(step.event, SlotsReleased)
+    assert step.event.reason == "Resumed"
+    assert because(story.job, step.event) == len(running) + 4
 
 
 def test_25_a_resumed_job_begins_again_with_its_size():

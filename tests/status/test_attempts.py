@@ -356,6 +356,7 @@ DRAINED = launcher(version=30, phase="Failed", exits=exited(143), disruption="Ev
 DELETED_BY_A_DRAIN = launcher(version=30, deleting=True, disruption="EvictionByEvictionAPI")
 NOTICED = DisruptionNoticed(node="node-1", uids=(Uid("pod-launcher"),), reason="NodeScaledDown")
 LOST = LauncherLost(uid=Uid("pod-launcher"))
+GONE = PodsGone(uids=(Uid("pod-launcher"),))
 
 
 @pytest.mark.parametrize(
@@ -364,6 +365,7 @@ LOST = LauncherLost(uid=Uid("pod-launcher"))
         pytest.param([pods(DRAINED)], id="the evicted launcher ended"),
         pytest.param([pods(DELETED_BY_A_DRAIN), LOST], id="the evicted launcher is gone before its end was seen"),
         pytest.param([NOTICED, LOST], id="the launcher vanished with its node"),
+        pytest.param([NOTICED, pods(failed(143)), GONE], id="the launcher ended with its node, and is gone"),
     ],
 )
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "ExitCode"])

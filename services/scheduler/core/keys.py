@@ -19,7 +19,7 @@ def missing(job: Job) -> list[Step]:
 
     A Secret that was deleted is created again with another pair, for the pods that follow.
     """
-    if job.suspended or ready(job) or not job.may_try("CreateSecret"):
+    if ready(job) or not job.may_try("CreateSecret"):
         return []
     return [CreateSecret()]
 

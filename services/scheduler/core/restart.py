@@ -15,7 +15,8 @@ def next_steps(job: Job) -> list[Step]:
     """Release every slot, so that the pods are deleted; then begin the next attempt when its back-off is over."""
     held = job.attempt.places
     if held:
-        return [Record(SlotsReleased(slots=spans(held), reason=f"Job{job.phase}"))]
+        resumed = job.paused and not job.suspended
+        return [Record(SlotsReleased(slots=spans(held), reason="Resumed" if resumed else f"Job{job.phase}"))]
     if job.suspended:
         return []
     if job.restarting is None:

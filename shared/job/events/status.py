@@ -26,7 +26,10 @@ class JobRestarting(PhaseEntered, frozen=True, tag="JobRestarting"):
     """The attempt failed and another one follows."""
 
     counted: bool = True
-    """True if it counts against backoffLimit: not after a disruption, and not at a person's request."""
+    """False after a disruption, which counts against no limit.
+
+    True also for a restart that a person asked for, which the fold does not count by its reason.
+    """
 
 
 class JobSuspending(PhaseEntered, frozen=True, tag="JobSuspending"):

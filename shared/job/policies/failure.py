@@ -67,7 +67,7 @@ def of_leader(job: Job, spec: JobSpec) -> Verdict | None:
     first = min(lost)
     vacancy = lost[first]
     if vacancy.disrupted:
-        return _disrupted(job.pod_name(first), vacancy.reason)
+        return _disrupted(job.pod_name(first), vacancy.reason, first)
     final = not vacancy.blameless and exit_codes.final(spec, vacancy.code, vacancy.reason)
     return _of_loss(job, first, vacancy, permanent=spec.policy(handling.judge) == "ExitCode" and final)
 
@@ -88,7 +88,7 @@ def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
                 # The job has its full size without this pod.
                 continue
             message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", pod=job.pod_name(slot), count=begun)
-            return Verdict(False, "BackoffLimitExceeded", message, permanent=True)
+            return Verdict(False, "BackoffLimitExceeded", message, permanent=True, slot=slot)
         return _of_loss(job, slot, vacancy, permanent=True)
     return None
 
@@ -112,19 +112,23 @@ def of_start(job: Job, spec: JobSpec) -> Verdict | None:
     lost = [slot for slot in job.attempt.spent if slot.role == WORKER]
     if not lost or len(job.attempt.workers) >= minimum or replacement.replaceable(job):
         return None
-    newest = job.failures[-1] if job.failures else None
+    vacancies = job.attempt.vacancies
+    failed = [slot for slot in lost if slot in vacancies and not vacancies[slot].succeeded]
     begin = "the launcher was made" if spec.has_launcher else "the job ran"
-    if newest is None:
+    if not failed:
         return Verdict(False, "WorkerExited", reasons.told(reasons.ENDS, "WorkerExited", begin=begin))
-    how = f" with {newest.code}" if newest.code is not None else ""
-    message = _with_last_words(f"{newest.pod} ended{how} before {begin}", newest.message)
-    return Verdict(False, _reason(job, newest.reason), message)
+    newest = max(failed, key=lambda slot: (vacancies[slot].at.sequence, slot))
+    end = vacancies[newest]
+    how = f" with {end.code}" if end.code is not None else ""
+    message = _with_last_words(f"{job.pod_name(newest)} ended{how} before {begin}", end.message)
+    return Verdict(False, _reason(job, end.reason), message)
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
     how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
     reason = vacancy.reason if vacancy.reason == exit_codes.OUT_OF_MEMORY else _reason(job, "")
-    return Verdict(False, reason, _with_last_words(f"{job.pod_name(slot)} {how}", vacancy.message), permanent)
+    message = _with_last_words(f"{job.pod_name(slot)} {how}", vacancy.message)
+    return Verdict(False, reason, message, permanent, slot=slot)
 
 
 def _with_last_words(sentence: str, words: str) -> str:
@@ -137,8 +141,9 @@ def _disruption(job: Job, pod: PodView) -> str:
     return pod.disruption or job.disrupted.get(pod.uid, "")
 
 
-def _disrupted(pod: str, why: str) -> Verdict:
-    return Verdict(False, DISRUPTED, reasons.told(reasons.ENDS, DISRUPTED, pod=pod, why=why), disrupted=True)
+def _disrupted(pod: str, why: str, slot: Slot | None = None) -> Verdict:
+    told = reasons.told(reasons.ENDS, DISRUPTED, pod=pod, why=why)
+    return Verdict(False, DISRUPTED, told, disrupted=True, slot=slot)
 
 
 def _reason(job: Job, pod_reason: str) -> str:

@@ -55,16 +55,24 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
 
 
 def forgone(job: Job) -> dict[Slot, str]:
-    """The lost workers that the job misses and nothing replaces → why not."""
-    if job.spec is None or _missing(job) <= 0:
+    """The lost workers that the job misses and nothing replaces, the newest first → why not."""
+    replaced = replaceable(job)
+    missing = _missing(job) - sum(slot.role == WORKER for slot in replaced)
+    if job.spec is None or missing <= 0:
         return {}
-    others = job.scaling.arriving | job.outgoing | [*replaceable(job)]
+    others = job.scaling.arriving | job.outgoing | [*replaced]
+    lost = [
+        slot
+        for slot, vacancy in job.attempt.vacancies.items()
+        if slot.role == WORKER and not vacancy.succeeded and slot not in others
+    ]
+    vacancies = job.attempt.vacancies
+    lost.sort(key=lambda slot: (-vacancies[slot].at.sequence, slot))
     return {
         slot: "backoffLimit is used up"
-        if allowed(job.spec, slot, vacancy)
+        if allowed(job.spec, slot, vacancies[slot])
         else f"restartPolicy: {job.spec.policy(slot.role)}"
-        for slot, vacancy in sorted(job.attempt.vacancies.items())
-        if slot.role == WORKER and not vacancy.succeeded and slot not in others
+        for slot in lost[:missing]
     }
 
 

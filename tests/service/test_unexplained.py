@@ -1,0 +1,27 @@
+"""A decision whose cause cannot be told is recorded all the same, and stops no job."""
+
+import pytest
+
+from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.events.status import JobRunning
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import a_training_job
+from tests.service.stage import Stage
+
+
+def test_a_decision_without_a_cause_is_recorded(monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object) -> int:
+        raise AssertionError("no cause")
+
+    monkeypatch.setattr("shared.runtime.appends.because", fails)
+
+    @in_virtual_time
+    async def story() -> None:
+        async with Stage() as stage:
+            stage.apply(TRAININGJOBS, a_training_job(workers=1))
+            await stage.running()
+            stage.exit_codes["resnet-launcher"] = 0
+            await stage.phase("Succeeded")
+            assert stage.count(JobRunning.__struct_config__.tag) == 1
+
+    story()
