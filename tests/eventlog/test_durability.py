@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from devcluster.child import Child
+from devcluster.child import Child, ChildError
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, fsync_troubles, look
 from shared.eventlog.inspection import Replica, Stream
 from shared.eventlog.jetstream import JetStreamEventLog
@@ -18,14 +18,23 @@ from shared.eventlog.room import FULL
 from shared.eventlog.server import _program
 from shared.eventlog.setup import set_up
 from shared.ports import free_port
-from tests.kit.nats import NatsCluster, a_decision, a_server, connected, risks_now, until
+from tests.kit.nats import READY, NatsCluster, a_decision, a_server, connected, risks_now, until
 
 
 @asynccontextmanager
 async def monitored(folder: Path, jetstream: dict[str, Any] | None, port: int = 0) -> AsyncIterator[str]:
     """Where a server of the test's own is monitored; it listens on `port`."""
-    port, monitor = port or free_port(), free_port()
-    known = {"server_name": "n1", "listen": f"127.0.0.1:{port}", "http": f"127.0.0.1:{monitor}"}
+    server, url = await _answering(folder, jetstream, port)
+    try:
+        yield url
+    finally:
+        await server.stop()
+
+
+async def _answering(folder: Path, jetstream: dict[str, Any] | None, port: int, tries: int = 3) -> tuple[Child, str]:
+    """A server whose monitor answers; on other ports if another test's server took these a moment before."""
+    monitor = free_port()
+    known = {"server_name": "n1", "listen": f"127.0.0.1:{port or free_port()}", "http": f"127.0.0.1:{monitor}"}
     if jetstream is not None:
         known["jetstream"] = {"store_dir": str(folder / "store"), **jetstream}  # type: ignore[assignment]
     path = folder / "server.conf"
@@ -40,10 +49,13 @@ async def monitored(folder: Path, jetstream: dict[str, Any] | None, port: int = 
         return "cannot ask" not in trouble and (jetstream is None or "no JetStream" not in trouble)
 
     try:
-        await until(answers)
-        yield url
-    finally:
+        await server.until(answers, READY)
+    except ChildError:
         await server.stop()
+        if tries == 1 or "address already in use" not in server.log.read_text():
+            raise
+        return await _answering(folder, jetstream, port, tries - 1)
+    return server, url
 
 
 @pytest.mark.nats
