@@ -4,6 +4,7 @@ Here and nowhere else: of a fixture that several conftests import, each would st
 """
 
 import os
+import tempfile
 
 import pytest
 
@@ -16,7 +17,13 @@ __all__ = ["certificates", "control_plane", "nats_cluster", "nats_server"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Of `pytest -n`: a port that one worker or its child was given, and does not listen on yet, no other is given."""
+    """A kubectl of the tests knows no cluster that had this port before.
+
+    Of `pytest -n`: a port that one worker or its child was given, and does not listen on yet, no other is given.
+    """
+    cache = tempfile.TemporaryDirectory(prefix="kubectl-")
+    config.add_cleanup(cache.cleanup)
+    os.environ["KUBECACHEDIR"] = cache.name
     if (worker := getattr(config, "workerinput", None)) is None:
         return
     number, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
