@@ -91,7 +91,7 @@ pages: $(DEVELOPING) ## write docs/settings.md, docs/reasons.md and docs/permiss
 
 chart: $(DEVELOPING) rbac ## render the Helm chart anew: the Kustomize base and the golden files
 	@$(RUN) -m devcluster.binaries deploy
-	@$(RUN) -m devcluster.chart
+	@$(RUN) -m tests.deploy.rendering
 	@REWRITE_GOLDEN=1 $(RUN) -m pytest tests/deploy -k reviewed
 
 replay: $(READY) ## fold a saved history, event by event: make replay LOG=file

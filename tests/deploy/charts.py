@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.binaries import MissingProgram, find
-from devcluster.chart import CHART, documents, render
+from tests.deploy.rendering import CHART, documents, render
 
 FOLDER = Path(__file__).parent
 SETS = sorted(path.stem for path in (FOLDER / "values").glob("*.yaml"))

@@ -13,12 +13,12 @@ from typing import Any
 
 import aiohttp
 
-from devcluster.chart import documents, render
 from devcluster.child import Child
 from devcluster.node.environment import expand
 from shared.eventlog.server import _program
 from shared.eventlog.tls import Tls
 from shared.ports import free_port
+from tests.deploy.rendering import documents, render
 from tests.kit.commands import run
 from tests.kit.nats import until
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from devcluster.chart import BASE, CHART, Document, NotRendered, base, documents, render
 from muster import permissions
 from muster.commands import application
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
+from tests.deploy.rendering import BASE, CHART, Document, NotRendered, base, documents, render
 
 ROOT = Path(__file__).parents[2]
 NAMES = re.compile("(^n|N)ame(space)?$")

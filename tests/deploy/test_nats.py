@@ -13,7 +13,6 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from devcluster.chart import CHART, Document, documents, render
 from devcluster.child import Child
 from muster.nats_users import CONF, render_users
 from shared.errors import Refused
@@ -26,6 +25,7 @@ from shared.eventlog.subjects import ADMIN, AUTHORS, LEASES, READER, USERS, perm
 from shared.eventlog.tls import Tls
 from tests.deploy.charts import require_helm
 from tests.deploy.nats import NAME, Nats, Node, running
+from tests.deploy.rendering import CHART, Document, documents, render
 from tests.kit.nats import READY, a_decision, read_to_end, risks_now, until
 from tests.security.authority import Authority
 

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from devcluster import binaries
-from devcluster.chart import ROOT, Document, documents
 from devcluster.controlplane import ControlPlane
 from tests.crds.kubectl import kubectl, tried
 from tests.deploy.charts import SETS, golden
+from tests.deploy.rendering import ROOT, Document, documents
 from tests.kit.commands import run
 
 pytestmark = pytest.mark.real

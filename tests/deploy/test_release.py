@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from devcluster.chart import CHART
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from tests.crds.kubectl import kubectl
 from tests.deploy.charts import require_helm
+from tests.deploy.rendering import CHART
 from tests.kit.commands import Ended, run
 
 pytestmark = pytest.mark.real

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from devcluster.chart import ROOT
 from muster.crds import manifests
 from shared.release import MARK
+from tests.deploy.rendering import ROOT
 from tests.kit.operator import a_job
 from tests.kit.platform import Platform, a_platform
 from tests.security.authority import Authority

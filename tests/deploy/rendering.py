@@ -1,4 +1,4 @@
-"""The Helm chart as helm renders it; `python -m devcluster.chart` writes `deploy/kustomize/base/` from it.
+"""The Helm chart as helm renders it; `make chart` writes `deploy/kustomize/base/` from it.
 
 People without Helm use that base.  It has no Secret: its passwords would be the same everywhere.
 """
@@ -13,7 +13,7 @@ import yaml
 
 from devcluster.binaries import MissingProgram, find
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/muster"
 BASE = ROOT / "deploy/kustomize/base"
 NAME = "muster"
