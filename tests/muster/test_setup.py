@@ -241,7 +241,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _mended(work: Coroutine[Any, Any, None], said: Said, trouble: str, mend: Callable[[], object]) -> None:
-    """It says the `trouble` once while it waits, and goes on by itself once somebody mended it."""
+    """It says the `trouble` once while it waits, and goes on by itself once it is mended.
+
+    What it says may change meanwhile: it adds the identity of its own log once another set-up made that.
+    """
     task = asyncio.create_task(work)
     await until(lambda: said.err.startswith("waiting: ") or task.done())
     await asyncio.sleep(0.2)
@@ -250,8 +253,9 @@ async def _mended(work: Coroutine[Any, Any, None], said: Said, trouble: str, men
         await mending
     async with asyncio.timeout(20):
         await task
-    (line,) = [line for line in said.err.splitlines() if line.startswith("waiting: ")]
-    assert trouble in line
+    lines = [line for line in said.err.splitlines() if line.startswith("waiting: ")]
+    assert all(trouble in line for line in lines)
+    assert len(lines) == len(set(lines))
 
 
 async def test_told_to_wait_it_goes_on_once_the_password_is_there(
