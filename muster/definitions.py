@@ -66,7 +66,7 @@ class Definitions:
         names = {_name(ours) for ours in self._ours}
         self._rest = [each for each in sorted(manifests(known), key=_name) if _name(each) not in names]
         self._namespace = namespace
-        self._place = scope.place(scope.key(namespace))
+        self._scope = scope.in_words(scope.key(namespace))
         self._check = check
         self._take = take
 
@@ -103,7 +103,7 @@ class Definitions:
                 would = "would be " * self._check
                 typer.echo(f"definition {_name(each)} {would}given up (its kind is not chosen)")
         would = "would be " * (self._check and bool(claimed))
-        typer.echo(f"scope {self._place} {would}claimed by the log {identity or 'that is not there yet'}")
+        typer.echo(f"scope {self._scope} {would}claimed by the log {identity or 'that is not there yet'}")
         return changes
 
     async def release(self, identity: str, *, forced: bool) -> str:
@@ -111,7 +111,7 @@ class Definitions:
         # Force applies only to the chosen kinds.
         given_up = [await self._release(ours, identity, forced=forced) for ours in self._ours]
         given_up += [await self._release(each, identity, forced=False) for each in self._rest]
-        return f"scope {self._place} {'given up' if any(given_up) else 'was not held'}"
+        return f"scope {self._scope} {'given up' if any(given_up) else 'was not held'}"
 
     async def _get(self, ours: Manifest) -> Custom | None:
         return await self._cluster.get(DEFINITIONS, "", ours["metadata"]["name"])
@@ -119,7 +119,7 @@ class Definitions:
     def _must_be_free(self, found: Custom, identity: str) -> None:
         if claims := scope.conflicting(found.metadata.annotations, self._namespace, identity):
             raise Refused(
-                f"set up {self._place}: {found.metadata.name}: {scope.why_excluded(claims, identity)}",
+                f"set up {self._scope}: {found.metadata.name}: {scope.why_excluded(claims, identity)}",
                 reason="ScopeTaken",
             )
 

@@ -7,7 +7,7 @@ package beside it takes on jobs of that kind.
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale, Version
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import KubeflowJob
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
@@ -31,7 +31,7 @@ __all__ = [
     "JobKey",
     "JobSpec",
     "KubeflowJob",
-    "Place",
+    "PodContext",
     "Problem",
     "Replica",
     "ReplicaType",

@@ -70,12 +70,12 @@ def _status(job: Job, kinds: Kinds) -> Document:
 def _wanted(job: Job) -> int:
     if job.over or job.gone or job.suspended:
         return 0
-    places: set[Slot] = {*job.attempt.slots, *replacement.replaceable(job)}
+    slots: set[Slot] = {*job.attempt.slots, *replacement.replaceable(job)}
     if job.spec is None or not job.phase:
-        return len(places)
-    if not places:
+        return len(slots)
+    if not slots:
         workers = job.scaling.size or job.spec.worker.replicas
         return workers + sum(role.replicas for role in job.spec.roles if role.name != WORKER)
     # An elastic job goes on without a worker that nothing replaces, and that worker still counts in its size.
-    lost = job.scaling.size - sum(slot.role == WORKER for slot in places) if job.spec.handling.elastic else 0
-    return len(places) + max(lost, 0)
+    lost = job.scaling.size - sum(slot.role == WORKER for slot in slots) if job.spec.handling.elastic else 0
+    return len(slots) + max(lost, 0)

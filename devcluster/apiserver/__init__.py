@@ -7,7 +7,7 @@ one is right; `docs/embedded-cluster.md` lists the differences that are left.
 
 What it does not do, and answers with a clear error or simply leaves out:
 
-- authorization: whoever has a token may do everything;
+- authorization: every user that has a token may do everything;
 - admission webhooks, conversion webhooks, quotas, limit ranges, service account tokens;
 - field ownership: server-side apply merges, never conflicts and never removes; `managedFields` are not kept;
 - the validation of built-in kinds and of definitions beyond what this server and its nodes work with;

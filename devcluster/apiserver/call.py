@@ -1,6 +1,6 @@
 """One request: who calls, what the path and the query say, and what the body holds.
 
-There is no authorization: whoever is known may do everything.
+There is no authorization: every authenticated user may do everything.
 """
 
 import csv

@@ -129,7 +129,7 @@ class Handlers:
         return self._one(call, resource, entry, how)
 
     async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
-        """Server-side apply as a plain merge: nobody owns fields, so nothing conflicts and nothing is taken away."""
+        """Server-side apply as a plain merge: fields have no owners, so nothing conflicts and nothing is removed."""
         if not call.query.get("fieldManager"):
             cause = required("fieldManager", "is required for apply patch")
             raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
@@ -184,7 +184,7 @@ class Handlers:
                 wanted = change(scale.read(paths, document))
                 return scale.write(paths, document, wanted)
 
-            # Whoever scales has sent no object that could lack anything.
+            # A Scale is no whole object: defaults are not for it.
             entry = self._objects.patch(resource, call.place, set_replicas, how, defaults=False)
         return answer(scale.read(paths, self._objects.served(resource, entry)), 200, how.warnings)
 

@@ -90,7 +90,10 @@ def give_identity(metadata: Json) -> None:
 
 
 def keep_identity(metadata: Json, old: Json) -> list[Cause]:
-    """What clients say of these fields does not count, except that nobody may claim another uid or a deletion."""
+    """Keep what the server alone sets, whatever the client sent.
+
+    The causes name another uid, or a deletion, that the client claims.
+    """
     claimed = [
         invalid_value(f"metadata.{name}", metadata[name], "field is immutable")
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds")

@@ -100,7 +100,7 @@ class Objects:
         version = metadata.pop("resourceVersion", "")
         for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
             metadata.pop(name, None)
-        # Whoever creates an object says what it shall be; how it is, is written to the status subresource.
+        # A client that creates an object gives its spec; the status is written to its subresource.
         if "status" in resource.subresources and resource.key != NODES.key:
             new.pop("status", None)
         self._admit(resource, new, None, how)
@@ -225,7 +225,7 @@ class Objects:
         if _counts_generations(resource) and _spec_changed(resource, new, before):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         new = versions.stored(resource, new)
-        # A write that changes nothing is no write: nobody is told of it, and no version is spent on it.
+        # A write that changes nothing is no write: no watch is told of it, and no version is spent on it.
         if same(new, old) or how.dry_run:
             return entry if same(new, old) else Entry(new, entry.version)
         return finish(self.store, resource.key, new)

@@ -59,7 +59,7 @@ class Resource:
     def verbs(self) -> tuple[str, ...]:
         if self.virtual:
             return ("create",)
-        # Nobody deletes all namespaces at once.
+        # Namespaces cannot be deleted all at once, as with the real server.
         return tuple(verb for verb in ALL_VERBS if verb != "deletecollection" or self.plural != "namespaces")
 
     @property

@@ -23,7 +23,7 @@ from devcluster.apiserver.errors import (
 from devcluster.apiserver.schema import ABSENT, map_key, pairs, same
 
 ENOUGH = 50
-"""Causes after which nobody reads on."""
+"""Causes that one answer lists at most."""
 
 INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 

@@ -1,4 +1,4 @@
-"""Custom resources in the version in which they are stored, and in the one in which somebody asks for them.
+"""Custom resources in the version in which they are stored, and in the one that a client asks for.
 
 As with the conversion strategy None of the real server, versions differ by their apiVersion and by what their schemas
 know: an object loses, on its way into the store and out of it, what the version does not know that it is turned into.

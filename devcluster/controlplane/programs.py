@@ -28,7 +28,7 @@ class Program(ServerProcess):
     """One of the programs of `devcluster.binaries`."""
 
     orphaned = signal.SIGKILL
-    """Nobody is left to say goodbye to, and a graceful end would wait for that for a minute."""
+    """A graceful end would wait for its clients for a minute, and they have ended."""
 
     def __init__(self, program: str, data: Path, arguments: Sequence[str], more: More) -> None:
         super().__init__(program, [], data / f"{program}.log", {})
@@ -195,7 +195,7 @@ class ControlPlane(DevelopmentCluster):
         given = more or {}
         log = audit.absolute() if audit else None
         self.address = str(next(ipaddress.ip_network(services).hosts()))
-        """What pods are told of the API server; somebody has to bring them from there to it."""
+        """The API server's address as pods know it; the network of the pods has to lead from there to it."""
         self.etcd = Etcd(self.data, given)
         self.apiserver: KubeApiServer = KubeApiServer(
             self.data,

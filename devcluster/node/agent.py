@@ -55,7 +55,7 @@ class Options:
     node_token: str
     client_authority: Path | None
     tunnel: Path | None
-    """A socket through which the API server reaches pods; without it nobody does."""
+    """A socket through which the API server reaches pods; without it, it does not."""
     sync_period: float
     """Seconds at most until a changed ConfigMap or Secret is in the files of its pods."""
     restart_delay: float

@@ -67,7 +67,7 @@ def _record(kind: int, data: bytes) -> bytes:
 
 
 def _reply(number: int, flags: int, code: int, question: bytes = b"", answers: Sequence[bytes] = ()) -> bytes:
-    # An answer, authoritative; recursion is said to be available, because some resolvers ask nobody else.
+    # An answer, authoritative; recursion is said to be available, because some resolvers ignore a server without it.
     header = struct.pack("!6H", number, 0x8480 | (flags & 0x0100) | code, 1 if question else 0, len(answers), 0, 0)
     return header + question + b"".join(answers)
 

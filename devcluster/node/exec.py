@@ -127,7 +127,10 @@ async def _attend(socket: web.WebSocketResponse, streams: Streams, process: Proc
 
 
 async def _pump(socket: web.WebSocketResponse | None, channel: int, pipe: int) -> None:
-    """What nobody asked for is read all the same, so that the process does not wait for ever to be rid of it."""
+    """Send what the pipe has to the client.
+
+    Without a socket it is read and thrown away: a process whose pipe is full waits for ever.
+    """
     while data := await _read(pipe):
         if socket is not None:
             await _say(socket, channel, data)
@@ -165,7 +168,7 @@ async def _read(descriptor: int) -> bytes:
             finally:
                 loop.remove_reader(descriptor)
         except OSError:
-            # So ends a terminal whose other side nobody has open any more.
+            # A terminal whose other side is closed ends so.
             return b""
 
 

@@ -41,7 +41,7 @@ def identity(pod: Json, container: Json) -> Identity:
         raise BadConfiguration(f"no capabilities but {', '.join(added)}: that is not offered by this node")
     root = os.getuid() == 0
     return Identity(
-        # In the user namespace of an agent that is not root nobody exists but root.
+        # The user namespace of an agent that is not root has one user, root.
         user=user if root else 0,
         group=int(own.get("runAsGroup", 0)) if root else 0,
         groups=tuple(sorted({*_group(pod), *general.get("supplementalGroups", ())})) if root else (),
@@ -58,6 +58,6 @@ def _group(pod: Json) -> tuple[int, ...]:
 
 
 def files_group(pod: Json) -> int | None:
-    """The group of the pod's volumes; None for root's, which is nobody else's."""
+    """The group of the pod's volumes, `fsGroup`; None without one, and where this agent is not root."""
     group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
     return None if group is None or os.getuid() != 0 else int(group)

@@ -55,7 +55,7 @@ class KubeletApi:
 
     def _container(self, request: web.Request) -> tuple[Pod, Container]:
         asked = request.match_info
-        # The newest of that name: one that nobody knows any more may still be ending.
+        # The newest of that name: an older one, deleted at the API server, may still be ending.
         for pod in reversed([*self._pods()]):
             if (pod.namespace, pod.name) == (asked["namespace"], asked["pod"]):
                 container = pod.find(asked["container"])

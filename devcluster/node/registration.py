@@ -68,7 +68,7 @@ class Registration:
         except Refused as refusal:
             if refusal.reason != "NotFound":
                 raise
-            # Somebody deleted the node, or the store began anew.
+            # The node was deleted, or the store began anew.
             await self.register()
         spec = {
             "holderIdentity": self.name,

@@ -35,7 +35,7 @@ def out_to(url: str) -> Dial:
 
 @contextlib.asynccontextmanager
 async def leading(dial: Dial, listen: Callable[["Relay"], Awaitable[asyncio.Server]]) -> AsyncIterator[asyncio.Server]:
-    """Lead there whoever comes to what listens; in the end what is open is broken off."""
+    """Relay each connection to the server of `listen` to where `dial` leads; at the end, open ones are closed."""
     relay = Relay(dial)
     server = await listen(relay)
     try:

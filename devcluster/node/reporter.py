@@ -39,11 +39,11 @@ class Reporter:
             self._idle.clear()
 
     async def flush(self) -> None:
-        """Wait until what is true now was reported, or nobody wants to hear it."""
+        """Wait until the pod's state of now is reported, or the API server no longer knows the pod."""
         await self._idle.wait()
 
     async def run(self) -> None:
-        """For as long as the pod is somebody's; ends when the API server no longer knows it."""
+        """Report each change; ends when the API server no longer knows the pod."""
         delays = backoff()
         try:
             while True:

@@ -130,7 +130,7 @@ def _bind_entry(entry: "os.DirEntry[str]", target: str) -> None:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
         kernel.bind(entry.path, target)
     except OSError as error:
-        # What cannot be bound (somebody else's FUSE mount, a file just removed) is empty in the container.
+        # What cannot be bound (another user's FUSE mount, a file just removed) is empty in the container.
         if error.errno not in _UNBINDABLE:
             raise
 

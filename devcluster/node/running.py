@@ -91,7 +91,7 @@ class Runner:
         launch, isolation = await prepare(self._pod, container)
         container.message_file.parent.mkdir(parents=True, exist_ok=True)
         container.message_file.write_bytes(b"")
-        # Whoever the container runs as.
+        # For any user that the container runs as.
         container.message_file.chmod(0o666)
         run = container.logs.begin()
         with contextlib.ExitStack() as outputs:

@@ -153,7 +153,7 @@ class Volumes:
 
     def _write(self, name: str, files: Mapping[str, File]) -> None:
         if self._group is not None:
-            # So that the pod's group can read also what is nobody's but the owner's.
+            # The pod's group may read also a file whose mode allows only its owner.
             files = {path: file._replace(mode=file.mode | 0o440) for path, file in files.items()}
         write(self._folder / name, files, self._group)
 

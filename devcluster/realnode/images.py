@@ -95,7 +95,7 @@ def _root(scratch: Path, place: Path) -> Path:
 
 
 def _forget(place: Path, newest: Path) -> None:
-    """Of the archives and their roots only those stay that somebody used within `KEPT_SECONDS`."""
+    """Remove archives that were last used `KEPT_SECONDS` before the newest, or earlier."""
     for file in place.glob("*.tar"):
         if file != newest and file.stat().st_mtime < newest.stat().st_mtime - KEPT_SECONDS:
             file.unlink()
@@ -191,7 +191,7 @@ def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """As root owns it, whoever checked it out, and readable by any user."""
+    """Owned by root and readable by any user, so that an image does not depend on who checked the files out."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode |= 0o444

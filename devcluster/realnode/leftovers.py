@@ -16,7 +16,7 @@ from pathlib import Path
 
 from devcluster.node import kernel
 from devcluster.node.netlink import Netlink
-from devcluster.realnode import places
+from devcluster.realnode import paths
 
 PROGRAMS = ("kubelet", "containerd", "containerd-shim", "coredns")
 """How the names of our programs begin."""
@@ -53,8 +53,8 @@ def end_pods() -> None:
 def cgroup_folders() -> list[Path]:
     """Our group in each hierarchy of the machine, there or not."""
     if (CGROUPS / "cgroup.controllers").exists():
-        return [CGROUPS / places.CGROUP]
-    return [hierarchy / places.CGROUP for hierarchy in sorted(CGROUPS.iterdir()) if hierarchy.is_dir()]
+        return [CGROUPS / paths.CGROUP]
+    return [hierarchy / paths.CGROUP for hierarchy in sorted(CGROUPS.iterdir()) if hierarchy.is_dir()]
 
 
 def make_cgroups() -> None:
@@ -68,14 +68,14 @@ def make_cgroups() -> None:
 
 def remember_sysctls() -> None:
     """Write down what the machine was set to, for the clean-up to restore."""
-    before = {name: (SYSCTL / name).read_text().strip() for name in places.SYSCTLS if (SYSCTL / name).exists()}
-    places.SYSCTLS_BEFORE.write_text(json.dumps(before))
+    before = {name: (SYSCTL / name).read_text().strip() for name in paths.SYSCTLS if (SYSCTL / name).exists()}
+    paths.SYSCTLS_BEFORE.write_text(json.dumps(before))
 
 
 def _restore_sysctls() -> None:
-    if not places.SYSCTLS_BEFORE.exists():
+    if not paths.SYSCTLS_BEFORE.exists():
         return
-    for name, value in json.loads(places.SYSCTLS_BEFORE.read_text()).items():
+    for name, value in json.loads(paths.SYSCTLS_BEFORE.read_text()).items():
         (SYSCTL / name).write_text(value)
 
 
@@ -101,7 +101,7 @@ def _programs(*names: str) -> set[int]:
             continue
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            ours = any(str(place) in word for word in words[1:] for place in (places.STATE, places.DATA))
+            ours = any(str(place) in word for word in words[1:] for place in (paths.STATE, paths.DATA))
             if ours and Path(words[0]).name.startswith(names):
                 found.add(int(folder.name))
     return found
@@ -124,7 +124,7 @@ def _mounts() -> Iterator[str]:
     lines = Path("/proc/self/mounts").read_text().splitlines()
     for line in reversed(lines):
         place = line.split()[1].encode().decode("unicode_escape")
-        if place.startswith((f"{places.STATE}/", f"{places.DATA}/")):
+        if place.startswith((f"{paths.STATE}/", f"{paths.DATA}/")):
             yield place
 
 
@@ -138,7 +138,7 @@ def _unmount() -> None:
 
 def _remove_bridge() -> None:
     with contextlib.suppress(OSError), Netlink() as netlink:
-        netlink.delete(socket.if_nametoindex(places.BRIDGE))
+        netlink.delete(socket.if_nametoindex(paths.BRIDGE))
 
 
 def _remove_cgroups() -> None:
@@ -154,13 +154,13 @@ def _remove_cgroups() -> None:
 
 
 def _remove_files() -> None:
-    for folder in (places.STATE, places.DATA):
+    for folder in (paths.STATE, paths.DATA):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
-    for file in places.CNI_CACHE.glob("*"):
+    for file in paths.CNI_CACHE.glob("*"):
         # Of every interface of ours, the loopback too.
-        if str(places.STATE) in file.read_text():
+        if str(paths.STATE) in file.read_text():
             file.unlink(missing_ok=True)
-    for link in places.CONTAINER_LOG_LINKS.glob("*.log"):
-        if link.is_symlink() and str(link.readlink()).startswith(f"{places.POD_LOGS}/"):
+    for link in paths.CONTAINER_LOG_LINKS.glob("*.log"):
+        if link.is_symlink() and str(link.readlink()).startswith(f"{paths.POD_LOGS}/"):
             link.unlink(missing_ok=True)

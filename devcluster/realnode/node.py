@@ -19,7 +19,7 @@ from devcluster.controlplane import ControlPlane
 from devcluster.controlplane.programs import More
 from devcluster.node.netlink import Netlink
 from devcluster.node.relay import leading, out_to
-from devcluster.realnode import images, leftovers, machine, places, settings
+from devcluster.realnode import images, leftovers, machine, paths, settings
 
 NAME = "muster-node"
 USER = NODE_USER + NAME
@@ -64,7 +64,7 @@ class RealNode:
         self.data = data.absolute()
         self._pod_images = dict(pod_images or {})
         self._stack = AsyncExitStack()
-        containerd = ["containerd", "--config", str(places.DATA / "containerd.toml")]
+        containerd = ["containerd", "--config", str(paths.DATA / "containerd.toml")]
         self.containerd = Child("containerd", containerd, self.data / "containerd.log", {})
         self.kubelet = Child("the kubelet", [], self.data / "kubelet.log", {})
         self.dns = Child("CoreDNS", [], self.data / "coredns.log", {})
@@ -97,17 +97,17 @@ class RealNode:
         await self._stack.aclose()
 
     def _prepare(self) -> None:
-        for folder in (places.STATE, places.DATA, places.DATA / "cni", places.POD_LOGS):
+        for folder in (paths.STATE, paths.DATA, paths.DATA / "cni", paths.POD_LOGS):
             folder.mkdir(parents=True, exist_ok=True)
         cni = machine.cni_folder()
         assert cni is not None, "looked for before"
-        (places.DATA / "containerd.toml").write_text(settings.containerd(cni))
-        (places.DATA / "cni" / "pods.conflist").write_text(settings.pod_network())
-        (places.DATA / "Corefile").write_text(settings.coredns(self.plane.kubeconfig(ADMIN)))
-        resolv_conf = places.DATA / "resolv.conf"
+        (paths.DATA / "containerd.toml").write_text(settings.containerd(cni))
+        (paths.DATA / "cni" / "pods.conflist").write_text(settings.pod_network())
+        (paths.DATA / "Corefile").write_text(settings.coredns(self.plane.kubeconfig(ADMIN)))
+        resolv_conf = paths.DATA / "resolv.conf"
         resolv_conf.write_text(settings.resolv_conf())
         authority = Credentials(self.plane.data).kubelet_client
-        (places.DATA / "kubelet.json").write_text(settings.kubelet(authority, resolv_conf))
+        (paths.DATA / "kubelet.json").write_text(settings.kubelet(authority, resolv_conf))
         leftovers.remember_sysctls()
         leftovers.make_cgroups()
         _make_bridge(self.plane.address)
@@ -119,12 +119,12 @@ class RealNode:
         await self._stack.enter_async_context(listening)
 
     def _start_dns(self) -> None:
-        self.dns.command = [str(binaries.find("coredns")), "-conf", str(places.DATA / "Corefile")]
+        self.dns.command = [str(binaries.find("coredns")), "-conf", str(paths.DATA / "Corefile")]
         self.dns.start()
 
     async def _start_containerd(self, archive: Path) -> None:
         self.containerd.start()
-        ask = ["ctr", "--address", str(places.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
+        ask = ["ctr", "--address", str(paths.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
         await self.containerd.until(functools.partial(_succeeds, *ask, "version"), READY_TIMEOUT)
         done = await asyncio.to_thread(
             subprocess.run, [*ask, "images", "import", str(archive)], capture_output=True, text=True, check=False
@@ -135,12 +135,12 @@ class RealNode:
     def _start_kubelet(self) -> None:
         self.kubelet.command = [
             str(binaries.find("kubelet")),
-            f"--config={places.DATA / 'kubelet.json'}",
+            f"--config={paths.DATA / 'kubelet.json'}",
             f"--kubeconfig={self.plane.kubeconfig(USER)}",
             f"--hostname-override={NAME}",
-            f"--node-ip={places.GATEWAY}",
-            f"--root-dir={places.KUBELET_FOLDER}",
-            f"--cert-dir={places.KUBELET_FOLDER}/pki",
+            f"--node-ip={paths.GATEWAY}",
+            f"--root-dir={paths.KUBELET_FOLDER}",
+            f"--cert-dir={paths.KUBELET_FOLDER}/pki",
         ]
         self.kubelet.start()
 
@@ -154,7 +154,7 @@ class RealNode:
 @contextmanager
 def _only_node() -> Iterator[None]:
     """Hold the lock of the machine.  Raises NodeError when another run has it."""
-    with places.LOCK.open("w") as lock:
+    with paths.LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -165,9 +165,9 @@ def _only_node() -> Iterator[None]:
 def _make_bridge(apiserver: str) -> None:
     """Here and not by the CNI plugin with the first pod: the kubelet and the DNS need its address before."""
     with Netlink() as netlink:
-        netlink.add_bridge(places.BRIDGE, bytes([0x02, 0x00, *socket.inet_aton(places.GATEWAY)]))
-        bridge = socket.if_nametoindex(places.BRIDGE)
-        netlink.add_address(bridge, places.GATEWAY, places.PREFIX)
+        netlink.add_bridge(paths.BRIDGE, bytes([0x02, 0x00, *socket.inet_aton(paths.GATEWAY)]))
+        bridge = socket.if_nametoindex(paths.BRIDGE)
+        netlink.add_address(bridge, paths.GATEWAY, paths.PREFIX)
         netlink.add_address(bridge, apiserver, 32)
         netlink.set_up(bridge)
 
@@ -191,7 +191,7 @@ class RealCluster(ControlPlane):
         accounts: bool = False,
     ) -> None:
         super().__init__(
-            data, [*users, USER], nodes=0, audit=audit, more=more, accounts=accounts, services=places.SERVICES
+            data, [*users, USER], nodes=0, audit=audit, more=more, accounts=accounts, services=paths.SERVICES
         )
         self.real_node = RealNode(self, self.data / "node", images)
 
@@ -205,6 +205,6 @@ class RealCluster(ControlPlane):
         return self
 
     async def _leave(self) -> None:
-        # The node ends its pods while there is somebody to tell.
+        # The node ends its pods while the API server still runs, which is told of it.
         await self.real_node.__aexit__(None, None, None)
         await super()._leave()

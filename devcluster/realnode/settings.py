@@ -7,7 +7,7 @@ meet in a cluster.
 import json
 from pathlib import Path
 
-from devcluster.realnode import places
+from devcluster.realnode import paths
 from devcluster.realnode.images import PAUSE
 
 CLUSTER_DOMAIN = "cluster.local"
@@ -16,23 +16,23 @@ CLUSTER_DOMAIN = "cluster.local"
 def containerd(cni_plugins: Path) -> str:
     return f"""\
 version = 2
-root = "{places.DATA}/containerd"
-state = "{places.STATE}/containerd"
+root = "{paths.DATA}/containerd"
+state = "{paths.STATE}/containerd"
 disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart"]
 
 [grpc]
-address = "{places.CONTAINERD_SOCKET}"
+address = "{paths.CONTAINERD_SOCKET}"
 
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "{PAUSE}"
-# Without the capability SYS_RESOURCE nobody may make a process less likely to be killed for memory.
+# Lowering oom_score_adj takes the capability SYS_RESOURCE, which this machine may lack.
 restrict_oom_score_adj = true
 # Where clean-up finds them.
 netns_mounts_under_state_dir = true
 
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{cni_plugins}"
-conf_dir = "{places.DATA}/cni"
+conf_dir = "{paths.DATA}/cni"
 """
 
 
@@ -40,39 +40,39 @@ def pod_network() -> str:
     """One bridge for all pods; other machines are not reached."""
     addresses = {
         "type": "host-local",
-        "dataDir": f"{places.STATE}/addresses",
-        "ranges": [[{"subnet": places.NETWORK, "rangeEnd": places.LAST_POD, "gateway": places.GATEWAY}]],
+        "dataDir": f"{paths.STATE}/addresses",
+        "ranges": [[{"subnet": paths.NETWORK, "rangeEnd": paths.LAST_POD, "gateway": paths.GATEWAY}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
-    bridge = {"type": "bridge", "bridge": places.BRIDGE, "isGateway": True, "hairpinMode": True, "ipam": addresses}
-    return json.dumps({"cniVersion": "1.0.0", "name": places.POD_NETWORK, "plugins": [bridge]}, indent=2)
+    bridge = {"type": "bridge", "bridge": paths.BRIDGE, "isGateway": True, "hairpinMode": True, "ipam": addresses}
+    return json.dumps({"cniVersion": "1.0.0", "name": paths.POD_NETWORK, "plugins": [bridge]}, indent=2)
 
 
 def kubelet(client_authority: Path, resolv_conf: Path) -> str:
-    """`client_authority` signs what the API server shows; nobody else is let in."""
+    """The kubelet's configuration: of clients only the API server, whose certificate `client_authority` signed."""
     return json.dumps(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": places.GATEWAY,
+            "address": paths.GATEWAY,
             "authentication": {
                 "anonymous": {"enabled": False},
                 "webhook": {"enabled": False},
                 "x509": {"clientCAFile": str(client_authority)},
             },
             "authorization": {"mode": "AlwaysAllow"},
-            "containerRuntimeEndpoint": f"unix://{places.CONTAINERD_SOCKET}",
+            "containerRuntimeEndpoint": f"unix://{paths.CONTAINERD_SOCKET}",
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/{places.CGROUP}",
+            "cgroupRoot": f"/{paths.CGROUP}",
             # Development machines still have the first version of control groups, and swap.
             "failCgroupV1": False,
             "failSwapOn": False,
-            "clusterDNS": [places.GATEWAY],
+            "clusterDNS": [paths.GATEWAY],
             "clusterDomain": CLUSTER_DOMAIN,
             # The machine's search domains are no business of the pods.
             "resolvConf": str(resolv_conf),
-            "podLogsDir": str(places.POD_LOGS),
-            "volumePluginDir": str(places.DATA / "volume-plugins"),
+            "podLogsDir": str(paths.POD_LOGS),
+            "volumePluginDir": str(paths.DATA / "volume-plugins"),
             "makeIPTablesUtilChains": False,
             # A disk that is nearly full is the machine's normal life; images cannot be pulled again.
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
@@ -83,17 +83,17 @@ def kubelet(client_authority: Path, resolv_conf: Path) -> str:
 
 
 def coredns(kubeconfig: Path) -> str:
-    """Names of the cluster; every other name does not exist, which is quicker to learn than that nobody answers."""
+    """CoreDNS for names of the cluster; every other is answered NXDOMAIN at once, instead of after a timeout."""
     return f"""\
 {CLUSTER_DOMAIN}:53 10.in-addr.arpa:53 {{
-    bind {places.GATEWAY}
+    bind {paths.GATEWAY}
     errors
     kubernetes {CLUSTER_DOMAIN} 10.in-addr.arpa {{
         kubeconfig {kubeconfig}
     }}
 }}
 .:53 {{
-    bind {places.GATEWAY}
+    bind {paths.GATEWAY}
     errors
     template ANY ANY {{
         rcode NXDOMAIN
@@ -103,4 +103,4 @@ def coredns(kubeconfig: Path) -> str:
 
 
 def resolv_conf() -> str:
-    return f"nameserver {places.GATEWAY}\n"
+    return f"nameserver {paths.GATEWAY}\n"

@@ -1,4 +1,4 @@
-"""Which chain of causes answers which question: of a job, of one of its places, of a scale request.  Pure."""
+"""Which chain of causes answers which question: of a job, of one of its slots, of a scale request.  Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -55,7 +55,7 @@ def of_job(causes: Causes) -> list[Chain]:
 
 
 def of_slot(causes: Causes, slot: Slot) -> Chain:
-    """Everything that happened to one place and its pod, with the causes."""
+    """Everything that happened to one slot and its pod, with the causes."""
     return Chain(f"why {causes.job.pod_name(slot)} is as it is", _closed(causes.lives[slot]))
 
 
@@ -70,7 +70,7 @@ def of_request(causes: Causes, request: Request) -> list[Chain]:
 
 
 def slot_of(causes: Causes, word: str) -> Slot | None:
-    """The place that people mean by `resnet-worker-3`, `worker-3`, `3`, or `launcher` where there is one of a role;
+    """The slot that people mean by `resnet-worker-3`, `worker-3`, `3`, or `launcher` where there is one of a role;
     that of the newest attempt.
     """
     job = causes.job
@@ -101,7 +101,7 @@ def request_of(causes: Causes, word: str) -> Request | None:
 
 
 def slot_state(causes: Causes, slot: Slot) -> str:
-    """What is so of a place now, in words."""
+    """What is so of a slot now, in words."""
     job = causes.job
     pod = job.by_slot().get(slot)
     seen = "no pod" if pod is None else "Ready" if pod.ready else "being deleted" if pod.deleting else pod.phase
@@ -110,7 +110,7 @@ def slot_state(causes: Causes, slot: Slot) -> str:
         return f"{seen}, and in the hosts files" if member and alive(pod) else f"{seen}, and is to be there"
     if slot in job.attempt.spent:
         return f"{seen}; it ended or went by itself, and that pod is not made again"
-    return f"{seen}; its place was given up"
+    return f"{seen}; it was released"
 
 
 def request_state(causes: Causes, request: Request) -> str:

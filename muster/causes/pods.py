@@ -54,7 +54,7 @@ def gone(here: Link, pod: PodView, before: Job, last: Link | None, going: Link |
 
 def _why_out(pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link | None:
     """What asked the pod to go: its deletion, a disruption, the release of its slot, or the end of the job."""
-    asked = pod.deleting or pod.uid in before.disrupted or pod.slot not in before.attempt.places
+    asked = pod.deleting or pod.uid in before.disrupted or pod.slot not in before.attempt.unreleased
     return last if asked else going
 
 

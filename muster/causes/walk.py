@@ -214,7 +214,7 @@ class Causes(Links):
             return
         views = job.by_slot()
         running = {slot for slot in job.attempt.workers if alive(views.get(slot)) and views[slot].phase == "Running"}
-        workers = [slot for slot in job.attempt.places if slot.role == WORKER]
+        workers = [slot for slot in job.attempt.unreleased if slot.role == WORKER]
         absent = [slot for slot in workers if slot not in running]
         without = f" without {names_of(job, absent)}" if len(absent) > 1 else ""
         text = f"{counted(len(running), 'running worker')} left{without}, and minReplicas is {needed_workers(job)}"

@@ -25,7 +25,9 @@ def name(resource: Resource[Any]) -> str:
     return f"{resource.plural}.{resource.group}"
 
 
-def judged(kinds: Sequence[Framework], found: Mapping[str, Document | None], ours: Iterable[Document]) -> list[Finding]:
+def compared(
+    kinds: Sequence[Framework], found: Mapping[str, Document | None], ours: Iterable[Document]
+) -> list[Finding]:
     """`found` are the definitions by name, None where there is none; `ours` are those that this release makes."""
     made = {each["metadata"]["name"]: each for each in ours}
     there = [kind for kind in kinds if found.get(name(kind.resource)) is not None]
@@ -101,7 +103,7 @@ def _compared(which: str, definition: Document, made: Document | None) -> list[F
 
 def claims(annotations: Iterable[Mapping[str, str]], namespace: str, identity: str) -> Finding:
     """The claims on the scope of this log's installation: a `namespace`, or without one the whole cluster."""
-    check, place = "services.installations", scope.place(scope.key(namespace))
+    check, place = "services.installations", scope.in_words(scope.key(namespace))
     held, others = False, dict[str, str]()
     for each in annotations:
         held = held or scope.is_held(each, namespace, identity)

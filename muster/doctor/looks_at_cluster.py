@@ -125,7 +125,7 @@ class LookAtCluster:
             _keep(kinds, lambda kind: kind.resource in served)
             return findings
         found = {definitions.name(each): document for each, document in zip(wanted, documents, strict=True)}
-        findings = definitions.judged(kinds, found, manifests(Kinds(kinds)))
+        findings = definitions.compared(kinds, found, manifests(Kinds(kinds)))
         there = [document for document in documents if document is not None]
         self.annotations = [document["metadata"].get("annotations") or {} for document in there]
         _keep(kinds, lambda kind: found[definitions.name(kind.resource)] is not None)

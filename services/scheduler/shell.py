@@ -23,7 +23,7 @@ from shared.cluster.kinds import PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
-from shared.frameworks.framework import Place, slot_labels
+from shared.frameworks.framework import PodContext, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.templates import with_last_words
 from shared.job.events.event import Author
@@ -95,8 +95,8 @@ class Scheduler:
     async def _create_pod(self, job: Job, effect: CreatePod) -> None:
         resource = await self._resource(job)
         assert job.spec is not None
-        place = self._place(job, effect.slot, effect.scaleout)
-        manifest, name = self._kinds.of(job).pod(resource, job.spec, place), place.name
+        context = self._context(job, effect.slot, effect.scaleout)
+        manifest, name = self._kinds.of(job).pod(resource, job.spec, context), context.name
         if self._last_words:
             manifest = with_last_words(manifest)
         if await self._made(PODS, job, manifest):
@@ -138,16 +138,18 @@ class Scheduler:
             return
         must_be_controlled(meta, job, f"{resource.kind.lower()} {name}")
 
-    def _place(self, job: Job, slot: Slot, scaleout: str = "") -> Place:
-        sizes = Counter(known.role for known in job.attempt.places)
+    def _context(self, job: Job, slot: Slot, scaleout: str = "") -> PodContext:
+        sizes = Counter(known.role for known in job.attempt.unreleased)
         name = job.pod_name(slot)
-        return Place(key=job.key, slot=slot, name=name, sizes=sizes, cluster_domain=self._domain, scaleout=scaleout)
+        return PodContext(
+            key=job.key, slot=slot, name=name, sizes=sizes, cluster_domain=self._domain, scaleout=scaleout
+        )
 
     async def _create_service(self, job: Job, slot: Slot | None) -> None:
         resource = await self._resource(job)
         assert job.spec is not None
-        place = self._place(job, slot) if slot is not None else None
-        manifest = self._kinds.of(job).service(resource, job.spec, job.key, place)
+        context = self._context(job, slot) if slot is not None else None
+        manifest = self._kinds.of(job).service(resource, job.spec, job.key, context)
         if not await self._made(SERVICES, job, manifest):
             await self._settle(SERVICES, job, manifest["metadata"]["name"])
 

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 import structlog
 
-from services.watcher.core.heads import judge
+from services.watcher.core.heads import fault
 from services.watcher.core.questions import (
     UNANSWERED,
     Answers,
@@ -113,9 +113,9 @@ class Asking:
 
     async def _evidence(self, history: History, question: Compare) -> Evidence:
         before = self.answers(history.job.key).evidence
-        first = before is None or judge(before[1]) is not None
+        first = before is None or fault(before[1]) is not None
         evidence = await self._gather(history, question.shown, first=first, recall=first and question.recall)
-        if judge(evidence) is not None and evidence.kept is None:
+        if fault(evidence) is not None and evidence.kept is None:
             # The checkpoint is evidence even if the log does not lead to it.
             return await self._gather(history, question.shown, first=first, recall=True)
         return evidence

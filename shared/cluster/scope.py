@@ -56,10 +56,12 @@ def why_excluded(claims: Mapping[str, str], identity: str) -> str:
 
 def described(claims: Mapping[str, str]) -> str:
     """The claims in words."""
-    return ", ".join(f"{place(name)} has the log {held.replace(' ', ' at ')}" for name, held in sorted(claims.items()))
+    return ", ".join(
+        f"{in_words(name)} has the log {held.replace(' ', ' at ')}" for name, held in sorted(claims.items())
+    )
 
 
-def place(name: str) -> str:
+def in_words(name: str) -> str:
     """The scope of an annotation, in words."""
     namespace = name.removeprefix(PREFIX)
     return "the whole cluster" if namespace == EVERYWHERE else f"the namespace {namespace}"

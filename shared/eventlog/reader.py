@@ -241,15 +241,15 @@ class _Consumer:
         return False
 
     def _receive(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
-        place = wire.place(reply)
-        if place is None:
+        position = wire.position(reply)
+        if position is None:
             self._told(wire.status(headers), headers)
-        elif place.delivery == self._delivered + 1 and place.sequence > self._after and not self._fault:
-            self._delivered = place.delivery
-            self._after = place.sequence
-            self._pending = place.pending
+        elif position.delivery == self._delivered + 1 and position.sequence > self._after and not self._fault:
+            self._delivered = position.delivery
+            self._after = position.sequence
+            self._pending = position.pending
             self._outstanding -= 1
-            self._events.append(wire.stored(place.sequence, subject.decode("utf-8", "replace"), headers, body))
+            self._events.append(wire.stored(position.sequence, subject.decode("utf-8", "replace"), headers, body))
         else:
             self._fault = self._fault or _MISSED
         self._wake.set()

@@ -26,7 +26,7 @@ _OURS = re.compile(
 )
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Position(msgspec.Struct, frozen=True, gc=False):
     """The position of a delivered message, from its reply subject."""
 
     sequence: int
@@ -93,7 +93,7 @@ def status_line(raw_headers: bytes) -> str:
     return raw_headers.partition(b"\r\n")[0].partition(b" ")[2].decode("utf-8", "replace")
 
 
-def place(reply: bytes) -> Place | None:
+def position(reply: bytes) -> Position | None:
     """The position in a `$JS.ACK.<...>` subject; None for any other subject."""
     # $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<delivery>.<time>.<pending>; with a domain and an
     # account's hash before the stream, a random token follows.
@@ -101,9 +101,9 @@ def place(reply: bytes) -> Place | None:
         return None
     tokens = reply.split(b".")
     if len(tokens) == 9:
-        return Place(int(tokens[5]), int(tokens[6]), int(tokens[8]))
+        return Position(int(tokens[5]), int(tokens[6]), int(tokens[8]))
     if len(tokens) >= 11:
-        return Place(int(tokens[7]), int(tokens[8]), int(tokens[10]))
+        return Position(int(tokens[7]), int(tokens[8]), int(tokens[10]))
     return None
 
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Place
+from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
@@ -74,20 +74,20 @@ class FioravanzoMXJob(ParameterServer):
             message = f"create the job again under a name of at most {LONGEST_JOB_NAME} characters: a label holds it"
             problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        pod = super().pod(manifest, spec, place)
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        pod = super().pod(manifest, spec, context)
         wanted = manifest.spec.get("schedulerName")
         if wanted and not pod["spec"].get("schedulerName"):
             pod["spec"]["schedulerName"] = wanted
         return pod
 
-    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
+    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
         return {
             self.group: "",
-            "job_type": place.slot.role.upper(),
+            "job_type": context.slot.role.upper(),
             "runtime_id": runtime_id(manifest),
-            "mx_job_name": place.key.name,
-            "task_index": str(place.slot.index),
+            "mx_job_name": context.key.name,
+            "task_index": str(context.slot.index),
         }
 
     def status(self, job: Job) -> Document:

@@ -19,8 +19,8 @@ from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot, and what the rendering of its pod needs besides the resource and its spec."""
+class PodContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rendering of a slot's pod needs besides the resource and its spec."""
 
     key: JobKey
     slot: Slot
@@ -54,27 +54,27 @@ class PodRenderer(ABC):
     """The watched version of the kind."""
 
     @abstractmethod
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         """Render the pod of a slot."""
 
-    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
-        """Render the headless Service of all pods, or with a `place` that of one pod; pods need not be Ready."""
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
+        """Render the headless Service of all pods, or with a `context` that of one pod; pods need not be Ready."""
         selector: dict[str, str] = {JOB_UID: key.uid}
-        if place is not None:
-            selector |= {ROLE: place.slot.role, INDEX: str(place.slot.index)}
+        if context is not None:
+            selector |= {ROLE: context.slot.role, INDEX: str(context.slot.index)}
         return {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": metadata(self, key, service_name(key.name) if place is None else place.name),
+            "metadata": metadata(self, key, service_name(key.name) if context is None else context.name),
             "spec": {
                 "clusterIP": "None",
                 "publishNotReadyAddresses": True,
                 "selector": selector,
-                "ports": self.ports(manifest, spec, place),
+                "ports": self.ports(manifest, spec, context),
             },
         }
 
-    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+    def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         """The ports of the Services; a headless Service needs none."""
         return []
 

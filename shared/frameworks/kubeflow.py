@@ -11,7 +11,7 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale
-from shared.frameworks.framework import Place
+from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
 from shared.frameworks.reading import (
     CLEAN_POD_POLICIES,
@@ -83,7 +83,7 @@ class OfTrainingOperator(TakeOver):
     def __init__(self, kinds: tuple[ReplicaType, ...]) -> None:
         self._roles = [kind.role for kind in kinds]
 
-    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+    def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
         return (role, int(index)) if role in self._roles and _INDEX.fullmatch(index) else None
 
@@ -198,7 +198,7 @@ class KubeflowJob(Replicated):
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
         """True if the pod in this slot gets the label of the leader."""
-        return slot.role == spec.handling.judge and slot.index == 0
+        return slot.role == spec.handling.leader and slot.index == 0
 
     def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
         specs = spec.part(self.replica_specs)
@@ -248,16 +248,16 @@ class KubeflowJob(Replicated):
         another = isinstance(manager, str) and manager not in self.controllers
         return not another or _at(manifest.status, "history") is not None
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        pod = super().pod(manifest, spec, place)
-        if self.leads(spec, place.slot):
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        pod = super().pod(manifest, spec, context)
+        if self.leads(spec, context.slot):
             pod["metadata"]["labels"][JOB_ROLE] = "master"
         return pod
 
-    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+    def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         """The named ports of the training container, for the pod's own Service."""
-        found = {port["name"]: (port["port"], "TCP") for port in super().ports(manifest, spec, place)}
-        containers = self.template(manifest, place.slot.role)["spec"]["containers"] if place is not None else []
+        found = {port["name"]: (port["port"], "TCP") for port in super().ports(manifest, spec, context)}
+        containers = self.template(manifest, context.slot.role)["spec"]["containers"] if context is not None else []
         for container in containers:
             if container["name"] == self.container_properties.name:
                 for port in container.get("ports") or ():

@@ -6,7 +6,7 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Place
+from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named, type_of
 from shared.frameworks.mxnet_status import job_status, schema, successes
@@ -109,14 +109,14 @@ class MxJob(ParameterServer):
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
         # A single worker has no scheduler, for which MXNet would wait.
-        return super().environment(replica) if replica.spec.handling.judge == SCHEDULER else {}
+        return super().environment(replica) if replica.spec.handling.leader == SCHEDULER else {}
 
-    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
+    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
         return {
             self.group: "",
-            "job_type": place.slot.role.upper(),
+            "job_type": context.slot.role.upper(),
             "runtime_id": runtime_id(manifest),
-            "task_index": str(place.slot.index),
+            "task_index": str(context.slot.index),
         }
 
     def status(self, job: Job) -> Document:
@@ -134,7 +134,7 @@ class MxJob(ParameterServer):
             spec.refuse("NotLocal", NOT_LOCAL, self.replica_specs)
         return msgspec.structs.replace(
             parsed,
-            handling=msgspec.structs.replace(self.handling, judge=WORKER),
+            handling=msgspec.structs.replace(self.handling, leader=WORKER),
             roles=tuple(msgspec.structs.replace(role, restart_policy="ExitCode") for role in parsed.roles),
         )
 

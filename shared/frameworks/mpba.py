@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Place
+from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer
 from shared.frameworks.mxnet_schemas import columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
@@ -57,8 +57,8 @@ class MpbaJob(ParameterServer):
         known = next((policy for policy in _OF_PODS if policy == theirs), kind.restart_policy)
         return known if known == "Never" or kind.role != SCHEDULER else kind.restart_policy
 
-    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
-        return {"pod_name": place.name, "service_name": place.name, "job_name": place.key.name}
+    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
+        return {"pod_name": context.name, "service_name": context.name, "job_name": context.key.name}
 
     def status(self, job: Job) -> Document:
         return job_status(job, type_field=self.type_field, waiting="Starting") | {

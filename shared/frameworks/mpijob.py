@@ -13,7 +13,7 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import FOR_OWNER_ONLY, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document, Scale, Version
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME
 from shared.frameworks.pods import pod_of
@@ -154,11 +154,11 @@ class MPIJob(KubeflowJob):
             launcher_works=spec.boolean("runLauncherAsWorker") or (not newer and _takes_gpus(manifest, self)),
         )
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        role = place.slot.role
-        pod = pod_of(self, self.template(manifest, role), place, search=True)
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        role = context.slot.role
+        pod = pod_of(self, self.template(manifest, role), context, search=True)
         name = spec.role(role).container
-        wanted = self.environment(Replica(job=manifest, spec=spec, place=place, ports={}))
+        wanted = self.environment(Replica(job=manifest, spec=spec, context=context, ports={}))
         pod["spec"]["containers"] = [
             self._with_environment(_listening(known, role), wanted, 0) if known["name"] == name else known
             for known in pod["spec"]["containers"]
@@ -167,10 +167,10 @@ class MPIJob(KubeflowJob):
             # By default a pod in the node's network asks the node's name server, which does not know pods.
             pod["spec"]["dnsPolicy"] = "ClusterFirstWithHostNet"
         if role == LAUNCHER:
-            mount_hosts(pod["spec"], place.key, _FOLDERS, name)
+            mount_hosts(pod["spec"], context.key, _FOLDERS, name)
         folder = normpath(manifest.spec.get("sshAuthMountPath") or SSH_FOLDER)
         mode = FOR_OWNER_ONLY if folder == SSH_FOLDER else FOR_ALL_TO_READ
-        mount_keys(pod["spec"], place.key, folder=folder, container=name, mode=mode)
+        mount_keys(pod["spec"], context.key, folder=folder, container=name, mode=mode)
         return pod
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
@@ -180,7 +180,7 @@ class MPIJob(KubeflowJob):
         gpus = spec.launcher_works or _takes_gpus(replica.job, self)
         return role | _reaching(spec) | ({} if gpus else NO_GPU)
 
-    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+    def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         return []
 
     def labels(self, key: JobKey) -> dict[str, str]:

@@ -69,19 +69,19 @@ class MXJob(KubeflowJob):
         mode = spec.choice("jobMode", (TRAIN, TUNE), TRAIN, reason="UnknownJobMode")
         present = {role.name for role in roles if role.replicas}
         if mode == TUNE:
-            judge = TUNER
+            leader = TUNER
             if TUNER not in present:
                 spec.refuse("NoReplicas", NO_TUNER, self.replica_specs)
         else:
             # Workers can train without servers, and then need no scheduler.
-            judge = WORKER if present == {WORKER} else SCHEDULER
-            if judge == SCHEDULER and SCHEDULER not in present:
+            leader = WORKER if present == {WORKER} else SCHEDULER
+            if leader == SCHEDULER and SCHEDULER not in present:
                 spec.refuse("NoScheduler", NO_SCHEDULER, self.replica_specs)
         specs = spec.part(self.replica_specs)
         for entry in specs.names():
             if entry.lower() in {role.name for role in roles}:
                 specs.part(entry).text("label")
-        return msgspec.structs.replace(self.handling, judge=judge, succeeds="All")
+        return msgspec.structs.replace(self.handling, leader=leader, succeeds="All")
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
         # Upstream labels every server as a master.

@@ -12,7 +12,7 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Document
-from shared.frameworks.framework import Place
+from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet_status import phase_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
@@ -74,7 +74,7 @@ class ParameterServer(Replicated):
         ReplicaType("WORKER", restart_policy="OnFailure"),
     )
     """A server or worker that succeeded is not replaced; one that failed is, for any reason."""
-    handling = msgspec.structs.replace(REPLICATED, judge=SCHEDULER, restarts="Job", out_of_memory_is_final=True)
+    handling = msgspec.structs.replace(REPLICATED, leader=SCHEDULER, restarts="Job", out_of_memory_is_final=True)
     reserved = RESERVED
     type_field: ClassVar[str] = "mxReplicaType"
     """The field with the type of an entry."""
@@ -85,7 +85,7 @@ class ParameterServer(Replicated):
     clean_pod_policy: ClassVar[CleanPodPolicy] = "Running"
 
     @abstractmethod
-    def task_labels(self, manifest: Custom, place: Place) -> Mapping[str, str]:
+    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
         """The labels of a pod and its Service by which users select them."""
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
@@ -137,15 +137,15 @@ class ParameterServer(Replicated):
         theirs = self.entry(manifest, role).get(self.port_field) if self.port_field else None
         return super().port(manifest, role) if theirs is None else int(theirs)
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        pod = super().pod(manifest, spec, place)
-        pod["metadata"]["labels"] |= self.task_labels(manifest, place)
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        pod = super().pod(manifest, spec, context)
+        pod["metadata"]["labels"] |= self.task_labels(manifest, context)
         return pod
 
-    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
-        service = super().service(manifest, spec, key, place)
-        if place is not None:
-            service["metadata"]["labels"] |= self.task_labels(manifest, place)
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
+        service = super().service(manifest, spec, key, context)
+        if context is not None:
+            service["metadata"]["labels"] |= self.task_labels(manifest, context)
         return service
 
     def phase(self, status: Document) -> str:

@@ -117,7 +117,7 @@ def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
 
 def _each_state(job: Job, role: RoleSpec, waiting: str) -> Iterator[str]:
     pods, replaced = job.by_slot(), replacement.replaceable(job) if not job.over else {}
-    for slot in job.attempt.places:
+    for slot in job.attempt.unreleased:
         if slot.role != role.name:
             continue
         vacancy, pod = job.attempt.vacancies.get(slot), pods.get(slot)

@@ -7,7 +7,7 @@ plain names of a job's pods resolve.  The old resource name of GPUs becomes the 
 from typing import Any
 
 from shared.frameworks.definition import Document
-from shared.frameworks.framework import Place, PodRenderer, metadata, slot_labels
+from shared.frameworks.framework import PodContext, PodRenderer, metadata, slot_labels
 from shared.frameworks.templates import GPU
 from shared.job.naming import HOSTS_VERSION, service_name
 
@@ -15,12 +15,12 @@ OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 """The name of `nvidia.com/gpu` before Kubernetes 1.10, which rejects pods that use it."""
 
 
-def pod_of(framework: PodRenderer, template: Document, place: Place, *, search: bool) -> Document:
+def pod_of(framework: PodRenderer, template: Document, context: PodContext, *, search: bool) -> Document:
     """Render the pod of a slot; with `search` the plain names of the others resolve through the job's Service."""
-    key = place.key
+    key = context.key
     theirs = template.get("metadata") or {}
-    meta = metadata(framework, key, place.name)
-    meta["labels"] = (theirs.get("labels") or {}) | slot_labels(framework, key, place.slot)
+    meta = metadata(framework, key, context.name)
+    meta["labels"] = (theirs.get("labels") or {}) | slot_labels(framework, key, context.slot)
     annotations = {name: value for name, value in (theirs.get("annotations") or {}).items() if name != HOSTS_VERSION}
     if annotations:
         meta["annotations"] = annotations
@@ -29,9 +29,9 @@ def pod_of(framework: PodRenderer, template: Document, place: Place, *, search: 
         if isinstance(containers := spec.get(kind), list):
             spec[kind] = [_with_gpus(container) for container in containers]
     if search:
-        domain = f"{service_name(key.name)}.{key.namespace}.svc.{place.cluster_domain}"
+        domain = f"{service_name(key.name)}.{key.namespace}.svc.{context.cluster_domain}"
         spec |= {
-            "hostname": place.name,
+            "hostname": context.name,
             "subdomain": service_name(key.name),
             "dnsConfig": _dns(spec.get("dnsConfig") or {}, domain),
         }

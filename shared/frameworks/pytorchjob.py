@@ -98,13 +98,13 @@ class PyTorchJob(KubeflowJob):
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         names = [role.name for role in roles]
-        judge = MASTER if MASTER in names else WORKER
-        if any(role.name == judge and not role.replicas for role in roles):
-            spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)
+        leader = MASTER if MASTER in names else WORKER
+        if any(role.name == leader and not role.replicas for role in roles):
+            spec.refuse("NoReplicas", f"ask for at least one {leader}: the job ends with it", self.replica_specs)
         # All agents of an elastic group end with the training, however many there are then.
-        succeeds = "Any" if judge == WORKER and spec.has(FIELD) else "All"
+        succeeds = "Any" if leader == WORKER and spec.has(FIELD) else "All"
         stretches = any(role.max_replicas is not None for role in roles)
-        return msgspec.structs.replace(self.handling, judge=judge, succeeds=succeeds, elastic=stretches)
+        return msgspec.structs.replace(self.handling, leader=leader, succeeds=succeeds, elastic=stretches)
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
         spec = Fields(replica.job.spec, "spec", [])

@@ -14,7 +14,7 @@ import msgspec
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Document
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import (
     JOB_NAME_PATTERN,
@@ -69,21 +69,21 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
     job: Custom
     spec: JobSpec
-    place: Place
+    context: PodContext
     ports: Mapping[str, int]
     """The port of each role."""
 
     @property
     def role(self) -> str:
-        return self.place.slot.role
+        return self.context.slot.role
 
     @property
     def index(self) -> int:
-        return self.place.slot.index
+        return self.context.slot.index
 
     def size(self, role: str) -> int:
         """The number of pods of that role in this attempt; 0 without such a role."""
-        return self.place.sizes.get(role, 0)
+        return self.context.sizes.get(role, 0)
 
     def host(self, role: str, index: int = 0) -> str:
         """The host name of that pod, which every pod of the job resolves."""
@@ -193,30 +193,30 @@ class Replicated(Framework):
         if found and not any(role.replicas for role in roles):
             spec.refuse("NoReplicas", "ask for at least one pod", self.replica_specs)
         parsed = self.spec_of(manifest, spec, roles)
-        judge = parsed.handling.judge
-        if not problems and not any(role.replicas for role in parsed.roles if role.name == judge):
-            spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)
+        leader = parsed.handling.leader
+        if not problems and not any(role.replicas for role in parsed.roles if role.name == leader):
+            spec.refuse("NoReplicas", f"ask for at least one {leader}: the job ends with it", self.replica_specs)
         self._check_names(manifest, parsed.roles, problems)
         return tuple(dict.fromkeys(problems)) or parsed
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        pod = pod_of(self, self.template(manifest, place.slot.role), place, search=False)
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        pod = pod_of(self, self.template(manifest, context.slot.role), context, search=False)
         ports = {role.name: self.port(manifest, role.name) for role in spec.roles}
-        wanted = self.environment(Replica(job=manifest, spec=spec, place=place, ports=ports))
+        wanted = self.environment(Replica(job=manifest, spec=spec, context=context, ports=ports))
         name = self.container_properties.name or pod["spec"]["containers"][0]["name"]
         pod["spec"]["containers"] = [
-            self._with_environment(container, wanted, ports[place.slot.role] if container["name"] == name else 0)
+            self._with_environment(container, wanted, ports[context.slot.role] if container["name"] == name else 0)
             if container["name"] == name or self.in_every_container
             else container
             for container in pod["spec"]["containers"]
         ]
         return pod
 
-    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+    def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         properties = self.container_properties
-        if place is None or not properties.port:
+        if context is None or not properties.port:
             return []
-        return [{"name": properties.port_name, "port": self.port(manifest, place.slot.role)}]
+        return [{"name": properties.port_name, "port": self.port(manifest, context.slot.role)}]
 
     def port(self, manifest: Custom, role: str) -> int:
         """The port of a role's pods; 0 if they have none."""

@@ -51,7 +51,7 @@ class TakeOver:
     The scaler replaces the former by links to the latter.
     """
 
-    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+    def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """The role and the index of a pod that it created; None if the labels do not tell them."""
         return None
 

@@ -60,14 +60,14 @@ class TFJob(KubeflowJob):
         names = [role.name for role in roles]
         if all(chief in names for chief in CHIEFS):
             spec.refuse("TwoChiefs", TWO_CHIEFS, self.replica_specs)
-        judge = next((name for name in (*CHIEFS, WORKER, *names) if name in names), WORKER)
-        if any(role.name == judge and not role.replicas for role in roles):
-            spec.refuse("NoReplicas", f"ask for at least one {judge}: the job ends with it", self.replica_specs)
-        first = judge == WORKER and not all_workers
+        leader = next((name for name in (*CHIEFS, WORKER, *names) if name in names), WORKER)
+        if any(role.name == leader and not role.replicas for role in roles):
+            spec.refuse("NoReplicas", f"ask for at least one {leader}: the job ends with it", self.replica_specs)
+        first = leader == WORKER and not all_workers
         dynamic = spec.boolean("enableDynamicWorker")
         return msgspec.structs.replace(
             self.handling,
-            judge=judge,
+            leader=leader,
             succeeds="First" if first else "All",
             elastic=dynamic,
             # Upstream goes on without workers that are lost for good.
@@ -76,7 +76,7 @@ class TFJob(KubeflowJob):
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         parsed = super().spec_of(manifest, spec, roles)
-        if not parsed.handling.elastic or parsed.handling.judge != WORKER:
+        if not parsed.handling.elastic or parsed.handling.leader != WORKER:
             return parsed
         # Without a leader only a worker can end the job.
         least = tuple(msgspec.structs.replace(role, min_replicas=int(role.name == WORKER)) for role in parsed.roles)
@@ -93,7 +93,7 @@ class TFJob(KubeflowJob):
         return slot.role in CHIEFS or (super().leads(spec, slot) and slot.role == WORKER)
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
-        if sum(replica.place.sizes.values()) == 1:
+        if sum(replica.context.sizes.values()) == 1:
             # A single task trains without a cluster.
             return {}
         task = {"type": replica.role, "index": replica.index}
@@ -115,7 +115,7 @@ def _tasks(replica: Replica, role: str) -> list[str]:
 
 
 def _at(replica: Replica, role: str, index: int) -> str:
-    return f"{replica.host(role, index)}.{replica.place.key.namespace}.svc:{replica.ports[role]}"
+    return f"{replica.host(role, index)}.{replica.context.key.namespace}.svc:{replica.ports[role]}"
 
 
 def _sparse(replica: Replica) -> dict[str, object]:

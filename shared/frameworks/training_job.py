@@ -13,7 +13,7 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import (
     CLEAN_POD_POLICIES,
@@ -94,7 +94,7 @@ class OfEtOperator(TakeOver):
     )
     """The files that it wrote by exec; its /etc/mpi always was the ConfigMap."""
 
-    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+    def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """Its launcher has no index."""
         role, index = labels.get(JOB_ROLE, ""), labels.get(REPLICA_INDEX, "")
         if role == LAUNCHER:
@@ -134,20 +134,20 @@ class TrainingJob(Framework):
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         return parse_job(manifest)
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        template = manifest.spec["etReplicaSpecs"][place.slot.role]["template"]
-        pod = pod_of(self, template, place, search=True)
-        if place.scaleout:
-            pod["metadata"]["labels"][SCALEOUT_NAME] = place.scaleout
-        if place.slot.role == LAUNCHER:
-            mount_hosts(pod["spec"], place.key, _HOSTS_FOLDERS)
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        template = manifest.spec["etReplicaSpecs"][context.slot.role]["template"]
+        pod = pod_of(self, template, context, search=True)
+        if context.scaleout:
+            pod["metadata"]["labels"][SCALEOUT_NAME] = context.scaleout
+        if context.slot.role == LAUNCHER:
+            mount_hosts(pod["spec"], context.key, _HOSTS_FOLDERS)
         else:
             first, *others = pod["spec"]["containers"]
             if not first.get("command") and not first.get("args"):
                 first = first | {"command": [*WORKER_COMMAND]}
             pod["spec"]["containers"] = [first, *others]
         if spec.attach_mode == "ssh":
-            mount_keys(pod["spec"], place.key, spec.ssh_secret)
+            mount_keys(pod["spec"], context.key, spec.ssh_secret)
         return pod
 
     def status(self, job: Job) -> Document:
@@ -164,7 +164,7 @@ class TrainingJob(Framework):
         """The launcher has an index, too: otherwise a label of that name in its template would count."""
         return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
 
-    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
+    def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         return [{"name": "ssh-port", "port": 22}, {"name": "kubeai-service-port", "port": 9009}]
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:

@@ -15,7 +15,7 @@ import structlog
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.reading import MOST_WORKERS
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.job.naming import JobKey, Slot, WorkerName
@@ -68,11 +68,11 @@ class Guarded(Framework):
             return False
         return ours
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        return self.guard("pod", lambda: _named(self._inner.pod(manifest, spec, place)))
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        return self.guard("pod", lambda: _named(self._inner.pod(manifest, spec, context)))
 
-    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
-        return self.guard("service", lambda: _named(self._inner.service(manifest, spec, key, place)))
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
+        return self.guard("service", lambda: _named(self._inner.service(manifest, spec, key, context)))
 
     def status(self, job: Job) -> Document:
         return self.guard("status", lambda: _as(Document, self._inner.status(job)))
@@ -81,8 +81,8 @@ class Guarded(Framework):
         phase: str = self.guard("phase", lambda: _as(str, self._inner.phase(status)))
         return phase
 
-    def ports(self, manifest: Custom, spec: JobSpec, place: Place | None) -> list[Document]:
-        return self.guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, place)))
+    def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
+        return self.guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, context)))
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self.guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
@@ -115,13 +115,15 @@ class _GuardedTakeOver(TakeOver):
         self.selector = _as(str, inner.selector)
         self.files = _as(dict[str, str], {**inner.files})
 
-    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        place: tuple[str, int] | None
+    def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        found: tuple[str, int] | None
         try:
-            place = self._framework.guard("place", lambda: _as(tuple[str, int] | None, self._inner.place(labels)))
+            found = self._framework.guard(
+                "role_and_index", lambda: _as(tuple[str, int] | None, self._inner.role_and_index(labels))
+            )
         except Refused:
             return None
-        return place
+        return found
 
     def status(self, manifest: Custom) -> Inherited | None:
         theirs: Inherited | None
@@ -155,7 +157,7 @@ def _sound(spec: JobSpec) -> JobSpec:
         raise _WrongAnswer("two roles of one name")
     if any(not 0 <= role.replicas <= MOST_WORKERS for role in spec.roles):
         raise _WrongAnswer(f"a role of fewer than 0 or more than {MOST_WORKERS} replicas")
-    if not any(role.replicas for role in spec.roles if role.name == spec.handling.judge):
+    if not any(role.replicas for role in spec.roles if role.name == spec.handling.leader):
         raise _WrongAnswer("a job without a pod of the role that it ends with")
     return spec
 

@@ -69,14 +69,14 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.next_index > 0 or self.assigned is not None
 
     @property
-    def places(self) -> SortedSet[Slot]:
+    def unreleased(self) -> SortedSet[Slot]:
         """Every slot that was not released, including spent ones."""
         return self.slots | self.spent
 
     @property
     def launched(self) -> bool:
         """True once the launcher's slot is assigned."""
-        return any(slot.role == LAUNCHER for slot in self.places)
+        return any(slot.role == LAUNCHER for slot in self.unreleased)
 
     @property
     def workers(self) -> SortedSet[Slot]:

@@ -154,7 +154,7 @@ def _leaders(job: Job, spec: JobSpec) -> SortedSet[Slot]:
     """The slots of the leader role that decide when the job runs and ends."""
     first = spec.handling.succeeds == "First"
     return SortedSet(
-        slot for slot in job.attempt.places if slot.role == spec.handling.judge and not (first and slot.index)
+        slot for slot in job.attempt.unreleased if slot.role == spec.handling.leader and not (first and slot.index)
     )
 
 

@@ -84,7 +84,7 @@ from shared.job.evolve_requests import (
     seen,
     with_request,
 )
-from shared.job.integrity import judged
+from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
@@ -182,9 +182,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return replace(job, expired=True)
         case HistoryBroken():
             kind, api_version = (job.kind, job.api_version) if job.kind else (event.kind, event.api_version)
-            return replace(job, kind=kind, api_version=api_version, integrity=judged(job.integrity, event, at))
+            return replace(job, kind=kind, api_version=api_version, integrity=evolved(job.integrity, event, at))
         case HistoryDisputed() | HeadForged() | HistoryAccepted():
-            return replace(job, integrity=judged(job.integrity, event, at))
+            return replace(job, integrity=evolved(job.integrity, event, at))
         case DisruptionNoticed():
             return noticed(job, event, at)
         case ScriptStarted():

@@ -55,19 +55,19 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
 
 def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: At) -> Mapping[Slot, Refill]:
     kept = {slot: filled for slot, filled in job.attempt.refilled.items() if slot in job.attempt.slots}
-    for slot, before in _places(job, slots, replaced):
+    for slot, before in _with_replaced(job, slots, replaced):
         vacancy = job.attempt.vacancies[before]
         kept[slot] = Refill(at, vacancy.losses + vacancy.blameless)
     return kept
 
 
-def _places(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Iterable[tuple[Slot, Slot]]:
+def _with_replaced(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Iterable[tuple[Slot, Slot]]:
     """Each new slot with the slot that it replaces, which may be the same one."""
     if job.spec is not None and job.spec.handling.in_place:
         return [(slot, slot) for slot in slots & replaced & job.attempt.vacancies.keys()]
     # The lowest new slots belong to the open request.
-    places = sorted(replaced & job.attempt.vacancies.keys(), key=lambda slot: (slot not in job.scaling.arriving, slot))
-    return zip(slots, places, strict=False)
+    old = sorted(replaced & job.attempt.vacancies.keys(), key=lambda slot: (slot not in job.scaling.arriving, slot))
+    return zip(slots, old, strict=False)
 
 
 def _for_request(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Job:
@@ -92,7 +92,7 @@ def set_down(job: Job, event: SlotsReleased, at: At) -> Job:
 
 def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
     """Workers released; without a request their slots become vacancies, because the job keeps its size."""
-    slots = each(event.slots) & job.attempt.places
+    slots = each(event.slots) & job.attempt.unreleased
     job = released(job, event.slots)
     if event.request:
         return job

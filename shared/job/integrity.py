@@ -68,7 +68,7 @@ class Integrity(msgspec.Struct, frozen=True, gc=False):
         return self.doubt.sentence if self.doubt is not None else ""
 
 
-def judged(
+def evolved(
     known: Integrity, event: HistoryBroken | HistoryDisputed | HeadForged | HistoryAccepted, at: At
 ) -> Integrity:
     """The integrity after one more event about it."""

@@ -142,19 +142,19 @@ class JobMetrics:
 
     def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
         if not before.kind:
-            place = _place(after)
+            labels = _labels(after)
             # An alert on the first failure needs a series that was 0 before.
             for count in (self._created, self._deleted, self._successful, self._failed, self._restarted):
-                count.add(*place, by=0)
+                count.add(*labels, by=0)
             for count in (self._pods_created, self._pods_deleted, self._pods_failed):
-                count.add(*place, by=0)
+                count.add(*labels, by=0)
         if before.spec is None and after.spec is not None and not after.phase:
             self._first_seen[after.key] = time
         self._stands(before, after)
 
     def _gone(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
         if before.kind and not before.gone:
-            self._deleted.add(*_place(after))
+            self._deleted.add(*_labels(after))
         self._first_seen.pop(after.key, None)
         for uid in after.scaling.requests:
             self._accepted.pop((after.key, uid), None)
@@ -167,19 +167,19 @@ class JobMetrics:
     def _ran(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         seen = self._first_seen.pop(after.key, None)
         if seen is not None and (took := seconds_between(seen, time)) is not None:
-            self._start.observe(took, _place(after)[1])
+            self._start.observe(took, _labels(after)[1])
         self._stands(before, after)
 
     def _phase(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         match event:
             case JobCreated() if not before.phase:
-                self._created.add(*_place(after))
+                self._created.add(*_labels(after))
             case JobRestarting():
-                self._restarted.add(*_place(after))
+                self._restarted.add(*_labels(after))
             case JobSucceeded() if not before.over:
-                self._successful.add(*_place(after))
+                self._successful.add(*_labels(after))
             case JobFailed() if not before.over:
-                self._failed.add(*_place(after))
+                self._failed.add(*_labels(after))
             case _:
                 pass
         if after.over:
@@ -203,13 +203,13 @@ class JobMetrics:
             if now is None or now is known:
                 continue
             if known is None:
-                self._pods_created.add(*_place(after))
+                self._pods_created.add(*_labels(after))
             if now.phase == "Failed" and (known is None or known.phase != "Failed"):
-                self._pods_failed.add(*_place(after))
+                self._pods_failed.add(*_labels(after))
 
     def _pods_gone(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         if went := len(before.pods) - len(after.pods):
-            self._pods_deleted.add(*_place(after), by=went)
+            self._pods_deleted.add(*_labels(after), by=went)
 
     def _scaling(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         assert isinstance(event, ScaleAccepted), event
@@ -222,7 +222,7 @@ class JobMetrics:
         if request is None or request.over:
             return
         direction, outcome = request.kind.removeprefix("Scale"), type(event).__name__.removeprefix("Scale")
-        self._scales.add(*_place(after), direction, outcome)
+        self._scales.add(*_labels(after), direction, outcome)
         if accepted is not None and (took := seconds_between(accepted, time)) is not None:
             self._scale.observe(took, direction, outcome)
 
@@ -231,7 +231,7 @@ class JobMetrics:
         self._refused.add(event.effect, self._words.bounded(event.reason))
 
 
-def _place(job: Job) -> tuple[str, str]:
+def _labels(job: Job) -> tuple[str, str]:
     return job.key.namespace, _kind(job.kind, job.api_version)
 
 
@@ -245,4 +245,4 @@ def _standing(job: Job) -> tuple[str, str, str] | None:
     """The labels under which a job is counted; None if it is gone or was never seen."""
     if job.gone or not job.kind or job.key.uid == NO_UID:
         return None
-    return (*_place(job), job.phase or "Pending")
+    return (*_labels(job), job.phase or "Pending")

@@ -52,8 +52,8 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
 class Handling(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of a framework that its users cannot change; the defaults are a TrainingJob's."""
 
-    judge: str = LAUNCHER
-    """The leader role: the job is Running when its pod runs, and ends when its pod ends."""
+    leader: str = msgspec.field(default=LAUNCHER, name="judge")
+    """The leading role, `judge` in events: the job is Running when its pod runs, and ends when its pod ends."""
     succeeds: Succeeds = "First"
     """The pods of the leader role that have to succeed: that of index 0, any, or all."""
     restarts: Literal["Job", "Pod"] = "Job"
@@ -85,7 +85,7 @@ LAUNCHED_TOGETHER = Handling(in_place=True, whole=True)
 """The same for programs that know their workers by name: the launcher waits for all of them, and a replacement has the
 name of the lost worker."""
 REPLICATED = Handling(
-    judge=WORKER, restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
+    leader=WORKER, restarts="Pod", strict=True, in_place=True, elastic=False, hosts_files=False, services="Pods"
 )
 """Pods that find each other by their names: every pod is needed, a lost one is replaced under its name, and the job
 ends with worker 0."""

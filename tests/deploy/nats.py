@@ -96,7 +96,7 @@ class Nats:
     def _write(self, node: Node) -> None:
         node.tls.mkdir(parents=True, exist_ok=True)
         text: str = self.objects["ConfigMap", NAME]["data"]["nats.conf"]
-        places = {
+        paths = {
             "0.0.0.0:4222": f"127.0.0.1:{node.client}",
             "0.0.0.0:6222": f"127.0.0.1:{node.route}",
             "0.0.0.0:8222": f"127.0.0.1:{node.monitor}",
@@ -104,15 +104,15 @@ class Nats:
             "/var/run/nats": str(node.folder),
             "/etc/nats/tls": str(node.tls),
         }
-        for there, here in places.items():
+        for there, here in paths.items():
             text = text.replace(there, here)
         config = node.folder / "nats.conf"
         config.write_text(text)
         if self.tls is not None:
             node.certify(self.tls)
-        places |= {"nats-server": _program(), "/etc/nats/nats.conf": str(config), "sleep 60": "sleep 1"}
+        paths |= {"nats-server": _program(), "/etc/nats/nats.conf": str(config), "sleep 60": "sleep 1"}
         command = [str(word) for word in self.container["command"]]
-        for there, here in places.items():
+        for there, here in paths.items():
             command = [word.replace(there, here) for word in command]
         node.child = Child(node.name, command, node.folder / "log", self.environment(node))
 

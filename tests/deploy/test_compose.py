@@ -91,7 +91,7 @@ def test_nothing_is_published_beyond_the_loopback():
 
 
 def test_every_server_that_we_bring_along_keeps_what_it_acknowledged_and_takes_as_much():
-    """Written in three places, for three kinds of readers; the users come from one table in all of them."""
+    """Written in three paths, for three kinds of readers; the users come from one table in all of them."""
     chart = (ROOT / "deploy" / "helm" / "muster" / "templates" / "nats-config.yaml").read_text()
     own = configuration(Path("store"), me=Peer("muster", 0), port=4222, users={})
     assert own["jetstream"]["sync_interval"] == "always"
@@ -103,11 +103,11 @@ def test_every_server_that_we_bring_along_keeps_what_it_acknowledged_and_takes_a
 
 @pytest.mark.nats
 async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path: Path):
-    """The very files, but for the places."""
+    """The very files, but for the paths."""
     port, monitor = free_port(), free_port()
-    places = {"0.0.0.0:4222": f"127.0.0.1:{port}", "0.0.0.0:8222": f"127.0.0.1:{monitor}", "/data": str(tmp_path)}
+    paths = {"0.0.0.0:4222": f"127.0.0.1:{port}", "0.0.0.0:8222": f"127.0.0.1:{monitor}", "/data": str(tmp_path)}
     text = (FOLDER / "nats.conf").read_text()
-    for old, new in places.items():
+    for old, new in paths.items():
         assert old in text
         text = text.replace(old, new)
     (tmp_path / "nats.conf").write_text(text)

@@ -37,8 +37,8 @@ def manifests(request: pytest.FixtureRequest) -> list[Document]:
 async def test_a_real_server_takes_what_the_chart_renders(
     control_plane: ControlPlane, manifests: list[Document]
 ) -> None:
-    places = await restricted(control_plane, manifests)
-    said = await tried(control_plane, *DRY, given=text(moved(manifests, places)))
+    paths = await restricted(control_plane, manifests)
+    said = await tried(control_plane, *DRY, given=text(moved(manifests, paths)))
     assert not said.code, said.complaint
     assert said.out.count("\n") == len(manifests)
     assert "PodSecurity" not in said.complaint, "a warning of the profile at a Deployment, Job or StatefulSet"
@@ -47,8 +47,8 @@ async def test_a_real_server_takes_what_the_chart_renders(
 async def test_its_pods_are_admitted_under_the_restricted_profile(
     control_plane: ControlPlane, manifests: list[Document]
 ) -> None:
-    places = await restricted(control_plane, manifests)
-    there = moved(manifests, places)
+    paths = await restricted(control_plane, manifests)
+    there = moved(manifests, paths)
     pods = [pod_of(owner) for owner in there if "template" in owner.get("spec", {})]
     assert pods
     accounts = [found for found in there if found["kind"] == "ServiceAccount"]
@@ -56,7 +56,7 @@ async def test_its_pods_are_admitted_under_the_restricted_profile(
     assert named <= {"default", *(found["metadata"]["name"] for found in accounts)}
     await kubectl(control_plane, "apply", "-f", "-", given=text(accounts))
     # NATS has no account of its own; that of the namespace is made by a controller.
-    home = ("--namespace", places[HOME], "--timeout=30s")
+    home = ("--namespace", paths[HOME], "--timeout=30s")
     await kubectl(control_plane, "wait", "--for=create", "serviceaccount/default", *home)
     said = await tried(control_plane, *DRY, given=text(pods))
     assert not said.code, said.complaint
@@ -64,8 +64,8 @@ async def test_its_pods_are_admitted_under_the_restricted_profile(
 
 async def test_the_profile_refuses_such_a_pod_as_root(control_plane: ControlPlane) -> None:
     manifests = documents(golden("default").read_text())
-    places = await restricted(control_plane, manifests)
-    there = moved(manifests, places)
+    paths = await restricted(control_plane, manifests)
+    there = moved(manifests, paths)
     await kubectl(
         control_plane, "apply", "-f", "-", given=text([one for one in there if one["kind"] == "ServiceAccount"])
     )
@@ -82,8 +82,8 @@ async def test_a_real_server_takes_what_kustomize_builds(control_plane: ControlP
     assert not built.code, built.complaint
     manifests = documents(built.out)
     assert {one["kind"] for one in manifests} >= {"Namespace", "Deployment", "Job", "ClusterRole"}
-    places = await restricted(control_plane, manifests)
-    said = await tried(control_plane, *DRY, given=text(moved(manifests, places)))
+    paths = await restricted(control_plane, manifests)
+    said = await tried(control_plane, *DRY, given=text(moved(manifests, paths)))
     assert not said.code, said.complaint
 
 
@@ -94,14 +94,14 @@ async def test_an_overlay_with_another_image_is_applied_again_as_its_page_says(
     pods = [pod_of(owner) for owner in first if "template" in owner.get("spec", {})]
     images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}
     assert images == {"registry.example/muster:0.1.0", "nats:2.15.1-alpine"}
-    places = await restricted(control_plane, first)
-    await kubectl(control_plane, "apply", "-f", "-", given=text(of_setup(first, places)))
+    paths = await restricted(control_plane, first)
+    await kubectl(control_plane, "apply", "-f", "-", given=text(of_setup(first, paths)))
     upgrade = ("apply", "-f", "-")
-    after = text(of_setup(await of_overlay(tmp_path / "second", "0.2.0"), places))
+    after = text(of_setup(await of_overlay(tmp_path / "second", "0.2.0"), paths))
     said = await tried(control_plane, *upgrade, given=after)
     assert "field is immutable" in said.complaint, "then the page need not delete the Job"
     (delete,) = re.findall(r"^kubectl --namespace muster (delete job .*)$", PAGE, re.MULTILINE)
-    await kubectl(control_plane, "--namespace", places[HOME], *delete.split())
+    await kubectl(control_plane, "--namespace", paths[HOME], *delete.split())
     await kubectl(control_plane, *upgrade, given=after)
 
 
@@ -121,34 +121,34 @@ def write_overlay(folder: Path, tag: str) -> None:
     (folder / "kustomization.yaml").write_text(written)
 
 
-def of_setup(manifests: list[Document], places: dict[str, str]) -> list[Document]:
+def of_setup(manifests: list[Document], paths: dict[str, str]) -> list[Document]:
     """The Job and its account alone, which need nothing else to be taken."""
     named = [one for one in manifests if one["metadata"]["name"].startswith("muster-setup")]
-    return moved([one for one in named if one["kind"] in ("Job", "ServiceAccount")], places)
+    return moved([one for one in named if one["kind"] in ("Job", "ServiceAccount")], paths)
 
 
 async def restricted(plane: ControlPlane, manifests: list[Document]) -> dict[str, str]:
     """A new namespace under the profile for each that is named; the old name → the new one."""
     named = {one["metadata"]["namespace"] for one in manifests if "namespace" in one["metadata"]} | {HOME}
-    places = {name: f"{name}-{uuid4().hex[:8]}" for name in named}
+    paths = {name: f"{name}-{uuid4().hex[:8]}" for name in named}
 
     async def make(name: str) -> None:
         await kubectl(plane, "create", "namespace", name)
         await kubectl(plane, "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 
-    await asyncio.gather(*(make(name) for name in places.values()))
-    return places
+    await asyncio.gather(*(make(name) for name in paths.values()))
+    return paths
 
 
-def moved(manifests: list[Document], places: dict[str, str]) -> list[Document]:
+def moved(manifests: list[Document], paths: dict[str, str]) -> list[Document]:
     """They in namespaces of our own."""
     found: list[Document] = []
     for one in manifests:
         metadata: dict[str, Any] = dict(one["metadata"])
         if one["kind"] == "Namespace":
-            metadata["name"] = places[metadata["name"]]
+            metadata["name"] = paths[metadata["name"]]
         elif "namespace" in metadata:
-            metadata["namespace"] = places[metadata["namespace"]]
+            metadata["namespace"] = paths[metadata["namespace"]]
         found.append({**one, "metadata": metadata})
     return found
 

@@ -61,7 +61,7 @@ async def listed(operator: Operator, job: str) -> list[str]:
 
 
 async def until_moved(operator: Operator, job: str, before: dict[str, str]) -> None:
-    """Wait until nobody is on the node that goes, and others took the places."""
+    """Wait until nobody is on the node that goes, and others took the paths."""
     staying = [worker for worker, node in before.items() if node == STAYS]
     new = [f"{job}-worker-{3 + number}" for number in range(3 - len(staying))]
     now: dict[str, str] = {}

@@ -74,16 +74,16 @@ def test_a_value_that_looks_like_a_header_is_a_value():
 
 
 def test_the_reply_subject_tells_where_a_message_stands():
-    assert wire.place(b"$JS.ACK.JOBS.reader.1.42.7.1700000000000000000.3") == wire.Place(42, 7, 3)
+    assert wire.position(b"$JS.ACK.JOBS.reader.1.42.7.1700000000000000000.3") == wire.Position(42, 7, 3)
 
 
 def test_behind_a_domain_it_stands_two_tokens_later():
-    assert wire.place(b"$JS.ACK.hub.ACCHASH.JOBS.reader.1.42.7.1700000000000000000.3.rnd") == wire.Place(42, 7, 3)
+    assert wire.position(b"$JS.ACK.hub.ACCHASH.JOBS.reader.1.42.7.1700000000000000000.3.rnd") == wire.Position(42, 7, 3)
 
 
 def test_what_the_server_says_itself_has_a_status_and_no_place():
     words = b"NATS/1.0 409 Batch Completed\r\nNats-Pending-Messages: 12\r\n\r\n"
-    assert wire.place(b"") is None
+    assert wire.position(b"") is None
     assert wire.status(words) == 409
     assert wire.header(words, "Nats-Pending-Messages") == "12"
     assert wire.status(raw({"ce-id": "e-1"})) == 0

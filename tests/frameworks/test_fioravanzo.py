@@ -83,7 +83,7 @@ class TestManifests:
         ],
     )
     def test_the_scheduler_is_the_chief_however_that_is_said(self, policy: object):
-        assert parsed(changed(PUBLISHED, "spec.terminationPolicy", policy)).handling.judge == "scheduler"
+        assert parsed(changed(PUBLISHED, "spec.terminationPolicy", policy)).handling.leader == "scheduler"
 
     @pytest.mark.parametrize("chief", [{"replicaName": "WORKER"}, {"replicaName": "SCHEDULER", "replicaIndex": 1}])
     def test_another_chief_is_refused(self, chief: Document):

@@ -80,7 +80,7 @@ class TestManifests:
         local = changed(mlkube_job(mode="local", WORKER=1), "spec.replicaSpecs[0].mxReplicaType", ABSENT)
         spec = parsed(local)
         assert [(role.name, role.replicas, role.restart_policy) for role in spec.roles] == [("worker", 1, "ExitCode")]
-        assert spec.handling.judge == "worker"
+        assert spec.handling.leader == "worker"
 
     def test_a_local_job_gets_no_variables_so_that_all_are_the_users(self):
         theirs = [{"name": "DMLC_ROLE", "value": "worker"}]

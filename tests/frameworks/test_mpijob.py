@@ -116,7 +116,7 @@ class TestSpec:
     def test_the_launcher_is_the_judge_and_workers_come_and_go(self):
         spec = parsed(mpi_job())
         assert [role.name for role in spec.roles] == [LAUNCHER, WORKER]
-        assert spec.handling.judge == LAUNCHER
+        assert spec.handling.leader == LAUNCHER
         assert spec.handling.elastic
         assert spec.handling.in_place
         assert spec.attach_mode == "ssh"

@@ -72,7 +72,7 @@ def reasons(document: Document) -> list[str]:
 )
 def test_whose_end_is_the_jobs(job: Document, judge: str):
     handling = parsed(job).handling
-    assert (handling.judge, handling.succeeds, handling.restarts) == (judge, "All", "Pod")
+    assert (handling.leader, handling.succeeds, handling.restarts) == (judge, "All", "Pod")
 
 
 def test_workers_whose_scheduler_is_none_are_told_of_none():

@@ -24,7 +24,7 @@ from tests.frameworks.documents import (
     mlkube_job,
     mpba_job,
 )
-from tests.kit.pods import a_place, pod_for, service_for
+from tests.kit.pods import context_of, pod_for, service_for
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "mxnet"
 
@@ -60,7 +60,7 @@ def environments(framework: Framework, document: Document) -> dict[str, Any]:
             values = {known["name"]: known["value"] for known in container.get("env", ())}
             if "MX_CONFIG" in values:
                 values["MX_CONFIG"] = json.loads(values["MX_CONFIG"])
-            found[a_place(job, slot, framework, sizes={}).name] = values
+            found[context_of(job, slot, framework, sizes={}).name] = values
     return found
 
 
@@ -215,5 +215,5 @@ class TestLists:
             "server": "OnFailure",
             "worker": "OnFailure",
         }
-        assert (spec.handling.judge, spec.handling.restarts) == ("scheduler", "Job")
+        assert (spec.handling.leader, spec.handling.restarts) == ("scheduler", "Job")
         assert spec.handling.out_of_memory_is_final

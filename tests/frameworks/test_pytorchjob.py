@@ -9,7 +9,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.job.naming import Slot
 from shared.job.spec import JobSpec
 from tests.frameworks.documents import ABSENT, Document, changed, custom, pytorch_job
-from tests.kit.pods import a_place, pod_for, service_for
+from tests.kit.pods import context_of, pod_for, service_for
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pytorchjob"
 MASTER, WORKER = ("spec.pytorchReplicaSpecs.Master", "spec.pytorchReplicaSpecs.Worker")
@@ -53,7 +53,9 @@ def variables(pod: Document, container: int = 0) -> dict[str, str]:
 def environments(document: Document) -> dict[str, dict[str, str]]:
     job = custom(document)
     slots = [Slot(0, role.name, index) for role in parsed(document).roles for index in range(role.replicas)]
-    return {a_place(job, slot, PYTORCHJOB, sizes={}).name: variables(pod_for(job, slot, PYTORCHJOB)) for slot in slots}
+    return {
+        context_of(job, slot, PYTORCHJOB, sizes={}).name: variables(pod_for(job, slot, PYTORCHJOB)) for slot in slots
+    }
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ class TestHandling:
     )
     def test_whose_end_is_the_jobs(self, job: Document, judge: str, succeeds: str, *, elastic: bool):
         handling = parsed(job).handling
-        assert (handling.judge, handling.succeeds, handling.elastic) == (judge, succeeds, elastic)
+        assert (handling.leader, handling.succeeds, handling.elastic) == (judge, succeeds, elastic)
         assert (handling.in_place, handling.strict, handling.hosts_files) == (True, True, False)
 
     def test_workers_come_and_go_between_the_two_numbers(self):

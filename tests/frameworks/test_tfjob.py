@@ -10,7 +10,7 @@ from shared.frameworks.tfjob import TFJOB
 from shared.job.naming import Slot
 from shared.job.spec import JobSpec
 from tests.frameworks.documents import Document, changed, custom, tf_job
-from tests.kit.pods import a_place, pod_for
+from tests.kit.pods import context_of, pod_for
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tfjob"
 WORKER = "spec.tfReplicaSpecs.Worker"
@@ -41,7 +41,7 @@ def configs(document: Document) -> dict[str, object]:
         for index in range(role.replicas):
             slot = Slot(0, role.name, index)
             config = variables(pod_for(job, slot, TFJOB)).get("TF_CONFIG")
-            found[a_place(job, slot, TFJOB, sizes={}).name] = json.loads(config) if config else None
+            found[context_of(job, slot, TFJOB, sizes={}).name] = json.loads(config) if config else None
     return found
 
 
@@ -111,7 +111,7 @@ class TestWhoseEndIsTheJobs:
     )
     def test_it_is(self, job: Document, judge: str, succeeds: str):
         handling = parsed(job).handling
-        assert (handling.judge, handling.succeeds) == (judge, succeeds)
+        assert (handling.leader, handling.succeeds) == (judge, succeeds)
 
     def test_dynamic_workers_come_and_go_and_are_not_missed(self):
         handling = parsed(changed(tf_job(PS=1, Worker=2), "spec.enableDynamicWorker", True)).handling

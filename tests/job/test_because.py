@@ -77,7 +77,7 @@ from tests.kit.replicas import (
     a_replicated_spec,
     a_running_replicated_job,
     ended,
-    judged_by_workers,
+    led_by_workers,
     replica,
 )
 from tests.kit.stories import given
@@ -244,7 +244,7 @@ CHIEF_DONE = ended("chief", 0, 0)
 TRAINED = JobSucceeded(reason="TFJobSucceeded")
 case("the leader succeeded", [*REPLICATED, CHIEF_DONE, ended("worker", 0, 1)], TRAINED, CHIEF_DONE)
 FIRST_DONE, SECOND_DONE = ended("worker", 1, 0), ended("worker", 0, 0)
-EVERY = [*a_running_replicated_job(judged_by_workers("All")), FIRST_DONE, SECOND_DONE]
+EVERY = [*a_running_replicated_job(led_by_workers("All")), FIRST_DONE, SECOND_DONE]
 case("the last of the leaders succeeded", EVERY, TRAINED, SECOND_DONE)
 NEEDED = [*a_running_replicated_job(a_replicated_spec()), ended("worker", 1, 3), ended("worker", 0, 3)]
 case("a pod that is needed failed", NEEDED, JobFailed(reason="TFJobFailed"), NEEDED[-1])

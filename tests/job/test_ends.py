@@ -30,7 +30,7 @@ UID = launcher().uid
     ("code", "phase", "success"),
     [pytest.param(0, "Succeeded", True, id="well"), pytest.param(3, "Failed", False, id="badly")],
 )
-def test_a_launcher_that_ended_and_is_removed_before_anybody_judged_it_ended_all_the_same(
+def test_a_launcher_that_ended_and_is_removed_before_the_end_was_decided_ended_all_the_same(
     code: int, phase: str, success: bool
 ):
     end = launcher(version=30, phase=phase, exits=exited(code))

@@ -23,7 +23,7 @@ from tests.kit.replicas import (
     a_running_replicated_job,
     all_slots,
     ended,
-    judged_by_workers,
+    led_by_workers,
     observed,
     replica,
     services,
@@ -75,15 +75,15 @@ class TestBeginning:
             ClaimPod("resnet-worker-0", Uid("worker-0-0"), WORKERS[0]),
         ]
 
-    def test_it_runs_when_the_pod_runs_that_is_judged(self):
+    def test_it_runs_when_the_pod_of_the_leading_role_runs(self):
         waiting = [*a_created_replicated_job(SPEC), PodsObserved(pods=(replica("worker", 0),))]
         assert Record(JobRunning(reason="TrainingJobRunning")) not in given(*waiting).steps(status)
         running = [*waiting, PodsObserved(pods=(replica("chief", 0),))]
         given(*running).then_among_others(status, Record(JobRunning(reason="TrainingJobRunning")))
 
     @pytest.mark.parametrize(("succeeds", "runs"), [("First", False), ("Any", True), ("All", True)])
-    def test_another_pod_of_the_judges_role_will_do_where_its_end_would(self, succeeds: str, runs: bool):
-        events = [*a_created_replicated_job(judged_by_workers(succeeds)), PodsObserved(pods=(replica("worker", 1),))]
+    def test_another_pod_of_the_leading_role_will_do_where_its_end_would(self, succeeds: str, runs: bool):
+        events = [*a_created_replicated_job(led_by_workers(succeeds)), PodsObserved(pods=(replica("worker", 1),))]
         assert (Record(JobRunning(reason="TrainingJobRunning")) in given(*events).steps(status)) is runs
 
     def test_a_job_of_no_pods_is_not_begun_again_and_again(self):
@@ -100,11 +100,11 @@ class TestBeginning:
     [
         pytest.param(SPEC, [("chief", 0, 0)], True, id="the chief ended well"),
         pytest.param(SPEC, [("worker", 0, 0), ("worker", 1, 0)], False, id="only the workers did"),
-        pytest.param(judged_by_workers("First"), [("worker", 1, 0)], False, id="not the first worker"),
-        pytest.param(judged_by_workers("First"), [("worker", 0, 0)], True, id="the first worker"),
-        pytest.param(judged_by_workers("Any"), [("worker", 1, 0)], True, id="any worker"),
-        pytest.param(judged_by_workers("All"), [("worker", 1, 0)], False, id="not all workers"),
-        pytest.param(judged_by_workers("All"), [("worker", 1, 0), ("worker", 0, 0)], True, id="all workers"),
+        pytest.param(led_by_workers("First"), [("worker", 1, 0)], False, id="not the first worker"),
+        pytest.param(led_by_workers("First"), [("worker", 0, 0)], True, id="the first worker"),
+        pytest.param(led_by_workers("Any"), [("worker", 1, 0)], True, id="any worker"),
+        pytest.param(led_by_workers("All"), [("worker", 1, 0)], False, id="not all workers"),
+        pytest.param(led_by_workers("All"), [("worker", 1, 0), ("worker", 0, 0)], True, id="all workers"),
     ],
 )
 def test_success(spec: JobSpec, ends: list[tuple[str, int, int]], over: bool):
@@ -113,7 +113,7 @@ def test_success(spec: JobSpec, ends: list[tuple[str, int, int]], over: bool):
 
 
 def test_an_attempt_whose_leader_role_an_edit_renamed_succeeds_with_the_last_of_its_pods():
-    edited = again_observed(a_replicated_spec(handling=msgspec.structs.replace(TOGETHER, judge="master")))
+    edited = again_observed(a_replicated_spec(handling=msgspec.structs.replace(TOGETHER, leader="master")))
     story = [*a_running_replicated_job(SPEC), edited, ended("worker", 0, 0), ended("worker", 1, 0)]
     assert OVER not in given(*story).steps(status)
     assert OVER in given(*story, ended("chief", 0, 0)).steps(status)
@@ -342,7 +342,7 @@ def again_observed(spec: JobSpec) -> JobObserved:
 class TestAnElasticGroup:
     """Workers alone, any of which ends the job; each comes back in its place."""
 
-    HANDLING = msgspec.structs.replace(TOGETHER, judge="worker", succeeds="Any", elastic=True)
+    HANDLING = msgspec.structs.replace(TOGETHER, leader="worker", succeeds="Any", elastic=True)
 
     def three(self) -> list[AnyEvent]:
         spec = a_replicated_spec("OnFailure", workers=3, handling=self.HANDLING)
@@ -424,8 +424,8 @@ def test_another_number_of_workers_holds_from_the_next_attempt_where_they_do_not
     story.then(scheduler, Record(SlotsAssigned(slots=slots, reason="JobRestarted")))
 
 
-def test_a_judge_that_came_with_an_edit_does_not_keep_the_attempt_from_its_end():
-    workers = judged_by_workers("All")
+def test_a_leader_that_came_with_an_edit_does_not_keep_the_attempt_from_its_end():
+    workers = led_by_workers("All")
     edited = msgspec.structs.replace(observed(SPEC), generation=2, version=2)
     story = given(*a_running_replicated_job(workers), edited, ended("worker", 0, 0), ended("worker", 1, 0))
     assert OVER in story.steps(status)

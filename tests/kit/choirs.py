@@ -7,7 +7,7 @@ from typing import Any
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale, Version
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
 from shared.frameworks.schemas import (
@@ -97,16 +97,16 @@ class Choir(Framework):
                     container="main",
                 ),
             ),
-            handling=Handling(judge=LEAD, hosts_files=False),
+            handling=Handling(leader=LEAD, hosts_files=False),
             attach_mode="",
             suspend=spec.part("runPolicy").boolean("suspend"),
             restart=(manifest.metadata.annotations or {}).get(RESTART, ""),
         )
         return tuple(problems) or parsed
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        role = "lead" if place.slot.role == LEAD else "singer"
-        return pod_of(self, manifest.spec["roles"][role]["template"], place, search=True)
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        role = "lead" if context.slot.role == LEAD else "singer"
+        return pod_of(self, manifest.spec["roles"][role]["template"], context, search=True)
 
     def status(self, job: Job) -> Document:
         return {
@@ -144,13 +144,13 @@ class Band(Framework):
         parsed = JobSpec(
             framework="band",
             roles=(RoleSpec(name=LEAD, replicas=len(roles), container="main"),),
-            handling=Handling(judge=LEAD, succeeds="All", elastic=False, hosts_files=False),
+            handling=Handling(leader=LEAD, succeeds="All", elastic=False, hosts_files=False),
             attach_mode="",
         )
         return tuple(problems) or parsed
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        return pod_of(self, manifest.spec[place.slot.index]["template"], place, search=True)
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        return pod_of(self, manifest.spec[context.slot.index]["template"], context, search=True)
 
     def status(self, job: Job) -> Document:
         return {"phase": job.phase}

@@ -4,21 +4,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 
 
-def a_place(job: Custom, slot: Slot, framework: Framework, *, scaleout: str = "", sizes: Mapping[str, int]) -> Place:
+def context_of(
+    job: Custom, slot: Slot, framework: Framework, *, scaleout: str = "", sizes: Mapping[str, int]
+) -> PodContext:
     spec = framework.parse(job)
     assert isinstance(spec, JobSpec), spec
     meta = job.metadata
     key = JobKey(meta.namespace, meta.name, meta.uid)  # type: ignore[arg-type]
     folded = Job(key=key, kind=framework.resource.kind, api_version=framework.resource.api_version, spec=spec)
     known = {role.name: role.replicas for role in spec.roles} | dict(sizes)
-    return Place(key=key, slot=slot, name=folded.pod_name(slot), sizes=known, scaleout=scaleout)
+    return PodContext(key=key, slot=slot, name=folded.pod_name(slot), sizes=known, scaleout=scaleout)
 
 
 def pod_for(
@@ -32,7 +34,7 @@ def pod_for(
     """The pod of a slot; `sizes` are those of roles that are not as the manifest says."""
     spec = framework.parse(job)
     assert isinstance(spec, JobSpec), spec
-    return framework.pod(job, spec, a_place(job, slot, framework, scaleout=scaleout, sizes=sizes or {}))
+    return framework.pod(job, spec, context_of(job, slot, framework, scaleout=scaleout, sizes=sizes or {}))
 
 
 def service_for(job: Custom, slot: Slot | None = None, framework: Framework = TRAININGJOB) -> dict[str, Any]:
@@ -40,5 +42,5 @@ def service_for(job: Custom, slot: Slot | None = None, framework: Framework = TR
     spec = framework.parse(job)
     assert isinstance(spec, JobSpec), spec
     meta = job.metadata
-    place = a_place(job, slot, framework, sizes={}) if slot is not None else None
-    return framework.service(job, spec, JobKey(meta.namespace, meta.name, meta.uid), place)  # type: ignore[arg-type]
+    context = context_of(job, slot, framework, sizes={}) if slot is not None else None
+    return framework.service(job, spec, JobKey(meta.namespace, meta.name, meta.uid), context)  # type: ignore[arg-type]

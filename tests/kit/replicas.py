@@ -11,7 +11,7 @@ from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, RestartPol
 from shared.job.views import ChildView, Exit, PodView, Slots
 from tests.kit.histories import KEY
 
-TOGETHER = msgspec.structs.replace(REPLICATED, judge="chief")
+TOGETHER = msgspec.structs.replace(REPLICATED, leader="chief")
 
 
 def a_replicated_spec(
@@ -32,9 +32,9 @@ def a_replicated_spec(
     return JobSpec(framework="test", roles=roles, handling=handling, attach_mode="", backoff_limit=limit)
 
 
-def judged_by_workers(succeeds: str, **spec: object) -> JobSpec:
+def led_by_workers(succeeds: str, **spec: object) -> JobSpec:
     """Workers alone: how many of them have to end well is the question."""
-    handling = msgspec.structs.replace(TOGETHER, judge="worker", succeeds=succeeds)
+    handling = msgspec.structs.replace(TOGETHER, leader="worker", succeeds=succeeds)
     known = a_replicated_spec(handling=handling, **spec)  # type: ignore[arg-type]
     return msgspec.structs.replace(known, roles=tuple(role for role in known.roles if role.name == "worker"))
 

@@ -21,7 +21,7 @@ class SwarmJob(Replicated):
     version = "v1"
     replica_types = (ReplicaType("Bee", least=1),)
     container_properties = ContainerProperties("bee", "bee-port", 2222)
-    handling = msgspec.structs.replace(REPLICATED, judge="bee")
+    handling = msgspec.structs.replace(REPLICATED, leader="bee")
 
     @property
     def definition(self) -> Definition:

@@ -31,7 +31,7 @@ from tests.kit.replicas import (
     a_replicated_spec,
     a_running_replicated_job,
     ended,
-    judged_by_workers,
+    led_by_workers,
     replica,
 )
 from tests.muster.test_summary import a_crash_loop
@@ -45,8 +45,8 @@ REMAINS = replace(
     replica("worker", 1, version=60, phase="Failed", deleting=True), exits=ended("worker", 1, 137).pods[0].exits
 )
 ELASTIC = replace(
-    judged_by_workers("First"),
-    handling=replace(TOGETHER, judge=WORKER, strict=False, elastic=True),
+    led_by_workers("First"),
+    handling=replace(TOGETHER, leader=WORKER, strict=False, elastic=True),
     roles=(RoleSpec(name=WORKER, replicas=2, min_replicas=2, max_replicas=4, stem="resnet-worker-"),),
 )
 
@@ -88,7 +88,7 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
     "replicas_succeeded": ([*a_running_replicated_job(SPEC), ended("chief", 0, 0), SUCCEEDED], ""),
     "replicas_all_succeeded": (
         [
-            *a_running_replicated_job(judged_by_workers("All")),
+            *a_running_replicated_job(led_by_workers("All")),
             ended("worker", 1, 0),
             ended("worker", 0, 0),
             SUCCEEDED,
@@ -191,7 +191,7 @@ def test_a_place_that_is_filled_again_tells_of_its_new_pod_alone():
     assert OWN_OUTPUT not in answer.partition("is being deleted")[0]
 
 
-def test_the_end_of_the_job_is_that_of_the_pod_that_judges_it():
+def test_the_end_of_the_job_is_that_of_the_pod_that_leads_it():
     events = [*a_running_replicated_job(SPEC), ended("worker", 0, 0), ended("chief", 0, 0), SUCCEEDED]
     causes = causes_of(events)
     assert causes.phase is not None

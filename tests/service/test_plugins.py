@@ -14,7 +14,7 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom, Pod
 from shared.errors import Refused
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Framework, Place
+from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import GROUP
 from shared.frameworks.training_job import TRAININGJOBS
@@ -195,11 +195,11 @@ class Broken(SwarmJob):
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         return self._answer("parse", lambda: super(Broken, self).parse(manifest))
 
-    def pod(self, manifest: Custom, spec: JobSpec, place: Place) -> Document:
-        return self._answer("pod", lambda: super(Broken, self).pod(manifest, spec, place))
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        return self._answer("pod", lambda: super(Broken, self).pod(manifest, spec, context))
 
-    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, place: Place | None) -> Document:
-        return self._answer("service", lambda: super(Broken, self).service(manifest, spec, key, place))
+    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
+        return self._answer("service", lambda: super(Broken, self).service(manifest, spec, key, context))
 
     def status(self, job: Job) -> Document:
         return self._answer("status", lambda: super(Broken, self).status(job))
@@ -245,10 +245,10 @@ def test_what_goes_wrong_in_parse_is_a_problem_of_the_job(answer: object, why: s
 @pytest.mark.parametrize(("answer", "why"), BAD)
 def test_what_goes_wrong_elsewhere_is_a_refusal(method: str, answer: object, why: str):
     guarded, spec = Guarded(Broken(**{method: answer})), JobSpec(framework="x", roles=(ROLE,))
-    place = Place(key=KEY, slot=Slot(0, "bee", 0), name=WorkerName("resnet-bee-0"), sizes={"bee": 1})
+    context = PodContext(key=KEY, slot=Slot(0, "bee", 0), name=WorkerName("resnet-bee-0"), sizes={"bee": 1})
     calls: dict[str, Callable[[], object]] = {
-        "pod": lambda: guarded.pod(Custom(), spec, place),
-        "service": lambda: guarded.service(Custom(), spec, KEY, place),
+        "pod": lambda: guarded.pod(Custom(), spec, context),
+        "service": lambda: guarded.service(Custom(), spec, KEY, context),
         "status": lambda: guarded.status(Job(key=KEY)),
         "hosts_files": lambda: guarded.hosts_files(KEY, spec, ()),
         "labels": lambda: guarded.labels(KEY),

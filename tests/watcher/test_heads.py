@@ -8,7 +8,7 @@ import pytest
 from services.scaler.core.decide import decide as scaler
 from services.scaler.core.policy import Policy
 from services.scheduler.core.decide import decide as scheduler
-from services.watcher.core.heads import accepted, judge
+from services.watcher.core.heads import accepted, fault
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import Answers, Compare, Evidence, Named
 from shared.frameworks.takeover import Inherited
@@ -46,13 +46,13 @@ def judged(
     hashes = {5: "55"} | ({7: known} if known is not None else {})
     shown = Named(log, HEAD)
     evidence = Evidence(identity="log-1", began=began, end=end, shown=shown, kept=kept, hashes=hashes, empty=empty)
-    return judge(evidence, alone=alone)
+    return fault(evidence, alone=alone)
 
 
 def recalled(kept: Named, *, empty: bool = False, alone: bool = True) -> object:
     """What is said of a checkpoint of a job whose resource shows no head."""
     evidence = Evidence(identity="log-1", began=100, end=100, kept=kept, hashes={5: "55", 7: "cd"}, empty=empty)
-    return judge(evidence, alone=alone)
+    return fault(evidence, alone=alone)
 
 
 def broken(reason: str, log: str = "log-1") -> Broken:

@@ -100,7 +100,7 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
             return "NothingToAdd"
         if workers.max_replicas is not None and size + count > workers.max_replicas:
             return "AboveMaximum"
-        new = scale_out.places(job, count)
+        new = scale_out.new_slots(job, count)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
     leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
     if leaving is None:
@@ -121,7 +121,7 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
 def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
     """Accept or reject an edit of the job's own number of workers, by its size when the edit's turn comes."""
     assert job.spec is not None
-    role, here = job.spec.worker, len(scale_in.places(job))
+    role, here = job.spec.worker, len(scale_in.removable(job))
     if role.max_replicas is not None and size > role.max_replicas:
         return ScaleRejected(request=request.uid, reason="AboveMaximum")
     if size < role.min_replicas:
@@ -131,7 +131,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     # The scheduler replaces lost workers itself.
     missing = size - len(scale_out.filled(job))
     if missing > 0:
-        new = scale_out.places(job, missing)
+        new = scale_out.new_slots(job, missing)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=deadline, drain=0)
     if here > size:
         leaving, drain = scale_in.victims(job, here - size), min(policy.drain_seconds, deadline // 2)

@@ -18,7 +18,7 @@ from shared.job.timing import SCALING_DEADLINE, passed
 from shared.job.views import Member, PodView, spans
 
 
-def places(job: Job) -> SortedSet[Slot]:
+def removable(job: Job) -> SortedSet[Slot]:
     """The slots from which a smaller size takes.
 
     A kind that replaces pods under their own names counts vacancies, too: if worker 0 will be replaced, worker 2
@@ -32,7 +32,7 @@ def victims(job: Job, count: int) -> tuple[Member, ...]:
     """The `count` workers with the highest indices, highest first; fewer if there are fewer."""
     # By number, not by name: "worker-10" sorts before "worker-9".
     pods = job.by_slot()
-    ranked = sorted(places(job), key=lambda slot: slot.index, reverse=True)
+    ranked = sorted(removable(job), key=lambda slot: slot.index, reverse=True)
     return tuple(member(slot, pods) for slot in ranked[:count])
 
 

@@ -25,7 +25,7 @@ def filled(job: Job) -> SortedSet[Slot]:
     return job.attempt.workers | [slot for slot in replacement.replaceable(job) if slot.role == WORKER]
 
 
-def places(job: Job, count: int) -> tuple[Slots, ...]:
+def new_slots(job: Job, count: int) -> tuple[Slots, ...]:
     """Slots for `count` new workers.
 
     Their indices are new in this attempt: frameworks remember the name of a dead host.  A kind that replaces pods
@@ -34,7 +34,7 @@ def places(job: Job, count: int) -> tuple[Slots, ...]:
     if job.spec is None or not job.spec.handling.in_place:
         return (Slots(job.attempt.number, WORKER, ((job.attempt.next_index, job.attempt.next_index + count - 1),)),)
     # A terminating pod keeps its name until it is gone.
-    there = job.attempt.places | {pod.slot for pod in job.pods.values()}
+    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}
     taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER)}
     free = islice(filterfalse(taken.__contains__, numbers()), count)
     return spans(job.attempt.worker_slot(index) for index in free)

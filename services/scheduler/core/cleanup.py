@@ -11,7 +11,7 @@ from shared.job.views import spans
 def after_the_end(job: Job) -> list[Step]:
     """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot."""
     policy = job.spec.clean_pod_policy if job.spec is not None else "None"
-    going = {"None": frozenset(), "Running": job.attempt.slots, "All": job.attempt.places}[policy]
+    going = {"None": frozenset(), "Running": job.attempt.slots, "All": job.attempt.unreleased}[policy]
     if not going:
         return []
     return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]

@@ -13,7 +13,7 @@ from shared.job.views import spans
 
 def next_steps(job: Job) -> list[Step]:
     """Release every slot, so that the pods are deleted; then begin the next attempt when its back-off is over."""
-    held = job.attempt.places
+    held = job.attempt.unreleased
     if held:
         resumed = job.paused and not job.suspended
         return [Record(SlotsReleased(slots=spans(held), reason="Resumed" if resumed else f"Job{job.phase}"))]

@@ -81,7 +81,7 @@ def missing(job: Job) -> list[Step]:
 
 def surplus(job: Job) -> list[Step]:
     """Delete pods of released slots and of earlier attempts, and Services of released slots."""
-    kept = job.attempt.places
+    kept = job.attempt.unreleased
     pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
@@ -94,7 +94,7 @@ def unclaimed(job: Job) -> list[Step]:
     """Claim the pods that another operator created and that lack Muster's labels."""
     if not job.adopted or not job.may_try("ClaimPod"):
         return []
-    kept = job.attempt.places
+    kept = job.attempt.unreleased
     return [
         ClaimPod(pod.name, pod.uid, pod.slot)
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
@@ -141,7 +141,7 @@ def _idle_services(job: Job) -> Iterator[Step]:
     """Delete Services of released slots while the attempt runs; between attempts and after the end they stay."""
     if (_together(job) and not job.adopted) or not job.attempt.begun or job.over or job.between_attempts:
         return
-    kept: set[str] = {job.pod_name(slot) for slot in _apart(job, job.attempt.places)}
+    kept: set[str] = {job.pod_name(slot) for slot in _apart(job, job.attempt.unreleased)}
     if _together(job):
         kept.add(service_name(job.key.name))
     for child in job.children.values():

@@ -62,7 +62,7 @@ def _suspended(job: Job) -> JobSuspended:
 
 def _empty(job: Job) -> bool:
     """True if no pod of the job exists or may still appear."""
-    return not (job.attempt.places or job.pods or may_appear(job))
+    return not (job.attempt.unreleased or job.pods or may_appear(job))
 
 
 def _restarting(job: Job, end: Verdict) -> JobRestarting:
@@ -83,7 +83,7 @@ def _leader_started(job: Job, spec: JobSpec) -> bool:
         launcher = job.seen_launcher
         return launcher is not None and launcher.phase in ("Running", "Succeeded")
     handling = spec.handling
-    places = [slot for slot in job.attempt.places if slot.role == handling.judge]
-    counting = {slot for slot in places if slot.index == 0 or handling.succeeds != "First"}
+    leading = [slot for slot in job.attempt.unreleased if slot.role == handling.leader]
+    counting = {slot for slot in leading if slot.index == 0 or handling.succeeds != "First"}
     ended = any(slot in counting for slot in job.attempt.vacancies)
     return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())

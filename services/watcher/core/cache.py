@@ -74,8 +74,8 @@ class Cache:
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
         """The tolerations of pods that have some."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
-        self._placed: dict[JobKey, dict[Uid, ObservedRequest]] | None = None
-        """Requests by place; None when a job or a request changed since."""
+        self._by_job: dict[JobKey, dict[Uid, ObservedRequest]] | None = None
+        """Requests by the job whose history has them; None when a job or a request changed since."""
 
     def listings(self) -> Iterator[Listing[Any]]:
         yield from self.jobs.values()
@@ -119,7 +119,7 @@ class Cache:
             *self._resources,
             *self._pods_of,
             *self._children_of,
-            *(self.place(request) for request in self.all_requests()),
+            *(self.key_of(request) for request in self.all_requests()),
         }
 
     def job(self, key: JobKey) -> ObservedJob | None:
@@ -158,16 +158,16 @@ class Cache:
 
     def requests_of(self, key: JobKey) -> dict[Uid, ObservedRequest]:
         """The requests that belong to this history."""
-        if self._placed is None:
-            self._placed = {}
+        if self._by_job is None:
+            self._by_job = {}
             for request in self.all_requests():
-                self._placed.setdefault(self.place(request), {})[request.uid] = request
-        return self._placed.get(key, {})
+                self._by_job.setdefault(self.key_of(request), {})[request.uid] = request
+        return self._by_job.get(key, {})
 
     def request(self, uid: Uid) -> ObservedRequest | None:
         return next((request for request in self.all_requests() if request.uid == uid), None)
 
-    def place(self, request: ObservedRequest) -> JobKey:
+    def key_of(self, request: ObservedRequest) -> JobKey:
         """The history of a request: its owner's, else that of the named job, else that of orphaned requests."""
         if request.owner:
             return JobKey(request.namespace, request.job, request.owner)
@@ -189,18 +189,18 @@ class Cache:
         if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
             # The same incarnation: no request moves to another history.
             return concerned
-        self._placed = None
+        self._by_job = None
         return {JobKey(at[0], at[1], NO_UID), *concerned}
 
     def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> set[JobKey]:
         """Set or remove the request at (namespace, name); return the histories that it concerns."""
         before = self.requests[kind].pop(at, None)
-        self._placed = None
+        self._by_job = None
         if seen is not None:
             self.requests[kind][at] = seen
         concerned = [request for request in (before, seen) if request is not None]
         waiting = {JobKey(request.namespace, request.job, NO_UID) for request in concerned}
-        return {*waiting, *(self.place(request) for request in concerned)}
+        return {*waiting, *(self.key_of(request) for request in concerned)}
 
     def set_pod(
         self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None, tolerations: tuple[Toleration, ...] = ()

@@ -47,7 +47,7 @@ def doubt(job: Job, resource: ObservedJob | None, answers: Answers) -> HistoryBr
     if resource is None or answers.evidence is None:
         return None
     # After an accepted loss the checkpoint may stay ahead of the log.
-    found = judge(answers.evidence[1], alone=not job.integrity.accepted)
+    found = fault(answers.evidence[1], alone=not job.integrity.accepted)
     if found is None or found.head in job.integrity.accepted:
         return None
     if job.integrity.doubt is not None and job.integrity.doubt.head == found.head:
@@ -69,7 +69,7 @@ def warning(job: Job) -> tuple[str, str] | None:
     return ("head is wrong", job.integrity.sentence) if job.integrity.doubt is not None and not job.gone else None
 
 
-def judge(evidence: Evidence, *, alone: bool = True) -> Broken | Disputed | None:
+def fault(evidence: Evidence, *, alone: bool = True) -> Broken | Disputed | None:
     """The fault of a history, or None.  With `alone` the checkpoint raises a doubt by itself."""
     shown, kept = evidence.shown, evidence.kept
     if shown is not None and (reason := _wrong(evidence, shown)):

@@ -64,7 +64,7 @@ def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleReque
             # A watch that lags does not show yet what another replica has recorded.
             if known.version <= cache.requests[known.kind].version or cache.epoch > job.epoch:
                 yield ScaleRequestGone(uid=known.uid)
-        elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.place(moved)):
+        elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.key_of(moved)):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")
 
 

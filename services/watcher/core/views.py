@@ -125,11 +125,11 @@ def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[J
     framework = kinds.find(owner.api_version, owner.kind) if owner is not None else None
     if claimed is not None or owner is None or framework is None or not owner.name:
         return claimed
-    place = framework.take_over.place(pod.metadata.labels or {})
-    if place is None:
+    told = framework.take_over.role_and_index(pod.metadata.labels or {})
+    if told is None:
         return None
     key = JobKey(pod.metadata.namespace, owner.name, Uid(owner.uid))
-    return key, msgspec.structs.replace(_view(pod, Slot(0, *place), last_words=last_words), claimed=False)
+    return key, msgspec.structs.replace(_view(pod, Slot(0, *told), last_words=last_words), claimed=False)
 
 
 def _view(pod: Pod, slot: Slot, *, last_words: bool) -> PodView:

@@ -23,7 +23,7 @@ _NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
 def of_launcher(job: Job) -> Verdict | None:
     """The verdict by the launcher's end; None while the launcher runs, and for a released launcher."""
     launcher = job.seen_launcher
-    if launcher is None or launcher.slot not in job.attempt.places:
+    if launcher is None or launcher.slot not in job.attempt.unreleased:
         return None
     end = exit_of(job, launcher)
     if end is None and not ended(launcher):
@@ -60,7 +60,7 @@ def of_lost_launcher(job: Job) -> Verdict | None:
 def of_leader(job: Job, spec: JobSpec) -> Verdict | None:
     """In a job without a launcher: a pod of the leader role failed, and the kind restarts the whole job for it."""
     handling = spec.handling
-    lost = {slot: lost for slot, lost in job.attempt.vacancies.items() if slot.role == handling.judge}
+    lost = {slot: lost for slot, lost in job.attempt.vacancies.items() if slot.role == handling.leader}
     lost = {slot: vacancy for slot, vacancy in lost.items() if not vacancy.succeeded}
     if handling.restarts == "Pod" or not lost:
         return None
@@ -69,7 +69,7 @@ def of_leader(job: Job, spec: JobSpec) -> Verdict | None:
     if vacancy.disrupted:
         return _disrupted(job.pod_name(first), vacancy.reason, first)
     final = not vacancy.blameless and exit_codes.final(spec, vacancy.code, vacancy.reason)
-    return _of_loss(job, first, vacancy, permanent=spec.policy(handling.judge) == "ExitCode" and final)
+    return _of_loss(job, first, vacancy, permanent=spec.policy(handling.leader) == "ExitCode" and final)
 
 
 def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:

@@ -125,7 +125,7 @@ def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
     if not spec.has(slot.role):
         # An edit removed the role and its pod template.
         return False
-    if slot.role == handling.judge and (vacancy.succeeded or handling.restarts == "Job"):
+    if slot.role == handling.leader and (vacancy.succeeded or handling.restarts == "Job"):
         # It ended the job or its attempt.
         return False
     if vacancy.disrupted or (vacancy.taken and handling.strict):

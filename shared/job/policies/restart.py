@@ -16,7 +16,7 @@ def may_restart(job: Job, end: Verdict) -> bool:
     if end.disrupted:
         return True
     handling = job.spec.handling
-    of_leader = handling.restarts == "Job" and job.spec.policy(handling.judge) != "Never"
+    of_leader = handling.restarts == "Job" and job.spec.policy(handling.leader) != "Never"
     wanted = job.spec.restart_policy != "Never" or of_leader
     return wanted and job.restarts < job.spec.backoff_limit
 

@@ -11,7 +11,7 @@ import msgspec
 from muster.crds import manifests
 from services.scaler.core.hosts import hosts_config_map
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import Place
+from shared.frameworks.framework import PodContext
 from shared.frameworks.scale_requests import GROUP, VERSION
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS, parse_job
 from shared.job.naming import JOB_UID, JobKey, Slot, Uid, config_name, pod_name
@@ -127,8 +127,8 @@ class BareJob:
         return [(path, body.replace(_UID.encode(), self._uid)) for body in bodies]
 
     def _pod(self, slot: Slot) -> bytes:
-        place = Place(key=self._key, slot=slot, name=pod_name(self.name, slot), sizes={})
-        return _bare(TRAININGJOB.pod(self._job, self._spec, place))
+        context = PodContext(key=self._key, slot=slot, name=pod_name(self.name, slot), sizes={})
+        return _bare(TRAININGJOB.pod(self._job, self._spec, context))
 
 
 def _bare(manifest: Manifest) -> bytes:

@@ -1,4 +1,4 @@
-"""Where the node keeps what the machine shares: fixed, so that whoever comes next can clean up after a crash."""
+"""Files, networks and groups that the node makes on the machine: fixed, so that the next one can clean them up."""
 
 from pathlib import Path
 
