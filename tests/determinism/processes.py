@@ -2,8 +2,9 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
@@ -66,8 +67,14 @@ def compare(files: Sequence[Path], processes: Sequence[Process], folder: Path) -
     listing = folder / "listing"
     listing.write_text("".join(f"{file}\n" for file in files))
     said = [folder / f"said-{number}" for number in range(len(processes))]
+    begun = time.monotonic()
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(lambda process, into: process.fold(str(listing), into=into), processes, said))
+        ends = [
+            threads.submit(process.fold, str(listing), into=into) for process, into in zip(processes, said, strict=True)
+        ]
+        for number, end in enumerate(as_completed(ends), 1):
+            end.result()
+            print(f"{number} of {len(processes)} processes have folded ({time.monotonic() - begun:.0f} s)", flush=True)
     first, *others = said
     prefixes = len(first.read_text().splitlines())
     pairs = zip(processes[1:], others, strict=True)

@@ -133,14 +133,14 @@ class Cache:
         older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
 
-    def inherits(self, job: Job) -> str | None:
+    def inherited_selector(self, job: Job) -> str | None:
         """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
         framework = self._kinds.find(job.api_version, job.kind)
         return framework.take_over.selector if framework is not None else None
 
     def has_inherited(self, job: Job) -> bool:
         """True if all pods were listed that an earlier operator may have made for the job."""
-        listing = self.inherited.get(self.inherits(job) or "")
+        listing = self.inherited.get(self.inherited_selector(job) or "")
         return listing is not None and listing.listed
 
     def went(self, job: Job, pod: PodView) -> bool:

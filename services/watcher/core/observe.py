@@ -110,7 +110,7 @@ def _facts(
 
 def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[JobGone]:
     listing = cache.listing_of(job)
-    if listing is not None and missing(job, cache) and not cache.held_back and _says(presence, there=False):
+    if listing is not None and missing(job, cache) and not cache.held_back and _get_showed(presence, there=False):
         yield JobGone(version=listing.version)
 
 
@@ -161,12 +161,12 @@ def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | No
     if not cache.pods.listed:
         return
     now = cache.pods_of(job.key)
-    changed = [pod for pod in now.values() if _news(job, cache, pod)]
+    changed = [pod for pod in now.values() if _changed(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield PodsObserved(pods=some, epoch=cache.epoch)
     # The launcher of a deleted job is deleted with it.
-    launchers = () if _says(presence, there=False) else lost
-    if _says(presence, there=True):
+    launchers = () if _get_showed(presence, there=False) else lost
+    if _get_showed(presence, there=True):
         for uid in launchers:
             yield LauncherLost(uid=uid)
     others = tuple(
@@ -176,7 +176,7 @@ def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | No
         yield PodsGone(uids=others[start : start + UIDS_PER_EVENT])
 
 
-def _says(presence: Presence | None, *, there: bool) -> bool:
+def _get_showed(presence: Presence | None, *, there: bool) -> bool:
     return presence is not None and presence.there is there
 
 
@@ -194,14 +194,14 @@ def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:
         yield tuple(some)
 
 
-def _news(job: Job, cache: Cache, pod: PodView) -> bool:
+def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
     known = job.pods.get(pod.uid)
     if known is None or cache.epoch > job.epoch:
         return True
-    return pod.version > known.version and _told(pod) != _told(known)
+    return pod.version > known.version and _recorded_part(pod) != _recorded_part(known)
 
 
-def _told(pod: PodView) -> tuple[object, ...]:
+def _recorded_part(pod: PodView) -> tuple[object, ...]:
     # The node is recorded together with the pod's next phase.
     node = pod.node if pod.phase != "Pending" else ""
     # A changed message alone is not recorded: the kube-scheduler rewrites its own every few seconds, for weeks.

@@ -34,7 +34,7 @@ def begun_by_another(job: Job, resource: ObservedJob | None) -> JobOfAnother | N
 
 def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
     """The log line about a job of another operator that is left alone."""
-    if not job.another or job.gone or (inherits := cache.inherits(job)) is None:
+    if not job.another or job.gone or (inherits := cache.inherited_selector(job)) is None:
         return None
     if not inherits:
         return LEFT_ALONE, "its kind cannot be taken over"

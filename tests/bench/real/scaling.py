@@ -98,7 +98,7 @@ async def _in(world: World, name: str, count: int) -> In:
 
 
 async def _bare_out(world: World, job: BareJob, pods: range, version: int) -> Out:
-    requests = job.attempt.workers(pods.start, len(pods))
+    requests = job.workers(pods.start, len(pods))
     created, running = _new_pods(world, len(pods))
     hosts = _hosts(world, "theirs")
     began = time.perf_counter()
