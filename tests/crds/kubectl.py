@@ -10,6 +10,8 @@ from devcluster.controlplane import ControlPlane
 from tests.kit.commands import Ended, run
 
 CRDS = Path(__file__).parents[2] / "crds"
+PATIENCE_SECONDS = 180.0
+"""For one command: the API server takes seconds to delete a definition, and many more on a busy machine."""
 
 
 async def kubectl(plane: ControlPlane, *words: str, given: str = "", fails: bool = False) -> str:
@@ -21,7 +23,8 @@ async def kubectl(plane: ControlPlane, *words: str, given: str = "", fails: bool
 
 async def tried(plane: ControlPlane, *words: str, given: str = "") -> Ended:
     """kubectl, however it ends."""
-    return await run(str(binaries.kubectl()), "--kubeconfig", str(plane.kubeconfig(ADMIN)), *words, given=given)
+    words = (str(binaries.kubectl()), "--kubeconfig", str(plane.kubeconfig(ADMIN)), *words)
+    return await run(*words, given=given, patience=PATIENCE_SECONDS)
 
 
 async def install(plane: ControlPlane, *more: str) -> None:

@@ -35,7 +35,8 @@ def _now(job: Job) -> State:
         "spec": (job.generation, None if job.problems else job.spec, job.problems),
         "deleting": (job.deleting, job.orphan),
         "integrity": (job.integrity.doubt, job.integrity.repair),
-        "pods": {uid: _unversioned(pod) for uid, pod in sorted(job.pods.items())},
+        # A changed message alone is not recorded: which one a log has depends on the states between that were seen.
+        "pods": {uid: msgspec.structs.replace(_unversioned(pod), message="") for uid, pod in sorted(job.pods.items())},
         "children": {"/".join(at): _unversioned(child) for at, child in sorted(job.children.items())},
         "requests": {
             uid: (request.kind, request.name, request.owner, request.spec, request.problems, request.phase)
