@@ -92,6 +92,25 @@ async def test_a_worker_that_was_lost_before_is_made_again_and_nothing_else():
 
 
 @in_virtual_time
+async def test_a_failed_worker_beyond_the_replicas_ends_nothing():
+    """The job was scaled in there, and its third worker failed before the operator deleted it."""
+    stage = Stage(takes_over=True)
+    third = next(it for it in recorded("tfjob-running") if it["kind"] == "Pod" and it["metadata"]["name"] == MNIST[-1])
+    third["metadata"]["name"] = "mnist-worker-2"
+    third["metadata"]["labels"]["training.kubeflow.org/replica-index"] = "2"
+    end = {"name": "tensorflow", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
+    third["status"] = {"phase": "Failed", "containerStatuses": [end]}
+    uid = put(stage.store, [*recorded("tfjob-running"), third])
+    before = uids(stage)
+    async with stage:
+        await taken_over(stage, uid, MNIST)
+        await stage.quiet()
+        assert state(stage) == "Running"
+        assert {name: uids(stage)[name] for name in MNIST} == {name: before[name] for name in MNIST}
+        assert stage.count("SlotsAssigned") == 0
+
+
+@in_virtual_time
 async def test_nothing_is_touched_while_the_training_operator_may_be_running():
     stage, uid = a_stage(takes_over=False)
     before = stage.store.version
