@@ -13,7 +13,7 @@ from tests.kit.operator import FOR_EVER, SHELL, Operator, a_job, a_request, work
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 SPIN = "while :; do sleep 0.05; done"
-UNTIL_THREE = "until [ $(/etc/edl/discover_hosts.sh | wc -l) = 3 ]; do sleep 0.05; done; exit 3"
+UNTIL_TOLD = f"trap 'exit 3' USR1; {SPIN}"
 
 
 @pytest.fixture(params=[*HOSTS, NODE], scope="module")
@@ -24,11 +24,14 @@ def host(request: pytest.FixtureRequest) -> MakeHost:
 
 
 async def test_12_a_restart_keeps_the_size_and_the_history(operator: Operator):
-    await operator.apply(a_job("again", UNTIL_THREE, restartPolicy="OnFailure", backoffLimit=1))
+    await operator.apply(a_job("again", UNTIL_TOLD, restartPolicy="OnFailure", backoffLimit=1))
     await operator.phase("Running", TRAININGJOBS, "again")
     await operator.apply(a_request("ScaleOut", "again-out", "again", toAdd={"count": 1}))
     await operator.phase("ScaleSucceeded", SCALEOUTS, "again-out")
+    await operator.signal("again-launcher")
     await operator.phase("Restarting", TRAININGJOBS, "again")
+    await operator.phase("Running", TRAININGJOBS, "again")
+    await operator.signal("again-launcher")
     status = await operator.phase("Failed", TRAININGJOBS, "again")
     assert status["restartCount"] == 1
     types = [condition["type"] for condition in status["conditions"]]
