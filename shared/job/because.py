@@ -176,7 +176,8 @@ def _ended(job: Job, decision: status.JobRestarting | status.JobFailed | status.
     replaced = replacement.replaceable(job)
     lost = [slot for slot, vacancy in sorted(vacancies.items()) if not vacancy.succeeded and slot not in replaced]
     end = verdict(job)
-    yield from _news(job, [end.slot] if end is not None and end.slot is not None else lost)
+    # Before the job ran even an exit with 0 ends the attempt.
+    yield from _news(job, [end.slot] if end is not None and end.slot is not None else lost or vacancies)
 
 
 def _limit(job: Job, reason: str) -> Cause:
