@@ -125,7 +125,7 @@ class Asking:
         kept = await self._kept(history.job.key) if recall else None
         identity, end = await self._log.identity(), await self._log.end()
         hashes = {}
-        for named in {named for named in (shown, kept) if named is not None and named.log == identity}:
+        for named in dict.fromkeys(named for named in (shown, kept) if named is not None and named.log == identity):
             sequence = named.head.sequence
             known = history.hash_at(sequence)
             if known is None and first and sequence <= end:

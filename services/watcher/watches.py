@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 
 import structlog
 
-from services.watcher.core.cache import Cache, Listing
+from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import observed_node, tolerations
 from services.watcher.core.epochs import Known, known, went_back
 from services.watcher.core.vanished import doubted
@@ -119,14 +119,14 @@ class Watches:
     async def _follow_jobs(self, framework: Framework) -> None:
         kind = framework.resource
 
-        def seen(at: At, manifest: Custom | None) -> set[JobKey]:
+        def seen(at: At, manifest: Custom | None) -> Concerned:
             ours = manifest is not None and framework.ours(manifest)
             return self._cache.set_job(kind, at, observed_job(framework, manifest) if manifest and ours else None)
 
         await self._follow(kind, self._cache.jobs[kind], seen)
 
     async def _follow_pods(self, selector: str) -> None:
-        def seen(at: At, pod: Pod | None) -> set[JobKey]:
+        def seen(at: At, pod: Pod | None) -> Concerned:
             if pod is None:
                 return self._cache.set_pod(at, None)
             return self._cache.set_pod(at, observed_pod(pod, last_words=self._last_words), tolerations(pod))
@@ -134,7 +134,7 @@ class Watches:
         await self._follow(PODS, self._cache.pods, seen, selector)
 
     async def _follow_inherited(self, selector: str) -> None:
-        def seen(at: At, pod: Pod | None) -> set[JobKey]:
+        def seen(at: At, pod: Pod | None) -> Concerned:
             view = inherited_pod(pod, self._kinds, last_words=self._last_words) if pod is not None else None
             return self._cache.set_inherited(selector, at, view)
 
@@ -169,7 +169,7 @@ class Watches:
         self,
         resource: Resource[T],
         listing: Listing[Any],
-        put: Callable[[At, T | None], set[JobKey]],
+        put: Callable[[At, T | None], Concerned],
         selector: str = "",
     ) -> None:
         before, doubts = self._known(resource, listing), 0
@@ -196,10 +196,10 @@ class Watches:
             await asyncio.sleep(LIST_AGAIN_SECONDS)
 
     def _take(
-        self, resource: Resource[T], listing: Listing[Any], put: Callable[[At, T | None], set[JobKey]], seen: Seen[T]
+        self, resource: Resource[T], listing: Listing[Any], put: Callable[[At, T | None], Concerned], seen: Seen[T]
     ) -> None:
         """Put an element of a watch into the cache, and wake the jobs that it concerns."""
-        concerned: set[JobKey] = set()
+        concerned: Concerned = ()
         match seen:
             case Snapshot(objects=objects, version=version):
                 now = {_at(thing): thing for thing in sorted(objects, key=lambda thing: thing.metadata.version)}
@@ -236,11 +236,10 @@ class Watches:
             self._hold_if_too_many(resource)
             self._runtime.wake_all()
         self._deadlines.look()
-        if resource is PODS:
-            # `Watcher._resume` wakes them.
-            concerned -= self._paused
         for key in concerned:
-            self._runtime.wake(key)
+            # `Watcher._resume` wakes a paused job.
+            if resource is not PODS or key not in self._paused:
+                self._runtime.wake(key)
 
     def _known(self, resource: Resource[Any], listing: Listing[Any]) -> Known:
         """The state that any LIST from now on must have reached."""

@@ -12,16 +12,16 @@ SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
 
 def test_a_job_that_comes_goes_or_is_made_again_concerns_the_requests_that_wait_for_it():
     cache = Cache()
-    assert cache.set_job(TRAININGJOBS, AT, a_resource()) == {KEY, WAITING}
-    assert cache.set_job(TRAININGJOBS, AT, a_resource(key=SECOND_LIFE)) == {KEY, SECOND_LIFE, WAITING}
-    assert cache.set_job(TRAININGJOBS, AT, None) == {SECOND_LIFE, WAITING}
+    assert cache.set_job(TRAININGJOBS, AT, a_resource()) == (WAITING, KEY)
+    assert cache.set_job(TRAININGJOBS, AT, a_resource(key=SECOND_LIFE)) == (WAITING, KEY, SECOND_LIFE)
+    assert cache.set_job(TRAININGJOBS, AT, None) == (WAITING, SECOND_LIFE)
 
 
 def test_a_job_that_changes_concerns_itself_alone():
     # Each status that is written is such a change, of every job there is.
     cache = Cache()
     cache.set_job(TRAININGJOBS, AT, a_resource(version=5))
-    assert cache.set_job(TRAININGJOBS, AT, a_resource(version=6)) == {KEY}
+    assert cache.set_job(TRAININGJOBS, AT, a_resource(version=6)) == (KEY,)
 
 
 def test_requests_are_placed_anew_when_their_job_is_another():

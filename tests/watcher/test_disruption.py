@@ -140,11 +140,11 @@ def test_a_node_that_is_about_to_go_concerns_the_jobs_with_pods_on_it():
     cache = Cache()
     cache.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
     cache.set_pod((OTHER.namespace, "w1"), (OTHER, on("node-2", worker(1))))
-    assert cache.set_node("node-1", STAYING) == set()
-    assert cache.set_node("node-1", GOING) == {KEY}
-    assert cache.set_node("node-1", GOING) == set(), "a heartbeat is no news"
+    assert not cache.set_node("node-1", STAYING)
+    assert cache.set_node("node-1", GOING) == (KEY,)
+    assert not cache.set_node("node-1", GOING), "a heartbeat is no news"
     assert cache.going == {"node-1": GOING}
-    assert cache.set_node("node-1", STAYING) == set(), "nor is a notice that is taken back"
+    assert not cache.set_node("node-1", STAYING), "nor is a notice that is taken back"
     assert cache.going == {}
 
 
@@ -153,8 +153,8 @@ def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
     cache.set_node("node-1", STAYING)
     cache.set_node("node-2", STAYING)
     cache.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
-    assert cache.set_node("node-1", None) == {KEY}
-    assert cache.set_node("node-2", None) == set()
+    assert cache.set_node("node-1", None) == (KEY,)
+    assert not cache.set_node("node-2", None)
     assert cache.notice(on("node-1", worker(0))) == "NodeDeleted"
     cache.set_pod((KEY.namespace, "w0"), None)
     assert cache.going == {}

@@ -53,7 +53,7 @@ class TestOfOneName:
         cache.set_job(SWARMJOBS, AT, a_resource(key=SWARM))
         cache.set_request("ScaleOut", (KEY.namespace, "out"), a_request("out"))
         assert not cache.requests_of(SWARM)
-        assert cache.set_job(SWARMJOBS, AT, None) == {SWARM}
+        assert cache.set_job(SWARMJOBS, AT, None) == (SWARM,)
         cache.set_job(TRAININGJOBS, AT, a_resource())
         assert cache.requests_of(KEY)
 

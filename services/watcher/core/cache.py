@@ -18,6 +18,9 @@ from shared.job.views import ChildView, PodView
 
 T = TypeVar("T")
 
+Concerned = tuple[JobKey, ...]
+"""The histories that a change concerns, in an order that every process agrees on."""
+
 CHILDREN = ("Service", "ConfigMap", "Secret")
 """The kinds of a job's children besides pods."""
 
@@ -113,14 +116,10 @@ class Cache:
             for listing in self.listings():
                 listing.outdated, listing.answered = listing.version > 0, False
 
-    def keys(self) -> set[JobKey]:
+    def keys(self) -> tuple[JobKey, ...]:
         """Every job of which the cache has a resource, a pod, a child or a request."""
-        return {
-            *self._resources,
-            *self._pods_of,
-            *self._children_of,
-            *(self.key_of(request) for request in self.all_requests()),
-        }
+        of_requests = map(self.key_of, self.all_requests())
+        return _once(*self._resources, *self._pods_of, *self._children_of, *of_requests)
 
     def job(self, key: JobKey) -> ObservedJob | None:
         """The resource with this uid."""
@@ -174,7 +173,7 @@ class Cache:
         resource = self.scalable.get((request.namespace, request.job))
         return resource.key if resource is not None else JobKey(request.namespace, request.job, NO_UID)
 
-    def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: ObservedJob | None) -> set[JobKey]:
+    def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: ObservedJob | None) -> Concerned:
         """Set or remove the job of this kind at (namespace, name); return the histories that it concerns."""
         before = self.jobs[kind].pop(at, None)
         if before is not None:
@@ -185,26 +184,26 @@ class Cache:
             self.jobs[kind][at] = self._resources[seen.key] = seen
             if not self.jobs[kind].version:
                 self.found.add(seen.key)
-        concerned = {resource.key for resource in (before, seen) if resource is not None}
+        concerned = _once(*(resource.key for resource in (before, seen) if resource is not None))
         if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
             # The same incarnation: no request moves to another history.
             return concerned
         self._by_job = None
-        return {JobKey(at[0], at[1], NO_UID), *concerned}
+        return _once(JobKey(at[0], at[1], NO_UID), *concerned)
 
-    def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> set[JobKey]:
+    def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> Concerned:
         """Set or remove the request at (namespace, name); return the histories that it concerns."""
         before = self.requests[kind].pop(at, None)
         self._by_job = None
         if seen is not None:
             self.requests[kind][at] = seen
         concerned = [request for request in (before, seen) if request is not None]
-        waiting = {JobKey(request.namespace, request.job, NO_UID) for request in concerned}
-        return {*waiting, *(self.key_of(request) for request in concerned)}
+        waiting = (JobKey(request.namespace, request.job, NO_UID) for request in concerned)
+        return _once(*waiting, *map(self.key_of, concerned))
 
     def set_pod(
         self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None, tolerations: tuple[Toleration, ...] = ()
-    ) -> set[JobKey]:
+    ) -> Concerned:
         """Set or remove the pod at (namespace, name); return the histories that it concerns."""
         before = self.pods.pop(at, None)
         if before is not None:
@@ -220,9 +219,9 @@ class Cache:
                 self._tolerations[seen[1].uid] = tolerations
         if before is not None and before[1].node in self.going:
             self._forget_if_empty(before[1].node)
-        return {key for key, _ in filter(None, (before, seen))}
+        return _once(*(key for key, _ in filter(None, (before, seen))))
 
-    def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> set[JobKey]:
+    def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> Concerned:
         """Set or remove the pod of another operator at (namespace, name); return the histories that it concerns."""
         listing = self.inherited[selector]
         before = listing.pop(at, None)
@@ -231,9 +230,9 @@ class Cache:
         if seen is not None:
             listing[at] = seen
             self._inherited_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
-        return {key for key, _ in filter(None, (before, seen))}
+        return _once(*(key for key, _ in filter(None, (before, seen))))
 
-    def set_node(self, name: str, seen: ObservedNode | None) -> set[JobKey]:
+    def set_node(self, name: str, seen: ObservedNode | None) -> Concerned:
         """Set or remove a node; return the histories with pods on a node that is about to be removed."""
         before = self.going.pop(name, None)
         if seen is None:
@@ -243,10 +242,10 @@ class Cache:
         # The pods of a deleted node are removed some time later.
         now = seen if seen is not None else GONE
         if not now.reason:
-            return set()
+            return ()
         self.going[name] = now
         self._forget_if_empty(name)
-        return set(self._jobs_on.get(name, {}).values()) if now != before else set()
+        return _once(*self._jobs_on.get(name, {}).values()) if now != before else ()
 
     def notice(self, pod: PodView) -> str:
         """Why the pod has to leave its node; empty if it may stay."""
@@ -257,7 +256,7 @@ class Cache:
         if ("", node) not in self.nodes and node not in self._jobs_on:
             self.going.pop(node, None)
 
-    def set_child(self, kind: str, at: tuple[str, str], seen: tuple[JobKey, ChildView] | None) -> set[JobKey]:
+    def set_child(self, kind: str, at: tuple[str, str], seen: tuple[JobKey, ChildView] | None) -> Concerned:
         """Set or remove the child at (namespace, name); return the histories that it concerns."""
         before = self.children[kind].pop(at, None)
         if before is not None:
@@ -265,12 +264,17 @@ class Cache:
         if seen is not None:
             self.children[kind][at] = seen
             self._children_of.setdefault(seen[0], {})[kind, seen[1].name] = seen[1]
-        return {key for key, _ in filter(None, (before, seen))}
+        return _once(*(key for key, _ in filter(None, (before, seen))))
 
 
 G = TypeVar("G")
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def _once(*keys: JobKey) -> Concerned:
+    """Each key once, in this order."""
+    return tuple(dict.fromkeys(keys))
 
 
 def _drop(index: dict[G, dict[K, V]], key: G, inner: K) -> None:
