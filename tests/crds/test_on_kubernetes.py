@@ -46,7 +46,7 @@ async def bare_plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
         yield plane
 
 
-async def test_definitions_are_applied_in_every_order(bare_plane: ControlPlane) -> None:
+async def test_definitions_are_applied_in_every_order(bare_plane: ControlPlane, tmp_path: Path) -> None:
     assert (await kubectl(bare_plane, *CLIENT_SIDE)).count("created") == MANY
     assert (await kubectl(bare_plane, *CLIENT_SIDE)).count("unchanged") == MANY
     # kubectl moves what it applied itself over to the server's side.
@@ -55,7 +55,8 @@ async def test_definitions_are_applied_in_every_order(bare_plane: ControlPlane) 
     await kubectl(bare_plane, *CLIENT_SIDE)
     for path in sorted(CRDS.glob("*.yaml")):
         # One by one: the API server takes seconds for each, and a command has a bound.
-        await kubectl(bare_plane, "delete", "-f", str(path))
+        ended = await tried(bare_plane, "delete", "--timeout=120s", "-f", str(path))
+        assert not ended.code, f"{ended.complaint}\n{await _why_it_stays(bare_plane, path, tmp_path / 'plane')}"
     assert (await kubectl(bare_plane, *SERVER_SIDE)).count("serverside-applied") == MANY
     assert (await kubectl(bare_plane, *CLIENT_SIDE)).count("configured") == MANY
     await install(bare_plane)
@@ -64,6 +65,14 @@ async def test_definitions_are_applied_in_every_order(bare_plane: ControlPlane) 
     for name, told in found.items():
         assert told["Established"] == told["NamesAccepted"] == "True", name
         assert "NonStructuralSchema" not in told, name
+
+
+async def _why_it_stays(plane: ControlPlane, path: Path, data: Path) -> str:
+    """What the API server says of a definition that it does not delete."""
+    shown = "jsonpath={.metadata.deletionTimestamp} {.metadata.finalizers} {.status.conditions}"
+    found = await tried(plane, "get", "-f", str(path), "-o", shown)
+    lines = (data / "kube-apiserver.log").read_text().splitlines()
+    return "\n".join([found.out, found.complaint, *(line for line in lines if "crd_finalizer" in line)])
 
 
 async def test_what_muster_prints_can_be_applied(installed: ControlPlane) -> None:
