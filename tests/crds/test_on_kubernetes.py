@@ -55,7 +55,12 @@ async def test_definitions_are_applied_in_every_order(bare_plane: ControlPlane, 
     await kubectl(bare_plane, *CLIENT_SIDE)
     for path in sorted(CRDS.glob("*.yaml")):
         # One by one: the API server takes seconds for each, and a command has a bound.
-        ended = await tried(bare_plane, "delete", "--timeout=120s", "-f", str(path))
+        ended = await tried(bare_plane, "delete", "--timeout=60s", "-f", str(path))
+        if ended.code:
+            # Twice on a busy machine one was not gone after minutes; after a change its controller looks again.
+            print(await _why_it_stays(bare_plane, path, tmp_path / "plane"))
+            await tried(bare_plane, "annotate", "-f", str(path), "looked-at=again")
+            ended = await tried(bare_plane, "delete", "--ignore-not-found", "--timeout=120s", "-f", str(path))
         assert not ended.code, f"{ended.complaint}\n{await _why_it_stays(bare_plane, path, tmp_path / 'plane')}"
     assert (await kubectl(bare_plane, *SERVER_SIDE)).count("serverside-applied") == MANY
     assert (await kubectl(bare_plane, *CLIENT_SIDE)).count("configured") == MANY
