@@ -57,7 +57,8 @@ async def test_definitions_are_applied_in_every_order(bare_plane: ControlPlane, 
         # One by one: the API server takes seconds for each, and a command has a bound.
         ended = await tried(bare_plane, "delete", "--timeout=60s", "-f", str(path))
         if ended.code:
-            # Twice on a busy machine one was not gone after minutes; after a change its controller looks again.
+            # On a busy machine its storage is "(re)initializing" for so long that its controller backs off for
+            # minutes; after a change it looks again.
             print(await _why_it_stays(bare_plane, path, tmp_path / "plane"))
             await tried(bare_plane, "annotate", "-f", str(path), "looked-at=again")
             ended = await tried(bare_plane, "delete", "--ignore-not-found", "--timeout=120s", "-f", str(path))
