@@ -26,11 +26,10 @@ class Subject(NamedTuple):
     def parse(cls, text: str) -> Self:
         """The subject that `text` spells.  Raises `ValueError` if it is none."""
         family, *tokens = text.split(".")
-        known = next((one for one in FAMILIES if one == family), None)
-        if known is None or len(tokens) != len(cls._fields) - 1:
+        if family not in FAMILIES or len(tokens) != len(cls._fields) - 1:
             raise ValueError(f"not the subject of an event: {text}")
         namespace, name, uid, author, tag = tokens
-        return cls(known, namespace.replace("_", "."), name.replace("_", "."), uid, author, tag)
+        return cls(family, namespace.replace("_", "."), name.replace("_", "."), uid, author, tag)
 
     def __str__(self) -> str:
         return f"{self.family}.{_token(self.namespace)}.{_token(self.name)}.{self.uid}.{self.author}.{self.type}"

@@ -275,8 +275,8 @@ def _restart_policy(role: Fields) -> RestartPolicy:
 
 def job_status(job: Job) -> Document:
     """The status of the job's own resource."""
-    workers = sorted(slot.index for slot in job.attempt.workers)
-    target = [index for index in workers if index not in _leaving(job)]
+    workers = SortedSet(slot.index for slot in job.attempt.workers)
+    target = workers - _leaving(job)
     request = job.scaling.open_request
     return {
         "phase": job.phase,

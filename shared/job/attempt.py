@@ -81,7 +81,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def workers(self) -> SortedSet[Slot]:
         """The worker slots that have a pod or will get one."""
-        return SortedSet(slot for slot in self.slots if slot.role == WORKER)
+        return SortedSet([slot for slot in self.slots if slot.role == WORKER])
 
     def worker_slot(self, index: int) -> Slot:
         """The slot of a worker of this attempt."""

@@ -39,8 +39,8 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     if first and wanted != workers:
         # The size was edited between the decision and this event: the edit waits in the queue.
         job = with_scaling(with_edit(job, wanted, at), size=workers)
-    job = with_attempt(
-        job,
+    attempt = replace(
+        job.attempt,
         slots=job.attempt.slots | slots,
         spent=job.attempt.spent - slots,
         next_index=next_index(job, slots),
@@ -49,8 +49,8 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         refilled=refilled,
         replaced=job.attempt.replaced + own_fault,
     )
-    job = with_scaling(job, size=job.scaling.size or workers)
-    return replace(job, unseen=Unseen()) if first else job
+    scaling = replace(job.scaling, size=job.scaling.size or workers)
+    return replace(job, attempt=attempt, scaling=scaling, unseen=Unseen() if first else job.unseen)
 
 
 def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: At) -> Mapping[Slot, Refill]:
@@ -63,6 +63,8 @@ def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: A
 
 def _with_replaced(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) -> Iterable[tuple[Slot, Slot]]:
     """Each new slot with the slot that it replaces, which may be the same one."""
+    if not replaced:
+        return ()
     if job.spec is not None and job.spec.handling.in_place:
         return [(slot, slot) for slot in slots & replaced & job.attempt.vacancies.keys()]
     # The lowest new slots belong to the open request.
@@ -92,10 +94,10 @@ def set_down(job: Job, event: SlotsReleased, at: At) -> Job:
 
 def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
     """Workers released; without a request their slots become vacancies, because the job keeps its size."""
+    if event.request:
+        return released(job, event.slots)
     slots = each(event.slots) & job.attempt.unreleased
     job = released(job, event.slots)
-    if event.request:
-        return job
     vacancies = {
         slot: Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses_before(job, slot)) for slot in slots
     }

@@ -45,30 +45,30 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         known = pods.get(pod.uid)
         if known is not None and known.version >= pod.version:
             continue
-        pods[pod.uid] = pod
+        pods[pod.uid], slot = pod, pod.slot
         if pod.attempt == attempt.number and (known is None or _course(known) != _course(pod)):
-            news[pod.slot] = at.sequence
+            news[slot] = at.sequence
         if pod.disruption:
             disrupted[pod.uid] = pod.disruption
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
             launcher = launcher or replace(pod, disruption=disrupted.get(pod.uid, ""))
-        awaited = pod.slot in attempt.slots and pod.slot not in over
+        awaited = slot in attempt.slots and slot not in over
         fresh += known is None and awaited
         if known is None and ended(pod) and _succeeded_by(pods, pod):
             # The pod ended before its successor was created.
             continue
         if ended(pod) and awaited and not (known is not None and ended(known)):
-            over[pod.slot] = None
+            over[slot] = None
             if not pod.deleting:
                 tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
             if pod.role != LAUNCHER:
-                vacancies[pod.slot] = vacancy = _vacancy(job, pod, disrupted, at)
+                vacancies[slot] = vacancy = _vacancy(job, pod, disrupted, at)
                 if not vacancy.succeeded:
                     failures = (*failures, _failure(job, pod, at))
     attempt = replace(
         attempt,
-        slots=attempt.slots - over,
-        spent=attempt.spent | over,
+        slots=attempt.slots - over if over else attempt.slots,
+        spent=attempt.spent | over if over else attempt.spent,
         tallies=tallies,
         vacancies=vacancies,
         news=news,

@@ -73,12 +73,17 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         if holds(conditions, kind):
             conditions = with_condition(conditions, kind, at, status=False, reason="ScalingStart")
     slots = job.attempt.slots | added
-    # No decision depends on pods of released slots once they are gone.
-    kept = slots | job.attempt.spent | [pod.slot for pod in job.pods.values()]
-    news = {slot: sequence for slot, sequence in job.attempt.news.items() if slot in kept}
-    job = with_attempt(job, slots=slots, next_index=next_index(job, added), news=news)
-    job = with_scaling(job, requests={**job.scaling.requests, event.request: request}, open=event.request)
-    return replace(job, conditions=conditions)
+    news = job.attempt.news
+    if len(news) > len(slots) + len(job.attempt.spent):
+        # No decision depends on pods of released slots once they are gone.
+        kept = {*slots, *job.attempt.spent, *(pod.slot for pod in job.pods.values())}
+        news = {slot: sequence for slot, sequence in news.items() if slot in kept}
+    return replace(
+        job,
+        conditions=conditions,
+        attempt=replace(job.attempt, slots=slots, next_index=next_index(job, added), news=news),
+        scaling=replace(job.scaling, requests={**job.scaling.requests, event.request: request}, open=event.request),
+    )
 
 
 def scaling(job: Job, event: JobScaling, at: At) -> Job:

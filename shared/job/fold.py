@@ -185,13 +185,18 @@ class Histories:
             history = self._by_prefix[prefix] = self[key_of(Subject.parse(stored.subject))]
         before = history.job
         event = history.fold(stored)
+        if before.gone or history.job.gone:
+            self._close(history)
+        if self._measure is not None and event is not None:
+            self._measure(before, event, history.job, stored.time)
+        return history
+
+    def _close(self, history: History) -> None:
+        """List the history as open or not; a job that is not gone is listed since its first event."""
         if closed(history.job):
             self._open.pop(history.job.key, None)
         else:
             self._open[history.job.key] = history
-        if self._measure is not None and event is not None:
-            self._measure(before, event, history.job, stored.time)
-        return history
 
     def __getitem__(self, key: JobKey) -> History:
         """The history of a job; a new one if there is none."""

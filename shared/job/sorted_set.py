@@ -1,7 +1,7 @@
 """The only set type in a job's state: it iterates in ascending order in every process.  Pure."""
 
-from collections.abc import Iterable, Iterator, Set
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, Self, TypeVar
 
 
 class Ordered(Protocol):
@@ -13,39 +13,34 @@ class Ordered(Protocol):
 T_co = TypeVar("T_co", bound=Ordered, covariant=True)
 
 
-class SortedSet(Set[T_co]):
-    """An immutable set in ascending order, equal to any set with the same values."""
+class SortedSet(frozenset[T_co]):
+    """A frozenset in ascending order; it is sorted when it is first iterated.
 
-    __slots__ = ("_values",)
+    `|`, `&` and `-` take any iterable, and return the set itself if its values stay the same.
+    """
 
-    def __init__(self, values: Iterable[T_co] = ()) -> None:
-        self._values = dict.fromkeys(sorted(values))
-
-    def __contains__(self, value: object) -> bool:
-        return value in self._values
+    __slots__ = ("_ascending",)
+    _ascending: tuple[T_co, ...]
 
     def __iter__(self) -> Iterator[T_co]:
-        return iter(self._values)
+        try:
+            return iter(self._ascending)
+        except AttributeError:
+            self._ascending = tuple(sorted(super().__iter__()))
+            return iter(self._ascending)
 
-    def __len__(self) -> int:
-        return len(self._values)
+    def __or__(self, other: Iterable[Any]) -> Self:
+        return self._become(self.union(other))
 
-    def __hash__(self) -> int:
-        return self._hash()
+    def __and__(self, other: Iterable[Any]) -> Self:
+        return self._become(self.intersection(other))
 
-    def __or__(self, other: Iterable[Any]) -> "SortedSet[T_co]":
-        new = [value for value in other if value not in self._values]
-        return SortedSet([*self._values, *new]) if new else self
-
-    def __and__(self, other: Iterable[Any]) -> "SortedSet[T_co]":
-        kept = other if isinstance(other, Set) else {*other}
-        return SortedSet(value for value in self._values if value in kept)
-
-    def __sub__(self, other: Iterable[Any]) -> "SortedSet[T_co]":
-        gone = other if isinstance(other, Set) else {*other}
-        if not any(value in self._values for value in gone):
-            return self
-        return SortedSet(value for value in self._values if value not in gone)
+    def __sub__(self, other: Iterable[Any]) -> Self:
+        return self._become(self.difference(other))
 
     def __repr__(self) -> str:
-        return f"SortedSet({list(self._values)})"
+        return f"SortedSet({list(self)})"
+
+    def _become(self, values: frozenset[Any]) -> Self:
+        """A set of these values, which have all of this set's or are part of them."""
+        return self if len(values) == len(self) else type(self)(values)

@@ -17,7 +17,7 @@ from shared.job.membership import Departure, Members, Membership, Unknown
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER, JobSpec, Problem
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
 from shared.job.views import ChildView, Exit, PodView, alive
 
 replace = msgspec.structs.replace
@@ -216,9 +216,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """The pod in each slot; of two pods in one slot the one that is not being deleted."""
         found: dict[Slot, PodView] = {}
         for pod in self.pods.values():
-            known = found.get(pod.slot)
-            if known is None or known.deleting:
-                found[pod.slot] = pod
+            slot = pod.slot
+            if found.setdefault(slot, pod).deleting:
+                found[slot] = pod
         return found
 
     def pod_name(self, slot: Slot) -> WorkerName:
@@ -249,8 +249,9 @@ def exit_of(job: Job, pod: PodView) -> Exit | None:
 
 def running_workers(job: Job) -> int:
     """The number of Running workers, Ready or not, that are not being deleted."""
-    pods = job.by_slot()
-    return sum(1 for slot in job.attempt.workers if (pod := pods.get(slot)) and alive(pod) and pod.phase == "Running")
+    slots = job.attempt.slots
+    running = [slot for slot, pod in job.by_slot().items() if pod.phase == "Running" and alive(pod)]
+    return sum(1 for slot in running if slot.role == WORKER and slot in slots)
 
 
 def needed_workers(job: Job) -> int:

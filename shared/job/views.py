@@ -121,7 +121,7 @@ def ranges(indices: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 def indices(pairs: Iterable[tuple[int, int]]) -> SortedSet[int]:
     """The indices in inclusive ranges."""
-    return SortedSet(index for low, high in pairs for index in range(low, high + 1))
+    return SortedSet([index for low, high in pairs for index in range(low, high + 1)])
 
 
 def spans(slots: Iterable[Slot]) -> tuple[Slots, ...]:
@@ -134,4 +134,4 @@ def spans(slots: Iterable[Slot]) -> tuple[Slots, ...]:
 
 def each(groups: Iterable[Slots]) -> SortedSet[Slot]:
     """The slots in groups."""
-    return SortedSet(slot for group in groups for slot in group)
+    return SortedSet([slot for group in groups for slot in group])

@@ -246,6 +246,20 @@ def test_an_event_that_comes_again_is_ignored():
     assert (histories[KEY].head, histories[KEY].job) == (head, job)
 
 
+def test_a_history_is_closed_with_its_job_and_open_again_when_the_job_comes_back():
+    histories, history = Histories(), History(KEY)
+
+    def fold(event: AnyEvent) -> list[JobKey]:
+        line = stored(history, event)
+        history.fold(line)
+        histories.fold(line)
+        return [each.job.key for each in histories.open()]
+
+    assert fold(observed(a_spec())) == [KEY]
+    assert fold(JobGone()) == []
+    assert fold(observed(a_spec(), generation=2)) == [KEY]
+
+
 def test_each_job_has_a_history_of_its_own_whatever_its_name():
     histories = Histories()
     waiting = JobKey(KEY.namespace, KEY.name, Uid("none"))

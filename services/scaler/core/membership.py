@@ -48,12 +48,13 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
         return SortedSet(slot.index for slot in workers)
     request = job.scaling.open_request
     arriving = request.added if request is not None else SortedSet()
+    known = job.listed_workers | job.leaving
     staying, slot_of = job.attempt.slots - doomed, job.attempt.worker_slot
     kept = [index for index in job.listed_workers if slot_of(index) in staying and alive(pods.get(slot_of(index)))]
     come = [
         slot.index
         for slot in job.attempt.workers - doomed
-        if slot.index not in job.listed_workers | job.leaving and slot not in arriving and ready(pods.get(slot))
+        if slot.index not in known and slot not in arriving and ready(pods.get(slot))
     ]
     return SortedSet([*kept, *come])
 

@@ -56,9 +56,11 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
 
 def forgone(job: Job) -> dict[Slot, str]:
     """The lost workers that the job misses and nothing replaces, the newest first → why not."""
+    if job.spec is None or not job.attempt.vacancies:
+        return {}
     replaced = replaceable(job)
     missing = _missing(job) - sum(slot.role == WORKER for slot in replaced)
-    if job.spec is None or missing <= 0:
+    if missing <= 0:
         return {}
     others = job.scaling.arriving | job.outgoing | [*replaced]
     lost = [
