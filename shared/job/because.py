@@ -269,6 +269,10 @@ def _carried_on(job: Job, request: Request) -> Iterator[Cause]:
 
 def _given_up(job: Job, request: Request, reason: str) -> Iterator[Cause]:
     """Why a request came to nothing."""
+    if request.script is not None and request.script.failure == reason:
+        # Its script may learn that an object is gone before any watch shows it.
+        yield Cause(request.script.ended)
+        return
     match reason:
         case "RequestDeleted":
             yield Cause(request.gone)
