@@ -72,13 +72,14 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     if job.attempt.below_minimum and not job.over and job.spec is not None:
         limit = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
         timers.append(Timer(job.attempt.below_minimum, BELOW_MINIMUM, limit))
-    timers += {
+    timers += [
         Timer(departure.seen, DISRUPTION_DRAIN, departure.drain)
         for slot, departure in job.departures.items()
         if departure.seen and departure.drain and slot in job.attempt.slots and not job.over
-    }
+    ]
     timers += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
-    return tuple(timer for timer in timers if (timer.anchor, timer.name) not in job.timers_passed)
+    # Workers that left in one event share a timer.
+    return tuple(timer for timer in dict.fromkeys(timers) if (timer.anchor, timer.name) not in job.timers_passed)
 
 
 def _retried(job: Job, effect: str, refusal: Refusal) -> bool:

@@ -148,6 +148,8 @@ def _used_in_order(node: ast.AST) -> Iterator[ast.expr]:
     match node:
         case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated) | ast.YieldFrom(value=iterated):
             yield iterated
+        case ast.AugAssign(op=ast.Add(), value=added) | ast.Assign(targets=[ast.Subscript(slice=ast.Slice())], value=added):
+            yield added
         case ast.ListComp(generators=generators) | ast.GeneratorExp(generators=generators):
             yield from (generator.iter for generator in generators)
         case ast.DictComp(generators=generators):
@@ -163,6 +165,7 @@ def _used_in_order(node: ast.AST) -> Iterator[ast.expr]:
                     "zip",
                     "map",
                     "filter",
+                    "extend",
                     "fromkeys",
                     "join",
                     "dict",

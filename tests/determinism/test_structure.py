@@ -159,6 +159,9 @@ def test_every_comparison_by_a_key_says_why_it_has_one_outcome():
         "def f(names): return sorted(set(names), key=len)",
         "def f(names): return max(name for name in {*names} if name) if names else [*frozenset(names)]",
         "def f(names): return set(names).pop()",
+        "def f(found: list[str], names): found += {name for name in names}",
+        "def f(found: list[str], names: set[str]): found.extend(names)",
+        "def f(found: list[str], names: set[str]): found[:0] = names",
         "def f(now): a, b = set(now), 1\n    return [a for a in a]".replace("def f(now): a", "def f(now):\n    a"),
     ],
 )
