@@ -155,7 +155,7 @@ def _line(target: Target, status: dict[str, Any]) -> str:
 
 
 def _because(condition: dict[str, Any]) -> str:
-    """`AboveMaximum: at most 4 workers`."""
+    """`AboveMaximum: the job would have 5 workers, and maxReplicas is 4`."""
     reason = str(condition.get("reason") or "")
     message = condition.get("message") or _WAITS.get(reason, "")
     return f"{reason}: {message}" if reason and message else reason

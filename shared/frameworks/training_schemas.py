@@ -1,6 +1,7 @@
 """The definition of TrainingJob: schemas, rules and columns.  Pure.
 
-`training_job.py` finds the same problems when it parses, because et-operator's own definition lets anything through.
+`parse_job` in `training_job.py` finds the same problems, because et-operator's own definition lets anything through.
+A field of the spec stands here, in `parse_job` and in `shared/job/spec.py`; `make crds` writes the definition.
 """
 
 from shared.frameworks.definition import Definition, Scale
@@ -28,9 +29,7 @@ from shared.frameworks.schemas import (
     rule,
 )
 from shared.job.naming import LONGEST_JOB_NAME
-from shared.job.spec import (
-    RestartPolicy,
-)
+from shared.job.spec import RestartPolicy
 
 JOB_RESTART_POLICIES: tuple[RestartPolicy, ...] = ("Never", "OnFailure")
 ATTACH_MODES = ("ssh", "kubexec")

@@ -73,6 +73,7 @@ from shared.job.evolve_requests import (
     accepted,
     drain_checked,
     hosts_published,
+    rejected,
     released,
     request_gone,
     request_over,
@@ -144,7 +145,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case ScaleAccepted():
             return accepted(job, event, at)
         case ScaleRejected():
-            return request_over(job, event.request, at, success=False, reason=event.reason)
+            return rejected(job, event, at)
         case ScaleSucceeded():
             return request_over(job, event.request, at, success=True, reason=event.reason)
         case ScaleFailed() | ScaleCancelled():

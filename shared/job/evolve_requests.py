@@ -9,7 +9,14 @@ import msgspec
 from shared.job import reasons
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
-from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, ScriptStarted
+from shared.job.events.scaler import (
+    DrainChecked,
+    HostsPublished,
+    ScaleAccepted,
+    ScaleRejected,
+    ScriptFinished,
+    ScriptStarted,
+)
 from shared.job.events.status import JobScaling
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.evolve_disruption import departed, departures_seen
@@ -204,7 +211,13 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
     return with_request(job, event.request, look=look)
 
 
-def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> Job:
+def rejected(job: Job, event: ScaleRejected, at: At) -> Job:
+    told = reasons.told(reasons.REQUESTS, event.reason, workers=event.workers, bound=event.bound) if event.bound else ""
+    return request_over(job, event.request, at, success=False, reason=event.reason, told=told)
+
+
+def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told: str = "") -> Job:
+    """The job after a request's outcome; `told` is the sentence of its reason with values, where the event has them."""
     request = job.scaling.requests.get(uid)
     if request is None:
         return job
@@ -214,7 +227,7 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
     sizes = began.message if began is not None else ""
     if began is not None:
         conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
-    message = sizes if success else _message(job, request, reason)
+    message = sizes if success else told or _message(job, request, reason)
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)

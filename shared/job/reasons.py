@@ -133,11 +133,19 @@ REFUSALS = {
 """Why the API server, or Muster itself, did not carry out an effect."""
 
 REQUESTS = {
-    "AboveMaximum": Reason("the job would have more workers than maxReplicas", final=FINAL),
+    "AboveMaximum": Reason(
+        "the job would have more workers than maxReplicas",
+        "the job would have {workers} workers, and maxReplicas is {bound}",
+        FINAL,
+    ),
     "AlreadyThatSize": Reason("the job has that size", final=FINAL),
     "AnotherRequestRuns": Reason("another request is carried out"),
     "AnotherRequestWaits": Reason("another request came before it"),
-    "BelowMinimum": Reason("the job would have fewer workers than minReplicas", final=FINAL),
+    "BelowMinimum": Reason(
+        "the job would have fewer workers than minReplicas",
+        "the job would have {workers} workers, and minReplicas is {bound}",
+        FINAL,
+    ),
     "CannotExecute": Reason("no command can be run in the launcher", final=FINAL),
     "DeadlineExceeded": Reason("the timeout passed first; what was begun was taken back", final=FINAL),
     "HistoryLost": Reason("it was under way in a history that was lost", final=FINAL),

@@ -92,7 +92,11 @@ ends with worker 0."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The spec of a job.  All times are whole seconds; None means no limit."""
+    """The spec of a job.  All times are whole seconds; None means no limit.
+
+    The kind's `parse` fills a new field in, its definition declares it; as `JobObserved` has the spec,
+    `tests/job/test_events.py` says how its new shape is kept.
+    """
 
     framework: str
     """The name of the framework, for people."""

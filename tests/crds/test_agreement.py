@@ -1,12 +1,16 @@
 """The API server and the parser judge alike, as far as a schema can say what the parser says."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given, settings
 
 from shared.frameworks.scale_requests import parse_scale
 from shared.frameworks.training_job import parse_job
+from shared.frameworks.training_schemas import TRAINING_JOB
 from shared.job.spec import JobSpec, ScaleSpec
 from tests.crds.admission import refusals
-from tests.frameworks.documents import Document, custom, scale_in, scale_out
+from tests.frameworks.documents import Document, changed, custom, scale_in, scale_out
 from tests.frameworks.strategies import FULL_IN, FULL_JOB, FULL_OUT, KEPT_JSON, spoilt
 
 
@@ -36,3 +40,35 @@ def test_an_admitted_scale_out_is_accepted(document: Document) -> None:
 def test_requests_that_are_not_spoilt_are_admitted() -> None:
     for document in (FULL_JOB, FULL_IN, FULL_OUT, scale_in(), scale_out()):
         assert refusals(document) == []
+
+
+def scalars(schema: Document, path: str) -> Iterator[tuple[str, Document]]:
+    """Path and schema of each declared number, text and boolean, without those of the pod templates."""
+    for name, part in schema.get("properties", {}).items():
+        if name != "template":
+            yield from scalars(part, f"{path}.{name}")
+    if schema.get("type") in ("integer", "string", "boolean"):
+        yield path, schema
+
+
+def outside(schema: Document) -> Iterator[object]:
+    """Values that the schema refuses: one of another type, and those just beyond its bounds."""
+    yield 7 if schema["type"] == "string" else "seven"
+    if "minimum" in schema:
+        yield schema["minimum"] - 1
+    if "maximum" in schema:
+        yield schema["maximum"] + 1
+    if "enum" in schema:
+        yield "Nonsense"
+
+
+JOB_SPEC = TRAINING_JOB.spec
+
+
+@pytest.mark.parametrize("path", [path for path, _ in scalars(JOB_SPEC, "spec")])
+def test_what_the_schema_refuses_in_a_field_of_a_job_the_parser_refuses_there(path: str) -> None:
+    schema = dict(scalars(JOB_SPEC, "spec"))[path]
+    for value in outside(schema):
+        answer = parse_job(custom(changed(FULL_JOB, path, value)))
+        assert not isinstance(answer, JobSpec), f"{path}: {value!r} is parsed"
+        assert path in {problem.field for problem in answer}

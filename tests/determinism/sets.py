@@ -148,7 +148,10 @@ def _used_in_order(node: ast.AST) -> Iterator[ast.expr]:
     match node:
         case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated) | ast.YieldFrom(value=iterated):
             yield iterated
-        case ast.AugAssign(op=ast.Add(), value=added) | ast.Assign(targets=[ast.Subscript(slice=ast.Slice())], value=added):
+        case (
+            ast.AugAssign(op=ast.Add(), value=added)
+            | ast.Assign(targets=[ast.Subscript(slice=ast.Slice())], value=added)
+        ):
             yield added
         case ast.ListComp(generators=generators) | ast.GeneratorExp(generators=generators):
             yield from (generator.iter for generator in generators)

@@ -17,8 +17,10 @@ from tests.kit.builders import (
     R2,
     a_created_job,
     a_running_job,
+    a_spec,
     exited,
     launcher,
+    observed,
     pods,
     scale_in,
     scale_out,
@@ -68,19 +70,42 @@ def test_worker_names_are_compared_whole():
 
 
 @pytest.mark.parametrize(
-    ("request_", "reason"),
+    ("request_", "rejected"),
     [
-        pytest.param(scale_out(3), "AboveMaximum", id="beyond the maximum"),
-        pytest.param(scale_in(2), "BelowMinimum", id="below the minimum"),
-        pytest.param(scale_in(99), "BelowMinimum", id="more than there are"),
-        pytest.param(scale_in(names=("resnet-launcher",)), "NoSuchWorker", id="the launcher"),
-        pytest.param(scale_in(names=("other-worker-0",)), "NoSuchWorker", id="another job's worker"),
+        pytest.param(scale_out(3), ("AboveMaximum", 5, 4), id="beyond the maximum"),
+        pytest.param(scale_in(2), ("BelowMinimum", 0, 1), id="below the minimum"),
+        pytest.param(scale_in(99), ("BelowMinimum", 0, 1), id="more than there are"),
+        pytest.param(scale_in(names=("resnet-launcher",)), ("NoSuchWorker", 0, 0), id="the launcher"),
+        pytest.param(scale_in(names=("other-worker-0",)), ("NoSuchWorker", 0, 0), id="another job's worker"),
     ],
 )
-def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, reason: str):
+def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, rejected: tuple[str, int, int]):
+    reason, workers, bound = rejected
     given(*a_running_job(workers=2, least=1, most=4), request_).then(
-        scaler, Record(ScaleRejected(request=R1, reason=reason))
+        scaler, Record(ScaleRejected(request=R1, reason=reason, workers=workers, bound=bound))
     )
+
+
+def test_a_scale_out_of_a_job_below_its_minimum_is_accepted():
+    lost = [pods(worker(index, version=40, phase="Failed", exits=exited(1))) for index in (1, 2)]
+    given(*a_running_job(workers=3, least=3, most=4), *lost, scale_out(1)).then_among_others(
+        scaler, Record(ScaleAccepted(request=R1, kind="ScaleOut", added=(workers(3),), deadline=60, drain=0))
+    )
+
+
+def test_a_scale_in_of_a_job_above_its_maximum_is_accepted():
+    lowered = observed(a_spec(4, least=1, most=2), generation=2)
+    given(*a_running_job(workers=4, least=1, most=4), lowered, scale_in(1)).then(
+        scaler,
+        Record(ScaleAccepted(request=R1, kind="ScaleIn", leaving=(Member(3, Uid("pod-3")),), deadline=60, drain=10)),
+    )
+
+
+def test_the_status_of_a_rejected_request_has_the_numbers():
+    rejected = ScaleRejected(request=R1, reason="AboveMaximum", workers=5, bound=4)
+    job = given(*a_running_job(workers=2, most=4), scale_out(3), rejected).job
+    condition = job.scaling.requests[R1].conditions[-1]
+    assert condition.message == "the job would have 5 workers, and maxReplicas is 4"
 
 
 def test_a_request_with_problems_is_rejected_with_the_first_reason():
@@ -158,7 +183,7 @@ def test_what_interrupts_the_job_ends_the_request_that_was_under_way(between: li
 def test_a_worker_that_is_about_to_be_replaced_is_no_reason_to_let_go_of_more_than_there_may_be():
     failed = pods(worker(2, version=40, phase="Failed", exits=exited(1)))
     given(*a_running_job(workers=3, of_workers="OnFailure"), failed, scale_in(3)).then_among_others(
-        scaler, Record(ScaleRejected(request=R1, reason="BelowMinimum"))
+        scaler, Record(ScaleRejected(request=R1, reason="BelowMinimum", workers=0, bound=1))
     )
 
 

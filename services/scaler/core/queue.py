@@ -1,20 +1,18 @@
-"""Works off the queue of scale requests: first seen, first served, one at a time; accepts or rejects each.  Pure.
+"""Works off the queue of scale requests: first seen, first served, one at a time.  Pure.
 
 An edit of the job's own number of workers waits in the same queue.
-`scale_out.py` and `scale_in.py` carry an accepted request out.
+`admission.py` accepts or rejects a request; `scale_out.py` and `scale_in.py` carry an accepted one out.
 """
 
-from services.scaler.core import scale_in, scale_out
+from services.scaler.core import admission, scale_in, scale_out
 from services.scaler.core.effects import OwnRequest
 from services.scaler.core.policy import Policy
-from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
-from shared.job.naming import Slot
+from shared.job.events.scaler import ScaleCancelled, ScaleRejected
 from shared.job.request import Request
-from shared.job.spec import OWNED_BY_ANOTHER, ScaleSpec
+from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
-from shared.job.views import Member, spans
+from shared.job.views import spans
 
 
 def next_steps(job: Job, policy: Policy) -> list[Step]:
@@ -60,17 +58,7 @@ def first(job: Job) -> Request | None:
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if _ownable(job, request):
         return _own(job, request)
-    if job.spec is not None and not job.spec.handling.elastic:
-        return [Record(ScaleRejected(request=request.uid, reason="NotElastic"))]
-    if request.resize is not None:
-        return [Record(_of_edit(job, request, request.resize, policy))]
-    if request.problems or request.spec is None:
-        reason = request.problems[0].reason if request.problems else "Invalid"
-        return [Record(ScaleRejected(request=request.uid, reason=reason))]
-    answer = _accepted(job, request, request.spec, policy)
-    if isinstance(answer, str):
-        return [Record(ScaleRejected(request=request.uid, reason=answer))]
-    return [Record(answer)]
+    return [Record(admission.answer(job, request, policy))]
 
 
 def _ownable(job: Job, request: Request) -> bool:
@@ -86,63 +74,3 @@ def _own(job: Job, request: Request) -> list[Step]:
     if not job.may_try("OwnRequest"):
         return []
     return [OwnRequest(request.kind, request.name, request.uid)]
-
-
-def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | str:
-    """The acceptance, or the reason against it."""
-    assert job.spec is not None
-    workers = job.spec.worker
-    # Slots of workers that will be replaced count.
-    size = len(scale_out.filled(job))
-    if spec.kind == "ScaleOut":
-        count = spec.count or 0
-        if count < 1:
-            return "NothingToAdd"
-        if workers.max_replicas is not None and size + count > workers.max_replicas:
-            return "AboveMaximum"
-        new = scale_out.new_slots(job, count)
-        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
-    leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
-    if leaving is None:
-        return "NoSuchWorker"
-    if not leaving:
-        return "NothingToDelete"
-    if size - max(len(leaving), spec.count or 0) < workers.min_replicas:
-        return "BelowMinimum"
-    return ScaleAccepted(
-        request=request.uid,
-        kind="ScaleIn",
-        leaving=leaving,
-        deadline=spec.timeout_seconds,
-        drain=min(policy.drain_seconds, spec.timeout_seconds // 2),
-    )
-
-
-def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
-    """Accept or reject an edit of the job's own number of workers, by its size when the edit's turn comes."""
-    assert job.spec is not None
-    role, here = job.spec.worker, len(scale_in.removable(job))
-    if role.max_replicas is not None and size > role.max_replicas:
-        return ScaleRejected(request=request.uid, reason="AboveMaximum")
-    if size < role.min_replicas:
-        return ScaleRejected(request=request.uid, reason="BelowMinimum")
-    # An edit has no timeout of its own, and new workers may have to wait for new nodes.
-    deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
-    # The scheduler replaces lost workers itself.
-    missing = size - len(scale_out.filled(job))
-    if missing > 0:
-        new = scale_out.new_slots(job, missing)
-        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=deadline, drain=0)
-    if here > size:
-        leaving, drain = scale_in.victims(job, here - size), min(policy.drain_seconds, deadline // 2)
-        return ScaleAccepted(request=request.uid, kind="ScaleIn", leaving=leaving, deadline=deadline, drain=drain)
-    return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
-
-
-def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:
-    """The workers of these names, compared whole; None if one of them is no worker of this job."""
-    pods = job.by_slot()
-    workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
-    if any(name not in workers for name in names):
-        return None
-    return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))

@@ -47,6 +47,11 @@ class ScaleRejected(Decided, frozen=True, tag="ScaleRejected"):
 
     request: Uid
     reason: str
+    workers: int = 0
+    """The number of workers that the request would have made, if a bound forbids it; lost workers that will be replaced
+    count."""
+    bound: int = 0
+    """That minReplicas or maxReplicas; 0 for other reasons."""
 
 
 class HostsPublished(Decided, frozen=True, tag="HostsPublished"):

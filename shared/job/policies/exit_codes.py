@@ -1,9 +1,13 @@
-"""Which exits `restartPolicy: ExitCode` retries.  Pure."""
+"""Which exits `restartPolicy: ExitCode` retries; no other module judges an exit code.  Pure.
+
+`failure.py` asks for launchers and leaders, `replacement.py` for the pods that are replaced.  Users read the rule in
+row 13 of docs/compatibility.md and in the definitions (`shared/frameworks/training_schemas.py`).
+"""
 
 from shared.job.spec import JobSpec
 
 LEAST_RETRYABLE_CODE = 128
-"""An exit code from here on means a signal: the container was ended from outside (docs/compatibility.md, line 13)."""
+"""An exit code from here on means a signal: the container was ended from outside."""
 
 OUT_OF_MEMORY = "OOMKilled"
 """Kubernetes' reason for the end of a container that used more memory than its limit."""

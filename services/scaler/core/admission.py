@@ -1,0 +1,98 @@
+"""Accepts or rejects a scale request, or an edit of the job's own number of workers, when its turn comes.  Pure.
+
+`queue.py` says whose turn it is; `scale_out.py` and `scale_in.py` carry an accepted request out.
+"""
+
+from services.scaler.core import scale_in, scale_out
+from services.scaler.core.policy import Policy
+from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
+from shared.job.naming import Slot
+from shared.job.request import Request
+from shared.job.spec import RoleSpec, ScaleSpec
+from shared.job.state import Job
+from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
+from shared.job.views import Member
+
+
+def answer(job: Job, request: Request, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
+    """The decision about a request that the job owns; an edit that asks for the present size succeeds at once."""
+    if job.spec is not None and not job.spec.handling.elastic:
+        return _rejected(request, "NotElastic")
+    if request.resize is not None:
+        return _of_edit(job, request, request.resize, policy)
+    if request.problems or request.spec is None:
+        return _rejected(request, request.problems[0].reason if request.problems else "Invalid")
+    return _of_request(job, request, request.spec, policy)
+
+
+def _rejected(request: Request, reason: str) -> ScaleRejected:
+    return ScaleRejected(request=request.uid, reason=reason)
+
+
+def _above_maximum(request: Request, role: RoleSpec, workers: int) -> ScaleRejected | None:
+    if role.max_replicas is None or workers <= role.max_replicas:
+        return None
+    return ScaleRejected(request=request.uid, reason="AboveMaximum", workers=workers, bound=role.max_replicas)
+
+
+def _below_minimum(request: Request, role: RoleSpec, workers: int) -> ScaleRejected | None:
+    if workers >= role.min_replicas:
+        return None
+    return ScaleRejected(request=request.uid, reason="BelowMinimum", workers=max(workers, 0), bound=role.min_replicas)
+
+
+def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | ScaleRejected:
+    assert job.spec is not None
+    # Slots of workers that will be replaced count.
+    size = len(scale_out.filled(job))
+    if spec.kind == "ScaleOut":
+        count = spec.count or 0
+        if count < 1:
+            return _rejected(request, "NothingToAdd")
+        if rejected := _above_maximum(request, job.spec.worker, size + count):
+            return rejected
+        new = scale_out.new_slots(job, count)
+        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
+    leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
+    if leaving is None:
+        return _rejected(request, "NoSuchWorker")
+    if not leaving:
+        return _rejected(request, "NothingToDelete")
+    if rejected := _below_minimum(request, job.spec.worker, size - max(len(leaving), spec.count or 0)):
+        return rejected
+    return ScaleAccepted(
+        request=request.uid,
+        kind="ScaleIn",
+        leaving=leaving,
+        deadline=spec.timeout_seconds,
+        drain=min(policy.drain_seconds, spec.timeout_seconds // 2),
+    )
+
+
+def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
+    """Accept or reject an edit of the job's own number of workers, by its size when the edit's turn comes."""
+    assert job.spec is not None
+    role = job.spec.worker
+    if rejected := _above_maximum(request, role, size) or _below_minimum(request, role, size):
+        return rejected
+    # An edit has no timeout of its own, and new workers may have to wait for new nodes.
+    deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
+    # The scheduler replaces lost workers itself.
+    missing = size - len(scale_out.filled(job))
+    if missing > 0:
+        new = scale_out.new_slots(job, missing)
+        return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=deadline, drain=0)
+    here = len(scale_in.removable(job))
+    if here > size:
+        leaving, drain = scale_in.victims(job, here - size), min(policy.drain_seconds, deadline // 2)
+        return ScaleAccepted(request=request.uid, kind="ScaleIn", leaving=leaving, deadline=deadline, drain=drain)
+    return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
+
+
+def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:
+    """The workers of these names, compared whole; None if one of them is no worker of this job."""
+    pods = job.by_slot()
+    workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
+    if any(name not in workers for name in names):
+        return None
+    return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))

@@ -1,0 +1,23 @@
+"""Which exits `restartPolicy: ExitCode` retries.
+
+What follows for workers is in `tests/scheduler/test_replacing.py`, for launchers in `tests/status/test_attempts.py`.
+"""
+
+import pytest
+
+from shared.job.policies import exit_codes
+from tests.kit.builders import a_spec
+
+A_KIND = a_spec(2)
+
+
+@pytest.mark.parametrize("code", range(1, 128))
+def test_an_exit_by_itself_is_final(code: int):
+    assert not exit_codes.retryable(code)
+    assert exit_codes.final(A_KIND, code, "Error")
+
+
+@pytest.mark.parametrize("code", [*range(128, 256), None])
+def test_an_exit_by_a_signal_is_retried_and_so_is_an_unknown_one(code: int | None):
+    assert exit_codes.retryable(code)
+    assert not exit_codes.final(A_KIND, code, "Error")
