@@ -101,7 +101,8 @@ class Fields:
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
-        self.refuse("InvalidValue", f"write a whole number from {least} to {most}", name)
+        allowed = f"a whole number from {least} to {most}" if least < most else f"{least}"
+        self.refuse("InvalidValue", f"write {allowed}", name)
         return None
 
     def choice(self, name: str, choices: tuple[T, ...], default: T, *, reason: str) -> T:

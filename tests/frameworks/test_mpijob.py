@@ -156,6 +156,10 @@ class TestSpec:
     def test_what_it_cannot_mean_is_refused(self, path: str, value: object, reason: str):
         assert reasons(changed(mpi_job(), path, value)) == [reason]
 
+    def test_a_second_launcher_is_refused_with_the_only_number_that_is_allowed(self):
+        found = MPIJOB.parse(custom(changed(mpi_job(), f"{LAUNCHERS}.replicas", 2)))
+        assert found == (Problem(reason="InvalidValue", field=f"{LAUNCHERS}.replicas", message="write 1"),)
+
     @pytest.mark.parametrize("operator", ["kubeflow.org/training-operator", "kubeflow.org/mpi-operator"])
     def test_both_operators_in_whose_place_it_runs_may_be_named(self, operator: str):
         assert parsed(changed(mpi_job(), "spec.runPolicy", {"managedBy": operator}))
