@@ -43,10 +43,6 @@ def test_lint_has_nothing_to_say(name: str) -> None:
     assert not ended.returncode, ended.stdout + ended.stderr
 
 
-def test_the_rules_are_those_of_the_table() -> None:
-    assert (ROOT / permissions.CHART).read_text() == permissions.of_chart(), "run `make rbac` and review the diff"
-
-
 def test_a_role_of_the_chart_is_that_of_the_table() -> None:
     roles = {found["metadata"]["name"]: found["rules"] for found in of_kind("ClusterRole", "default")}
     for service in permissions.SERVICE_ACCOUNTS:

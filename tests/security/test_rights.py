@@ -27,7 +27,11 @@ JOBS, SWARMS = ("kai.alibabacloud.com", "trainingjobs"), ("test.muster.dev", "sw
 
 def documents(variant: str) -> list[dict[str, Any]]:
     """What the files of a variant hold."""
-    texts = [path.read_text() for path in sorted((ROOT / "deploy" / "rbac" / variant).glob("*.yaml"))]
+    return objects(ROOT / "deploy" / "rbac" / variant)
+
+
+def objects(folder: Path) -> list[dict[str, Any]]:
+    texts = [path.read_text() for path in sorted(folder.glob("*.yaml"))]
     return [document for text in texts for document in yaml.safe_load_all(text)]
 
 
@@ -167,6 +171,18 @@ def test_the_folders_hold_what_the_source_says(variant: str, namespace: str):
     folder = ROOT / "deploy" / "rbac" / variant
     written = {path.name: path.read_text() for path in folder.iterdir()}
     assert written == permissions.render(namespace), "run `python -m muster.permissions` and review the diff"
+
+
+def test_the_chart_has_the_rules_of_the_table():
+    assert (ROOT / permissions.CHART).read_text() == permissions.of_chart(), "run `make rbac` and review the diff"
+
+
+def test_the_kustomize_base_has_the_rules_of_the_table():
+    # `tests/deploy/test_chart.py` compares the whole base with the chart, and skips where helm is missing.
+    base = objects(ROOT / "deploy" / "kustomize" / "base")
+    written = {found["metadata"]["name"]: found["rules"] for found in base if found["kind"].endswith("Role")}
+    of_services = {f"muster-{service}": permissions.rules(service) for service in permissions.SERVICE_ACCOUNTS}
+    assert written == {**of_services, "muster-setup": permissions.setup_rules()}, "run `make chart` and review the diff"
 
 
 def test_the_page_holds_what_the_source_says():
