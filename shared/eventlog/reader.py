@@ -155,6 +155,8 @@ class _Consumer:
         self._events: deque[Stored] = deque()
         self._end = 0
         self._pending = 0
+        self._unreadable = 0
+        """Events that the consumer counts as pending and that its server cannot read: it never delivers them."""
         self._delivered = 0
         self._outstanding = 0
         self._fault = ""
@@ -186,12 +188,12 @@ class _Consumer:
         Raises `Transient` after a fault of this consumer.
         """
         await self._pull()
-        if self._announce_end:
-            self._announce_end = False
-            return Batch((), 0)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _SILENCE
         while not self._events:
+            if self._announce_end:
+                self._announce_end = False
+                return Batch((), 0)
             behind = self._after < self._end
             if behind and loop.time() >= give_up:
                 self._fault = f"its server is behind: nothing after {self._after} of {self._end}"
@@ -247,7 +249,8 @@ class _Consumer:
         elif position.delivery == self._delivered + 1 and position.sequence > self._after and not self._fault:
             self._delivered = position.delivery
             self._after = position.sequence
-            self._pending = position.pending
+            self._unreadable = min(self._unreadable, position.pending)
+            self._pending = position.pending - self._unreadable
             self._outstanding -= 1
             self._events.append(wire.stored(position.sequence, subject.decode("utf-8", "replace"), headers, body))
         else:
@@ -260,6 +263,11 @@ class _Consumer:
             last = wire.header(headers, "Nats-Last-Consumer")
             if last.isdigit() and int(last) > self._delivered:
                 self._fault = _MISSED
+            elif self._pending and self._after >= self._end:
+                # A consumer that is idle has delivered all that its server can read.
+                self._unreadable += self._pending
+                self._pending = 0
+                self._announce_end = True
         elif status == _PULL_EXPIRED or (status == _PULL_ENDED and any(end in headers for end in _IN_ORDER)):
             self._outstanding -= int(wire.header(headers, "Nats-Pending-Messages") or 0)
         elif status == _NO_RESPONDERS:

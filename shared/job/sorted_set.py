@@ -16,7 +16,8 @@ T_co = TypeVar("T_co", bound=Ordered, covariant=True)
 class SortedSet(frozenset[T_co]):
     """A frozenset in ascending order; it is sorted when it is first iterated.
 
-    `|`, `&` and `-` take any iterable, and return the set itself if its values stay the same.
+    Every operation that makes a set makes a sorted one.  Operators take any iterable, and return the set itself if its
+    values stay the same.
     """
 
     __slots__ = ("_ascending",)
@@ -29,14 +30,37 @@ class SortedSet(frozenset[T_co]):
             self._ascending = tuple(sorted(super().__iter__()))
             return iter(self._ascending)
 
+    def union(self, *others: Iterable[Any]) -> Self:
+        return self._become(super().union(*others))
+
+    def intersection(self, *others: Iterable[Any]) -> Self:
+        return self._become(super().intersection(*others))
+
+    def difference(self, *others: Iterable[Any]) -> Self:
+        return self._become(super().difference(*others))
+
+    def symmetric_difference(self, other: Iterable[Any]) -> Self:
+        return type(self)(super().symmetric_difference(other))
+
+    def copy(self) -> Self:
+        return self
+
     def __or__(self, other: Iterable[Any]) -> Self:
-        return self._become(self.union(other))
+        return self._become(frozenset.union(self, other))
 
     def __and__(self, other: Iterable[Any]) -> Self:
-        return self._become(self.intersection(other))
+        return self._become(frozenset.intersection(self, other))
 
     def __sub__(self, other: Iterable[Any]) -> Self:
-        return self._become(self.difference(other))
+        return self._become(frozenset.difference(self, other))
+
+    # Of `frozenset | SortedSet`, Python asks the right side first if it has these.
+    __xor__ = __rxor__ = symmetric_difference
+    __ror__ = __or__
+    __rand__ = __and__
+
+    def __rsub__(self, other: Iterable[Any]) -> Self:
+        return type(self)(frozenset(other) - frozenset(self))
 
     def __repr__(self) -> str:
         return f"SortedSet({list(self)})"

@@ -8,7 +8,7 @@ import pytest
 
 from muster.reading import everything
 from shared.errors import Transient
-from shared.eventlog import api
+from shared.eventlog import Batch, api
 from shared.eventlog.connection import Connection
 from shared.eventlog.reader import _Consumer
 from shared.eventlog.server import NatsServer
@@ -158,3 +158,23 @@ async def test_a_log_that_was_read_to_its_end_is_let_go_at_once(nats_server: Nat
 
 async def _same(one: object, other: object) -> bool:
     return one == other
+
+
+async def test_an_event_that_the_server_cannot_read_is_not_awaited_for_ever(tmp_path: Path):
+    async with a_server(tmp_path) as server:
+        async with connected(server) as log:
+            for number in range(5):
+                last = await log.append(a_decision(number=number, job=f"job-{number}"), expect=0)
+        server.stop()
+        (block,) = (tmp_path / "store").glob("jetstream/*/streams/JOBS/msgs/*.blk")
+        kept = block.read_bytes()
+        assert kept.count(b"team-a-job-2-2") == 2, "as the event's id and as the message's"
+        block.write_bytes(kept.replace(b"team-a-job-2-2", b"team-a-job-2-X"))
+        await server.start()
+        async with connected(server) as log, aclosing(log.read()) as batches, asyncio.timeout(READY):
+            read = [event.sequence for event in (await anext(batches)).events]
+            assert read == [number for number in range(1, last + 1) if number != last - 2]
+            assert (await anext(batches)) == Batch((), 0)
+            sequence = await log.append(a_decision(number=5, job="job-5"), expect=0)
+            later = await anext(batches)
+            assert ([event.sequence for event in later.events], later.pending) == ([sequence], 0)
