@@ -102,6 +102,8 @@ class Stack:
     async def __aenter__(self) -> Self:
         try:
             self.data.mkdir(parents=True, exist_ok=True)
+            # Before anything writes there.
+            self.nats.claim()
             # Two servers start side by side; both are slow in waiting, not in working.
             await asyncio.gather(
                 self._stack.enter_async_context(self.nats), self._stack.enter_async_context(self.cluster)
