@@ -132,7 +132,7 @@ class Stack:
     def _start_service(self, name: str, called: str, environment: Mapping[str, str]) -> None:
         """A process of this service, known under `called` from now on."""
         self.services[called] = Child(
-            f"the {called}",
+            "the status service" if called == "status" else f"the {called}",
             [sys.executable, "-m", f"services.{name}"],
             self.data / f"{called}.log",
             {**environment, **self._settings},
