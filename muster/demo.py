@@ -29,9 +29,11 @@ from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom, Metadata
 from shared.errors import Transient, Trouble
+from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.naming import JobKey, Uid, history_filters
 from shared.job.views import alive
 from shared.process.settings import Settings
 
@@ -246,24 +248,12 @@ class Demo:
 
     async def _tell_history(self, stack: Stack) -> None:
         self._teller.doing("reading the history")
-        await self._settled(stack)
-        self._teller.say("its history, decisions only (`muster history trainingjob/digits` shows the facts too):")
         async with open_log(_reader(stack)) as log:
-            _, events = await everything(log)
+            events = await whole_history(log, JobKey(NAMESPACE, JOB, Uid(self._job_uid)))
+        self._teller.say("its history, decisions only (`muster history trainingjob/digits` shows the facts too):")
         for stored in events:
-            subject = Subject.parse(stored.subject)
-            if subject.family == "jobs" and subject.uid == self._job_uid:
+            if Subject.parse(stored.subject).family == "jobs":
                 self._teller.plain(one_line(stored))
-
-    async def _settled(self, stack: Stack) -> None:
-        """Wait until the clean-up is done, so that the history has its end."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            async with open_log(_reader(stack)) as log:
-                histories, _ = await everything(log)
-            if not any(alive(pod) for history in histories for pod in history.job.pods.values()):
-                return
-            await asyncio.sleep(0.2)
 
     async def _stay(self, stack: Stack) -> None:
         self._teller.still()
@@ -299,6 +289,17 @@ class Demo:
             self._teller.say(line)
         if folding.returncode:
             raise DemoError("the replayed status is not the one that the API server holds")
+
+
+async def whole_history(log: EventLog, key: JobKey, patience: float = PATIENCE_SECONDS) -> list[Stored]:
+    """The events of a job that ended, once its clean-up is done; those so far after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while True:
+        histories, events = await everything(log, history_filters(key))
+        cleaned = not any(alive(pod) for history in histories for pod in history.job.pods.values())
+        if cleaned or time.monotonic() > deadline:
+            return events
+        await asyncio.sleep(0.2)
 
 
 def _manifest(file: str) -> dict[str, Any]:

@@ -102,6 +102,8 @@ class Stack:
     async def __aenter__(self) -> Self:
         try:
             self.data.mkdir(parents=True, exist_ok=True)
+            # Before anything writes there.
+            self.nats.claim()
             # Two servers start side by side; both are slow in waiting, not in working.
             await asyncio.gather(
                 self._stack.enter_async_context(self.nats), self._stack.enter_async_context(self.cluster)
@@ -130,7 +132,7 @@ class Stack:
     def _start_service(self, name: str, called: str, environment: Mapping[str, str]) -> None:
         """A process of this service, known under `called` from now on."""
         self.services[called] = Child(
-            f"the {called}",
+            "the status service" if called == "status" else f"the {called}",
             [sys.executable, "-m", f"services.{name}"],
             self.data / f"{called}.log",
             {**environment, **self._settings},

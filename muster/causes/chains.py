@@ -8,9 +8,10 @@ import msgspec
 from muster.causes.link import Link
 from muster.causes.waiting import request_waits_for, waits_for
 from muster.causes.walk import Causes
-from muster.causes.words import listing
+from muster.causes.words import back_off_line, listing
 from shared.job.membership import Members
-from shared.job.naming import Slot
+from shared.job.naming import Slot, WorkerName
+from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.views import alive
@@ -50,8 +51,33 @@ def of_job(causes: Causes) -> list[Chain]:
                 break
             told.add(id(link))
         chains.append(Chain(question, tuple(links)))
+    if live and (failed := _losses(causes)):
+        chains.append(Chain("which pods were lost, and when they are replaced", failed))
     first = newest("JobObserved")
     return chains or ([Chain("what is known of it", tuple(first.chain()))] if first is not None else [])
+
+
+def _losses(causes: Causes) -> tuple[Link, ...]:
+    """The failures that the job keeps of this attempt, newest first, while any of the lost pods is yet to be replaced.
+
+    The failure of such a pod says how long its back-off is, and until when.
+    """
+    job = causes.job
+    lost = {} if job.between_attempts else replacement.replaceable(job)
+    if not lost:
+        return ()
+    slots = {job.pod_name(slot): slot for slot in causes.lives}
+    began = job.attempt.assigned.sequence if job.attempt.assigned is not None else 0
+    links = list[Link]()
+    for failure in reversed(job.failures):
+        slot = slots.get(WorkerName(failure.pod))
+        link = causes.find(failure.at.sequence, slot) if failure.at.sequence >= began else None
+        if link is not None and slot in lost and lost[slot].at == failure.at:
+            next_try = back_off_line(lost[slot].at.time, replacement.delay(job, slot, lost[slot]))
+            link = link.says(f"{link.text}; {next_try}", link.cause, unknown=link.unknown)
+        if link is not None:
+            links.append(link)
+    return tuple(links)
 
 
 def of_slot(causes: Causes, slot: Slot) -> Chain:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from muster.words import counted, range_words
 from shared.job.events.refused import EffectRefused
@@ -148,6 +149,14 @@ def timer_line(name: str, seconds: int | None) -> str:
     if name.startswith(replacement.TIMER):
         return f"the wait before the next replacement is over{length}"
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
+
+
+def back_off_line(since: str, seconds: int) -> str:
+    """When a lost pod is replaced; `since` is the time of its loss."""
+    if not seconds:
+        return "it is replaced"
+    until = datetime.fromisoformat(since) + timedelta(seconds=seconds)
+    return f"it is replaced after a back-off of {seconds} s, at {until:%H:%M:%S}"
 
 
 def exit_line(pod: PodView) -> str:

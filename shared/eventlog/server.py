@@ -6,7 +6,9 @@ In production the chart or the administrator runs the server, with the same sett
 
 import asyncio
 import ctypes
+import fcntl
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -72,6 +74,7 @@ class NatsServer:
         self._routes = routes
         self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
+        self._claim: int | None = None
 
     @property
     def url(self) -> str:
@@ -87,11 +90,43 @@ class NatsServer:
         return self._process.pid
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        self.claim()
+        try:
+            await self.start()
+        except BaseException:
+            self._release()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.stop()
+        self._release()
+
+    def claim(self) -> None:
+        """Take the folder for this process: two servers on one store would write over each other's files.
+
+        Raises `Refused` while another process has it.
+        """
+        if self._claim is not None:
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        file = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            # The kernel drops the lock with the process, however that ends.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as taken:
+            holder = os.read(file, 32).decode()
+            os.close(file)
+            words = f"the process {holder} keeps its log in {self.directory}; end it first, or name another folder"
+            raise Refused(words, reason="InUse") from taken
+        os.truncate(file, 0)
+        os.write(file, str(os.getpid()).encode())
+        self._claim = file
+
+    def _release(self) -> None:
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     async def start(self) -> None:
         """Start it and wait until it answers."""

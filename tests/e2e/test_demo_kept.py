@@ -90,3 +90,17 @@ def test_a_second_start_on_the_same_data_begins_the_story_again(tmp_path: Path):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=PATIENCE_SECONDS)
     assert nothing_running(tmp_path) == []
+
+
+def test_a_second_start_beside_the_first_is_refused_and_harms_nothing(tmp_path: Path):
+    data = tmp_path / "data"
+    with demo(tmp_path, "--data", str(data), "--keep") as first:
+        until(first, "up: NATS")
+        with demo(tmp_path, "--data", str(data)) as second:
+            said, _ = second.communicate(timeout=PATIENCE_SECONDS)
+        assert second.returncode == 1
+        assert said.splitlines()[-1].startswith(f"muster demo: the process {first.pid} keeps its log in {data}")
+        until(first, "trainingjob/digits is Running")
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=PATIENCE_SECONDS)
+    assert nothing_running(tmp_path) == []

@@ -1,6 +1,7 @@
 """The server as a child process, and connecting to one that is not there."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -61,6 +62,18 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path):
     async with NatsServer(tmp_path / "one") as server:
         with pytest.raises(Refused, match="address already in use"):
             await NatsServer(tmp_path / "two", port=server.port).start()
+
+
+async def test_a_folder_that_another_server_uses_is_refused_and_left_as_it_is(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        before = server.log.read_bytes()
+        with pytest.raises(Refused, match=f"the process {os.getpid()} keeps its log in {tmp_path}") as refusal:
+            async with NatsServer(tmp_path):
+                pass
+        assert refusal.value.reason == "InUse"
+        assert server.log.read_bytes() == before
+    async with NatsServer(tmp_path):
+        pass
 
 
 def test_stopping_what_never_ran_is_harmless(tmp_path: Path):

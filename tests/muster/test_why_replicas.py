@@ -104,6 +104,15 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
         "",
     ),
     "replica_made_again": (a_job_with_a_pod_made_again(), "worker-1"),
+    "replicas_that_crash": (
+        [
+            *a_job_with_a_pod_made_again(),
+            ended("worker", 1, 3, life=1),
+            PodsObserved(pods=(replica("worker", 0, life=1),)),
+            ended("worker", 0, 137, life=1),
+        ],
+        "",
+    ),
     "replicas_begun_again": (a_job_that_began_again(), ""),
     "replicas_that_wait": (
         [
@@ -205,3 +214,14 @@ def test_the_first_line_of_a_crash_loop_says_what_kubectl_says(kind: str):
     (first, *_), _ = explained(caused(KEY, log_of(a_crash_loop(kind))), "", JOB)
     assert "Restarting (resnet-worker-0: exited with 1 (Error)), 2 of 3 pods running" in first
     assert first.endswith(", 1 pod replaced")
+
+
+def test_a_job_whose_pods_are_made_again_tells_of_their_failures_and_of_the_back_off():
+    answer = said(STORIES["replicas_that_crash"][0])
+    _, _, failed = answer.partition("which pods were lost, and when they are replaced:\n")
+    assert failed.count("ended: exit code") == 4
+    assert "resnet-worker-1 ended: exit code 3; it is replaced after a back-off of 20 s, at " in failed
+
+
+def test_a_job_whose_pods_run_again_tells_of_no_failure():
+    assert "which pods were lost" not in said(a_job_with_a_pod_made_again())
