@@ -129,7 +129,8 @@ class Watches:
         def seen(at: At, pod: Pod | None) -> Concerned:
             if pod is None:
                 return self._cache.set_pod(at, None)
-            return self._cache.set_pod(at, observed_pod(pod, last_words=self._last_words), tolerations(pod))
+            view = observed_pod(pod, self._kinds, last_words=self._last_words)
+            return self._cache.set_pod(at, view, tolerations(pod))
 
         await self._follow(PODS, self._cache.pods, seen, selector)
 

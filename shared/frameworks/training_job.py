@@ -48,7 +48,6 @@ from shared.job.naming import (
     SSH_KEYS,
     SUSPENDED,
     JobKey,
-    Slot,
     WorkerName,
 )
 from shared.job.request import Request
@@ -125,6 +124,8 @@ class TrainingJob(Framework):
     """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
 
     resource = TRAININGJOBS
+    role_label = JOB_ROLE
+    index_label = REPLICA_INDEX
     take_over = OfEtOperator()
 
     @property
@@ -159,10 +160,6 @@ class TrainingJob(Framework):
 
     def labels(self, key: JobKey) -> dict[str, str]:
         return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
-
-    def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
-        """The launcher has an index, too: otherwise a label of that name in its template would count."""
-        return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
 
     def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         return [{"name": "ssh-port", "port": 22}, {"name": "kubeai-service-port", "port": 9009}]

@@ -36,6 +36,7 @@ class Guarded(Framework):
         """Raises what the inner framework's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
+        self.role_label, self.index_label = _as(tuple[str, str], (inner.role_label, inner.index_label))
         self.take_over = _GuardedTakeOver(self, inner.take_over)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition
