@@ -147,6 +147,9 @@ class Framework(Parser, PodRenderer, StatusRenderer):
     def definition(self) -> Definition:
         """The source of the kind's CustomResourceDefinition."""
 
+    requests: tuple[Resource[Custom], ...] = ()
+    """The kinds of scale requests that name its jobs; of the built-in kinds one has them, of users' kinds none."""
+
     @property
     def others(self) -> tuple["Framework", ...]:
         """The same kind in other versions, in order of preference, for clusters that do not serve this one."""

@@ -25,7 +25,7 @@ from shared.frameworks.reading import (
     RESTART_POLICIES,
     Fields,
 )
-from shared.frameworks.scale_requests import GROUP, VERSION
+from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.templates import DNS_LABEL, gpus, training_container
@@ -127,6 +127,7 @@ class TrainingJob(Framework):
     role_label = JOB_ROLE
     index_label = REPLICA_INDEX
     take_over = OfEtOperator()
+    requests = (SCALEINS, SCALEOUTS)
 
     @property
     def definition(self) -> Definition:

@@ -32,6 +32,9 @@ log = structlog.get_logger()
 class Guarded(Framework):
     """A framework whose methods call another framework and check its answers."""
 
+    requests = ()
+    """ScaleIns and ScaleOuts name jobs of a built-in kind alone."""
+
     def __init__(self, inner: Framework) -> None:
         """Raises what the inner framework's kind or definition raises."""
         self._inner = inner

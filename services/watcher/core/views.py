@@ -8,8 +8,7 @@ from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import GROUP, parse_scale
-from shared.frameworks.training_job import TRAININGJOBS
+from shared.frameworks.scale_requests import parse_scale
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
@@ -67,20 +66,21 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
     )
 
 
-def _is_scalable(owner: OwnerReference) -> bool:
-    """True of a TrainingJob, which requests are about."""
-    return (owner.api_version.partition("/")[0], owner.kind) == (GROUP, TRAININGJOBS.kind)
+def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:
+    """True of a job that requests may name."""
+    framework = _framework(owner, kinds)
+    return framework is not None and bool(framework.requests)
 
 
-def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
+def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN) -> ObservedRequest:
     """A scale request reduced to the cache's fields."""
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
     named = _at(manifest.spec, "selector", "name")
     # An owner that is no controller names an incarnation of the job too.
-    owners = (each for each in meta.owner_references or () if _is_scalable(each) and each.name == named)
+    owners = (each for each in meta.owner_references or () if _is_scalable(each, kinds) and each.name == named)
     owner = meta.controller or next(owners, None)
-    if owner is not None and not _is_scalable(owner):
+    if owner is not None and not _is_scalable(owner, kinds):
         # Its history is that of the named job: no service answers under the uid of another owner.
         owner, answer = None, (_ANOTHERS,)
     return ObservedRequest(
