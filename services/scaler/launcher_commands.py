@@ -12,6 +12,7 @@ import structlog
 
 from services.scaler.core import drain, script
 from services.scaler.core.effects import CheckDrain, LinkHosts, RunScript
+from shared.backoff import doubled
 from shared.cluster import Cluster, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
@@ -127,7 +128,7 @@ class LauncherCommands:
         There is no wait if the check is refused: the script then reports what is wrong.
         """
         loop = asyncio.get_running_loop()
-        until, wait = loop.time() + effect.timeout / 2, LISTED_AGAIN_SECONDS
+        until, looks = loop.time() + effect.timeout / 2, 0
         while True:
             try:
                 shown = await self._cluster.execute(
@@ -142,8 +143,8 @@ class LauncherCommands:
                     return True
             if loop.time() >= until:
                 return False
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_LISTED_AGAIN_SECONDS)
+            looks += 1
+            await asyncio.sleep(doubled(LISTED_AGAIN_SECONDS, looks, LONGEST_LISTED_AGAIN_SECONDS))
 
     async def _command(self, key: JobKey, effect: RunScript) -> list[str]:
         for _ in range(READS - 1):
