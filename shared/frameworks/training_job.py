@@ -29,24 +29,16 @@ from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.templates import DNS_LABEL, gpus, training_container
-from shared.frameworks.training_schemas import ATTACH_MODES, JOB_RESTART_POLICIES, TRAINING_JOB
+from shared.frameworks.training_schemas import ATTACH_MODES, JOB_RESTART_POLICIES, SUSPENDED, TRAINING_JOB
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
     DISCOVER_HOSTS,
     EDL_FOLDER,
-    GROUP_NAME,
     HOSTFILE,
-    JOB_FOLDER,
-    JOB_NAME,
-    JOB_ROLE,
     JOB_UID,
     LONGEST_JOB_NAME,
     MPI_FOLDER,
-    REPLICA_INDEX,
     RESTART,
-    SCALEOUT_NAME,
-    SSH_KEYS,
-    SUSPENDED,
     JobKey,
     WorkerName,
 )
@@ -56,6 +48,16 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy, R
 from shared.job.state import Job
 
 TRAININGJOBS = Resource(GROUP, VERSION, "trainingjobs", "TrainingJob", Custom)
+GROUP_NAME = "group-name"
+JOB_NAME = "training-job-name"
+JOB_ROLE = "training-job-role"
+REPLICA_INDEX = "replica-index"
+SCALEOUT_NAME = "scaleout-name"
+"""Labels of its pods."""
+SSH_KEYS = "arena.kubeflow.org/ssh-secret"
+"""An annotation of a job: the user's own Secret with ssh keys."""
+JOB_FOLDER = "/job"
+"""Where the launcher finds the hosts file of DeepSpeed."""
 LONGEST_SECRET_NAME = 253
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
 _DNS_SUBDOMAIN = re.compile(rf"{DNS_LABEL}(\.{DNS_LABEL})*")

@@ -27,9 +27,12 @@ from shared.frameworks.schemas import (
     number,
     rule,
 )
-from shared.job.naming import LONGEST_JOB_NAME, SUSPENDED
+from shared.job.naming import LONGEST_JOB_NAME
 from shared.job.policies.exit_codes import LEAST_RETRYABLE_CODE
 from shared.job.spec import RestartPolicy
+
+SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
+"""The annotation of et-operator that suspends a job."""
 
 JOB_RESTART_POLICIES: tuple[RestartPolicy, ...] = ("Never", "OnFailure")
 ATTACH_MODES = ("ssh", "kubexec")

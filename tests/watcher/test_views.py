@@ -7,9 +7,9 @@ import pytest
 from services.watcher.core.views import MOST_PROBLEMS, observed_child, observed_job, observed_pod, observed_request
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.training_job import JOB_ROLE, REPLICA_INDEX, TRAININGJOB
 from shared.job.chain import Head
-from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
+from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_UID, Uid
 from shared.job.views import Exit, PodView
 from tests.frameworks.documents import changed, custom, training_job
 from tests.kit.histories import KEY
