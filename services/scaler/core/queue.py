@@ -7,6 +7,7 @@ An edit of the job's own number of workers waits in the same queue.
 from services.scaler.core import scale_in, scale_out
 from services.scaler.core.effects import OwnRequest
 from services.scaler.core.policy import Policy
+from shared.job import reasons
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.request import Request
@@ -22,7 +23,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
     request = job.scaling.open_request
     if request is not None:
         if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
-            return _cancelled(request, "JobSuspended" if job.suspended else "JobRestarted")
+            return _cancelled(request, reasons.JOB_SUSPENDED if job.suspended else reasons.JOB_RESTARTED)
         return scale_out.next_steps(job, request) if request.kind == "ScaleOut" else scale_in.next_steps(job, request)
     if job.leaving:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
@@ -36,7 +37,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
 def after_the_end(job: Job) -> list[Step]:
     """After the job's end: cancel the open request, and reject the waiting ones in their order."""
     request = job.scaling.open_request
-    reason = "JobGone" if job.gone else "JobFinished"
+    reason = reasons.JOB_GONE if job.gone else reasons.JOB_FINISHED
     if request is not None:
         return _cancelled(request, reason)
     waiting = first(job)
@@ -108,7 +109,7 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
     if not leaving:
         return "NothingToDelete"
     if size - max(len(leaving), spec.count or 0) < workers.min_replicas:
-        return "BelowMinimum"
+        return reasons.BELOW_MINIMUM
     return ScaleAccepted(
         request=request.uid,
         kind="ScaleIn",
@@ -125,7 +126,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     if role.max_replicas is not None and size > role.max_replicas:
         return ScaleRejected(request=request.uid, reason="AboveMaximum")
     if size < role.min_replicas:
-        return ScaleRejected(request=request.uid, reason="BelowMinimum")
+        return ScaleRejected(request=request.uid, reason=reasons.BELOW_MINIMUM)
     # An edit has no timeout of its own, and new workers may have to wait for new nodes.
     deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
     # The scheduler replaces lost workers itself.
