@@ -117,9 +117,8 @@ class Cache:
                 listing.outdated, listing.answered = listing.version > 0, False
 
     def keys(self) -> tuple[JobKey, ...]:
-        """Every job of which the cache has a resource, a pod, a child or a request."""
-        of_requests = map(self.key_of, self.all_requests())
-        return _once(*self._resources, *self._pods_of, *self._children_of, *of_requests)
+        """Every job of which the cache has a resource, pods, children or a request, once for each of these."""
+        return (*self._resources, *self._pods_of, *self._children_of, *map(self.key_of, self.all_requests()))
 
     def job(self, key: JobKey) -> ObservedJob | None:
         """The resource with this uid."""
