@@ -9,20 +9,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import aiohttp
+import msgspec
 
 from devcluster.kubeconfig import write_access
 from muster.permissions import HOME
 from muster.supervision import Program
-from shared.cluster.access import HOME_KUBECONFIG, find_cluster
+from shared.cluster.access import HOME_KUBECONFIG
+from shared.cluster.kube import KubeCluster
 from shared.cluster.kubeconfig import current_context
-from shared.errors import Refused, Transient
+from shared.errors import Refused
 
-TOKEN_SECONDS = 24 * 3600
-"""How long the services' tokens are good for."""
-
-PATIENCE = aiohttp.ClientTimeout(total=30)
-"""With the API server, for one token."""
+TOKENS = f"/api/v1/namespaces/{HOME}/serviceaccounts/{{}}/token"
+TOKEN_REQUEST = {
+    "apiVersion": "authentication.k8s.io/v1",
+    "kind": "TokenRequest",
+    # A day.
+    "spec": {"expirationSeconds": 24 * 3600},
+}
 
 
 class BorrowedCluster:
@@ -50,27 +53,16 @@ class BorrowedCluster:
 
     async def admit(self, users: Sequence[str]) -> None:
         """Write a kubeconfig with a token for each service account.  Raises `Trouble`."""
-        access = await find_cluster(self._kubeconfig)
-        cluster = current_context([str(self._kubeconfig)]).cluster
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": TOKEN_SECONDS},
-        }
-        async with access.open() as session:
+        context = current_context([str(self._kubeconfig)])
+        kube = await KubeCluster.connect(self._kubeconfig)
+        try:
             for user in users:
-                url = f"{access.url}/api/v1/namespaces/{HOME}/serviceaccounts/{user}/token"
-                what, headers = f"ask for a token of the service account {HOME}/{user}", await access.headers()
-                try:
-                    async with session.post(
-                        url, json=request, headers=headers, timeout=PATIENCE, **access.options
-                    ) as answer:
-                        made = await answer.json(content_type=None)
-                except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-                    raise Transient(f"{what}: {error or 'timed out'}") from error
-                if answer.status != 201:
-                    raise Refused(f"{what}: {made.get('message')}", reason="NoToken")
-                write_access(self.kubeconfig(user), cluster, user=user, token=made["status"]["token"])
+                path, what = TOKENS.format(user), f"ask for a token of the service account {HOME}/{user}"
+                answer = await kube.ask(path, what=what, review=TOKEN_REQUEST)
+                token = msgspec.json.decode(answer.body)["status"]["token"]
+                write_access(self.kubeconfig(user), context.cluster, user=user, token=token)
+        finally:
+            await kube.close()
 
     @property
     def programs(self) -> Sequence[Program]:

@@ -148,7 +148,7 @@ class Definitions:
                 if refusal.reason != "AlreadyExists":
                     raise
                 continue
-            await self._until_served(name)
+            await until_served(self._cluster, name)
             return todo, mine
         raise Transient(f"set up {name}: others write to it all the time")
 
@@ -182,17 +182,19 @@ class Definitions:
             return True
         raise Transient(f"give up the scope in {ours['metadata']['name']}: others write to it all the time")
 
-    async def _until_served(self, name: str) -> None:
-        try:
-            async with asyncio.timeout(SERVED_SECONDS):
-                while not is_served(await self._cluster.get(DEFINITIONS, "", name)):
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError as error:
-            raise Transient(f"{name} is not served after {SERVED_SECONDS:.0f} s") from error
-
 
 def _name(manifest: Manifest) -> str:
     return str(manifest["metadata"]["name"])
+
+
+async def until_served(cluster: Cluster, name: str) -> None:
+    """Wait until the API server serves the kind of this definition.  Raises `Transient` after `SERVED_SECONDS`."""
+    try:
+        async with asyncio.timeout(SERVED_SECONDS):
+            while not is_served(await cluster.get(DEFINITIONS, "", name)):
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError as error:
+        raise Transient(f"{name} is not served after {SERVED_SECONDS:.0f} s") from error
 
 
 def is_served(definition: Custom | None) -> bool:

@@ -28,8 +28,7 @@ from muster.words import one_line
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom, Metadata
-from shared.errors import Transient, Trouble
-from shared.eventlog import EventLog, Stored
+from shared.errors import Trouble
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -230,8 +229,8 @@ class Demo:
     async def _follow_training(self, stack: Stack) -> None:
         """The launcher's own words: every group, every tenth epoch, and the end."""
         while True:
-            with suppress(Transient, OSError):
-                async for line in stack.logs(NAMESPACE, LAUNCHER, follow=True):
+            with suppress(Trouble):
+                async for line in stack.logs(NAMESPACE, LAUNCHER):
                     self._hear(line)
                 self._training_ended = True
                 return

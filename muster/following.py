@@ -14,6 +14,7 @@ from muster.targets import Target, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Transient
+from shared.job.reasons import of_request
 
 LOOK_SECONDS = 0.5
 
@@ -29,13 +30,6 @@ TIMEOUT_SECONDS = 600
 WAITED_TOO_LONG = 3
 
 ONLY_THE_WAITING = "only the waiting ended; what was asked for goes on"
-
-_WAITS = {
-    "AnotherRequestRuns": "an earlier request is being carried out",
-    "AnotherRequestWaits": "earlier requests come first",
-    "JobNotRunning": "its turn comes once the job is Running",
-}
-"""Sentences for the reasons of a waiting request, whose status has the reason alone."""
 
 Answer = Callable[[dict[str, Any]], bool | None]
 """Of a status: True is done, False failed, None goes on."""
@@ -157,5 +151,5 @@ def _line(target: Target, status: dict[str, Any]) -> str:
 def _because(condition: dict[str, Any]) -> str:
     """`AboveMaximum: the job would have 5 workers, and maxReplicas is 4`."""
     reason = str(condition.get("reason") or "")
-    message = condition.get("message") or _WAITS.get(reason, "")
+    message = condition.get("message") or (of_request(reason) if condition.get("type") == "Pending" else "")
     return f"{reason}: {message}" if reason and message else reason

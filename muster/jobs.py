@@ -8,8 +8,6 @@ from muster.targets import Asked, Target, chosen, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
-from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.naming import SUSPENDED
 
 OVER = ("Succeeded", "Failed")
 PAUSED = ("Suspending", "Suspended")
@@ -28,8 +26,8 @@ async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> 
             if job is not None:
                 found[version] = job
                 break
-        if target in found and target.resource == TRAININGJOBS:
-            # Of several jobs of that name the TrainingJob is meant: the others need no request.
+        if target in found and target.has_requests:
+            # It is the one that is meant: the others need no call.
             break
     target_meant = chosen(asked, found, namespace)
     if target_meant is None:
@@ -57,14 +55,14 @@ def must_not_be_over(job: Custom, target: Target, done: str) -> None:
 
 
 def wants_pause(job: Custom, target: Target) -> bool:
-    """True if the resource asks for a pause, by its field or by et-operator's annotation."""
-    annotated = (job.metadata.annotations or {}).get(SUSPENDED) == "true"
-    return suspend_field(job, target) is True or (annotated and takes_annotation(target))
+    """True if the resource asks for a pause, by its field or by its annotation."""
+    annotated = (job.metadata.annotations or {}).get(suspend_annotation(target)) == "true"
+    return suspend_field(job, target) is True or annotated
 
 
-def takes_annotation(target: Target) -> bool:
-    """True if the kind reads et-operator's annotation for a pause."""
-    return target.resource == TRAININGJOBS
+def suspend_annotation(target: Target) -> str:
+    """The annotation that asks for a pause, too; empty for a kind without one."""
+    return target.framework.definition.suspend_annotation if target.framework is not None else ""
 
 
 def suspend_field(job: Custom, target: Target) -> object:

@@ -11,7 +11,6 @@ from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Scale
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.spec import JobSpec
 
 
@@ -23,7 +22,7 @@ async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait:
     must_not_pause(job, target)
     if spec is not None:
         _must_be_within_bounds(target, spec, size)
-    if target.resource == TRAININGJOBS:
+    if target.has_requests:
         await _by_request(cluster, target, job, size, wait=wait, timeout=timeout)
     elif scale is not None:
         if spec is None:
@@ -32,7 +31,7 @@ async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait:
 
 
 def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]:
-    """The path of the job's size, which a TrainingJob does not need; and its spec, unless that has problems.
+    """The path of the job's size, which a kind with requests does not need; and its spec, unless that has problems.
 
     Exits with one line when its size is fixed.
     """
@@ -42,7 +41,7 @@ def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]
     if spec is not None and not spec.handling.elastic:
         raise fail(f"{target.label} cannot be scaled: it is not elastic, its size is fixed")
     scale = described.scale if described is not None else None
-    if scale is None and target.resource != TRAININGJOBS:
+    if scale is None and not target.has_requests:
         raise fail(f"{target.label} cannot be scaled: a {target.resource.kind} has a fixed size")
     return scale, spec
 
@@ -59,7 +58,7 @@ async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int, 
     namespace = job.metadata.namespace
     now = len(status_of(job).get("targetWorkers") or ())
     if not now:
-        raise fail(f"TrainingJob {namespace}/{target.name} has no workers yet; scale it once it runs")
+        raise fail(f"{target.resource.kind} {namespace}/{target.name} has no workers yet; scale it once it runs")
     if size == now:
         typer.echo(f"{target.label} has {now} workers already")
         return

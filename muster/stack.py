@@ -14,20 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-import aiohttp
-
 from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
 from muster import crds, permissions
-from muster.definitions import is_served
+from muster.definitions import until_served
 from muster.supervision import Program
 from shared.cluster import Resource
-from shared.cluster.access import find_cluster
 from shared.cluster.kinds import DEFINITIONS as CRDS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
-from shared.errors import Refused, Transient
+from shared.errors import Refused
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, READER
@@ -36,7 +33,6 @@ from shared.installation.plugins import kinds
 SERVICES = permissions.SERVICE_ACCOUNTS
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 IMAGES = {"muster-digits": DIGITS}
-READY_SECONDS = 20.0
 
 _RBAC = "rbac.authorization.k8s.io"
 APPLIED: Mapping[str, Resource[Custom]] = {
@@ -162,27 +158,10 @@ class Stack:
         """End all four; what they leave undone is owed again by the next start."""
         await asyncio.gather(*(service.stop() for service in self.services.values()))
 
-    async def logs(self, namespace: str, pod: str, *, follow: bool = False) -> AsyncIterator[str]:
-        """A pod's log, line by line.  Raises `Transient` when it cannot be had, or breaks off."""
-        access = await find_cluster(self.cluster.kubeconfig(CLUSTER_ADMIN))
-        url = f"{access.url}/api/v1/namespaces/{namespace}/pods/{pod}/log"
-        try:
-            async with (
-                access.open() as session,
-                session.get(
-                    url,
-                    params={"follow": str(follow).lower()},
-                    headers=await access.headers(),
-                    timeout=aiohttp.ClientTimeout(total=None),
-                    **access.options,
-                ) as answer,
-            ):
-                if answer.status != 200:
-                    raise Transient(f"logs of {pod}: {answer.status}")
-                async for line in answer.content:
-                    yield line.decode(errors="replace").rstrip("\n")
-        except aiohttp.ClientError as error:
-            raise Transient(f"logs of {pod}: {error}") from error
+    async def logs(self, namespace: str, pod: str) -> AsyncIterator[str]:
+        """A pod's log, line by line, until its container ends.  Raises `Trouble` as `KubeCluster.log` does."""
+        async for line in self.kube.log(namespace, pod, "", follow=True):
+            yield line.decode(errors="replace").partition(" ")[2]
 
     async def _install(self) -> None:
         """The kinds, and what each service may do; both are gone with the stack where the cluster goes on."""
@@ -196,12 +175,8 @@ class Stack:
         definitions = crds.manifests(kinds())
         for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)
-        deadline = asyncio.get_running_loop().time() + READY_SECONDS
-        for name in [definition["metadata"]["name"] for definition in definitions]:
-            while not is_served(await self.kube.get(CRDS, "", name)):
-                if asyncio.get_running_loop().time() > deadline:
-                    raise Transient(f"{name} is not served after {READY_SECONDS:.0f} s")
-                await asyncio.sleep(0.05)
+        for definition in definitions:
+            await until_served(self.kube, definition["metadata"]["name"])
 
     async def _apply(self, manifest: Mapping[str, Any]) -> None:
         resource, metadata = APPLIED[manifest["kind"]], manifest["metadata"]

@@ -11,8 +11,8 @@ from muster.jobs import (
     must_not_be_over,
     patch_at,
     patched,
+    suspend_annotation,
     suspend_field,
-    takes_annotation,
     the_job,
     value_at,
     wants_pause,
@@ -20,7 +20,6 @@ from muster.jobs import (
 from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
-from shared.job.naming import SUSPENDED
 
 
 async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
@@ -53,8 +52,8 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
         patch: dict[str, Any] = {}
         if suspend_field(job, target) is True:
             patch |= patch_at(path, False)
-        if takes_annotation(target) and SUSPENDED in (job.metadata.annotations or {}):
-            patch["metadata"] = {"annotations": {SUSPENDED: None}}
+        if (annotation := suspend_annotation(target)) in (job.metadata.annotations or {}):
+            patch["metadata"] = {"annotations": {annotation: None}}
         job = await patched(cluster, target, job, patch)
         typer.echo(f"{target.label} asked to resume")
     elif phase in PAUSED or older(status_of(job), job):
@@ -75,13 +74,13 @@ def _path(target: Target, done: str) -> str:
 
 
 async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
-    """The job after the wish was written as et-operator's annotation."""
-    if not takes_annotation(target):
+    """The job after the wish was written as an annotation."""
+    if not (annotation := suspend_annotation(target)):
         raise fail(
             f"{target.label} cannot be suspended: the definition of {target.resource.kind} here drops the field for "
             "it; `muster crds | kubectl apply -f -` installs one that has it"
         )
-    return await patched(cluster, target, job, {"metadata": {"annotations": {SUSPENDED: "true"}}})
+    return await patched(cluster, target, job, {"metadata": {"annotations": {annotation: "true"}}})
 
 
 async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer, timeout: int) -> None:

@@ -13,7 +13,6 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.state import Job
@@ -52,6 +51,11 @@ class Target(msgspec.Struct, frozen=True):
         """Itself, and the same one for clusters that serve other versions of its kind."""
         others = self.framework.others if self.framework is not None else ()
         return [self, *(msgspec.structs.replace(self, resource=each.resource, framework=each) for each in others)]
+
+    @property
+    def has_requests(self) -> bool:
+        """True of a job that scale requests name: where several kinds have a job of one name, this one is meant."""
+        return self.framework is not None and bool(self.framework.requests)
 
     @property
     def is_request(self) -> bool:
@@ -97,13 +101,13 @@ def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
 
 
 def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
-    """The target that is meant of those that were `found`: the TrainingJob, else the only one.
+    """The target that is meant of those that were `found`: the one with requests, else the only one.
 
     Exits with one line when there are several, and None when there is none.
     """
     candidates = [*found]
     for target in candidates:
-        if target.resource == TRAININGJOBS:
+        if target.has_requests:
             return target
     if len(candidates) > 1:
         words = " or ".join(target.label for target in candidates)
@@ -166,7 +170,7 @@ def _means(job: Job, target: Target) -> bool:
         return False
     if not job.kind:
         # Nothing was seen of it but what waits under its name.
-        return target.resource == TRAININGJOBS
+        return target.has_requests
     return (job.api_version.partition("/")[0], job.kind) == (target.resource.group, target.resource.kind)
 
 

@@ -14,6 +14,7 @@ from devcluster.node.machine import Machine
 from devcluster.node.names import Named
 from devcluster.node.runtime import Launch, Process
 from devcluster.node.volumes import Volumes
+from shared.backoff import doubled
 
 SCHEME = "process"
 """Where a real node names its container runtime."""
@@ -61,7 +62,8 @@ class Container:
     launch: Launch | None = None
     """What the present run was started with; exec starts in the same way."""
     _id: str = ""
-    _delay: float = 0.0
+    _ends: int = 0
+    """Ends in a row, each after a short run."""
     _started: float = 0.0
     _run: bool = False
 
@@ -142,7 +144,7 @@ class Container:
         self.ready = False
         self.process = None
         if end.time - self._started > FORGIVEN_AFTER:
-            self._delay = 0.0
+            self._ends = 0
 
     def _message(self) -> str:
         with contextlib.suppress(OSError), self.message_file.open("rb") as file:
@@ -151,8 +153,8 @@ class Container:
 
     def next_delay(self) -> float:
         """Seconds to wait before the next run, longer each time it is asked."""
-        delay = self._delay
-        self._delay = min(2 * delay or self.first_delay, LONGEST_DELAY)
+        delay = doubled(self.first_delay, self._ends, LONGEST_DELAY)
+        self._ends += 1
         return delay
 
     def status(self, *, init: bool = False) -> Json:

@@ -21,6 +21,7 @@ from devcluster.node.reporter import Reporter
 from devcluster.node.running import FIRST_RETRY, LAST_RETRY, Runner
 from devcluster.node.runtime import RuntimeProblem
 from devcluster.node.volumes import VOLUMES, MountFailed, Tokens, Volumes
+from shared.backoff import doubled
 from shared.errors import Refused, Trouble
 
 log = structlog.get_logger()
@@ -257,7 +258,7 @@ class Pod:
             return False
         self._address = self.machine.addresses.take()
         self.field_values["podIP"] = self._address
-        delay = FIRST_RETRY
+        failures = 0
         while not self.stopping.is_set():
             try:
                 await self.machine.runtime.add_network(self.uid, self._address)
@@ -270,8 +271,8 @@ class Pod:
                 self._mounted = True
                 self.changed()
                 return True
-            await self._runner.pause(delay)
-            delay = min(2 * delay, LAST_RETRY)
+            failures += 1
+            await self._runner.pause(doubled(FIRST_RETRY, failures, LAST_RETRY))
         return False
 
     def changed(self) -> None:

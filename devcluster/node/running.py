@@ -10,6 +10,7 @@ from devcluster.node.environment import BadConfiguration
 from devcluster.node.launching import CannotStart, prepare
 from devcluster.node.probes import watch_readiness
 from devcluster.node.runtime import Process, RuntimeProblem
+from shared.backoff import doubled
 
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds between two attempts at what the pod waits for, such as a ConfigMap."""
@@ -67,15 +68,15 @@ class Runner:
 
     async def _start(self, container: Container) -> Process | None:
         """One run, tried until it begins; None when the pod ends before."""
-        delay, pull_delay = FIRST_RETRY, FIRST_PULL
+        failures = pulls = 0
         while not self._pod.stopping.is_set():
             image = container.spec["image"]
             if self._machine.images.missing(image):
                 self._waits(container, "ErrImagePull", f'failed to pull image "{image}": not found')
                 await self.pause(FIRST_RETRY)
                 self._waits(container, "ImagePullBackOff", f'Back-off pulling image "{image}"')
-                await self.pause(pull_delay)
-                pull_delay = min(2 * pull_delay, LAST_PULL)
+                pulls += 1
+                await self.pause(doubled(FIRST_PULL, pulls, LAST_PULL))
                 continue
             try:
                 return await self._begin(container)
@@ -83,8 +84,8 @@ class Runner:
                 self._waits(container, "CreateContainerConfigError", str(problem))
             except (CannotStart, RuntimeProblem, OSError) as problem:
                 self._waits(container, "CreateContainerError", str(problem))
-            await self.pause(delay)
-            delay = min(2 * delay, LAST_RETRY)
+            failures += 1
+            await self.pause(doubled(FIRST_RETRY, failures, LAST_RETRY))
         return None
 
     async def _begin(self, container: Container) -> Process:

@@ -97,15 +97,15 @@ class _Facts:
 
     def __init__(self, facts: Sequence[_Fact], spaces: Sequence[tuple[str, str]]) -> None:
         self._facts = facts
-        self._known = frozenset(facts)
+        self.known = frozenset(facts)
         self._spaces = spaces
         """Version and path of objects that keep unknown fields."""
 
     def lacking_in(self, other: "_Facts") -> list[_Fact]:
         """Those that the other one has not, nor keeps unasked."""
-        return [fact for fact in self._facts if fact not in other._known and not other._keeps(fact)]
+        return [fact for fact in self._facts if fact not in other.known and not other.keeps(fact)]
 
-    def _keeps(self, fact: _Fact) -> bool:
+    def keeps(self, fact: _Fact) -> bool:
         return any(fact.version == version and fact.path.startswith(path) for version, path in self._spaces)
 
 

@@ -13,7 +13,6 @@ from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import GROUP, REQUEST_DEFINITIONS
 from shared.frameworks.schemas import ANYTHING, HISTORY, TIME
-from shared.frameworks.training_job import TRAININGJOBS
 
 HEADER = "# Written by `python -m muster.crds` from shared/frameworks; the next run overwrites a change here.\n"
 
@@ -42,11 +41,10 @@ def manifests(kinds: Kinds = BUILT_IN) -> list[dict[str, Any]]:
 
 
 def _all(kinds: Kinds) -> Iterator[Kind]:
-    """Those of the kinds, and of the requests that change the size of a TrainingJob."""
+    """Those of the kinds, and of the requests that name their jobs."""
     for framework in kinds:
         yield Kind(framework.resource, framework.definition)
-        if framework.resource == TRAININGJOBS:
-            yield from (Kind(resource, described) for resource, described in REQUEST_DEFINITIONS.items())
+        yield from (Kind(resource, REQUEST_DEFINITIONS[resource]) for resource in framework.requests)
 
 
 def definition(kind: Kind) -> dict[str, Any]:

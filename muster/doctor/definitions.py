@@ -7,7 +7,6 @@ from muster.crds.compare import Verdict, compare
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.cluster import Resource, scope
 from shared.frameworks.framework import Framework
-from shared.installation.permissions import definitions
 
 CHECK = "definitions.kinds"
 UPGRADE = "`muster setup` upgrades the definitions, and takes nothing away"
@@ -18,7 +17,7 @@ Document = Mapping[str, Any]
 
 def wanted(kinds: Iterable[Framework]) -> list[Resource[Any]]:
     """The kinds of job and of request whose definitions are looked at, each once."""
-    return list(dict.fromkeys(each for kind in kinds for each in (kind.resource, *definitions(kind))))
+    return list(dict.fromkeys(each for kind in kinds for each in (kind.resource, *kind.requests)))
 
 
 def name(resource: Resource[Any]) -> str:

@@ -1,7 +1,6 @@
 """Looking at the log: what the server, the streams, the leases and the histories are like now."""
 
 import asyncio
-from contextlib import aclosing
 from datetime import UTC, datetime
 
 from cryptography import x509
@@ -9,7 +8,7 @@ from cryptography import x509
 from muster.doctor import certificates, clocks, jobs, services, streams, versions
 from muster.doctor.findings import Finding, ok, unknown
 from muster.doctor.parts import Wishes, part
-from muster.reading import open_log
+from muster.reading import fold_to_end, open_log
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
 from shared.eventlog.durability import varz
@@ -111,13 +110,13 @@ class LookAtLog:
         return services.owners(*await inspection.holdings(log), scope=scope)
 
     async def _of_histories(self, log: JetStreamEventLog, identity: str) -> list[Finding]:
-        histories, end = Histories(), await log.end()
+        histories, subjects = Histories(), namespace_filters(self._settings.namespace)
         seconds = self._wishes.timeout * 0.9
         try:
             async with asyncio.timeout(seconds):
-                await self._fold(log, histories, end)
+                await fold_to_end(log, histories.fold, subjects)
         except TimeoutError:
-            words = f"{histories.position} of {end} events were read within {seconds:g} s"
+            words = f"{histories.position} of {await log.end(subjects)} events were read within {seconds:g} s"
             return [
                 unknown("jobs.histories", words, "give it more time with --timeout"),
                 *jobs.troubles(histories, identity),
@@ -126,12 +125,3 @@ class LookAtLog:
             namespace = history.job.key.namespace
             self.ends[namespace] = max(self.ends.get(namespace, 0), history.sequence)
         return jobs.findings(histories, identity)
-
-    async def _fold(self, log: JetStreamEventLog, histories: Histories, end: int) -> None:
-        async with aclosing(log.read(subjects=namespace_filters(self._settings.namespace))) as batches:
-            async for batch in batches:
-                for stored in batch.events:
-                    if stored.sequence <= end:
-                        histories.fold(stored)
-                if not batch.pending or batch.events[-1].sequence >= end:
-                    return

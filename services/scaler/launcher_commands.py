@@ -12,10 +12,12 @@ import structlog
 
 from services.scaler.core import drain, script
 from services.scaler.core.effects import CheckDrain, LinkHosts, RunScript
+from shared.backoff import doubled
 from shared.cluster import Cluster, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 from shared.frameworks.scale_requests import REQUESTS, parse_scale
+from shared.job import reasons
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey
@@ -70,7 +72,7 @@ class LauncherCommands:
         except Trouble:
             return ScriptFinished(request=effect.request, reason="Unreachable")
         if effect.kind == "ScaleOut" and not await self._listed(key, effect):
-            return ScriptFinished(request=effect.request, reason="HostsNotWritten")
+            return ScriptFinished(request=effect.request, reason=reasons.HOSTS_NOT_WRITTEN)
         # If the preparation takes long, the script's end has to be known in time all the same.
         timeout = effect.timeout - max(loop.time() - begun - SPARE_SECONDS, 0.0)
         if timeout <= 0:
@@ -127,7 +129,7 @@ class LauncherCommands:
         There is no wait if the check is refused: the script then reports what is wrong.
         """
         loop = asyncio.get_running_loop()
-        until, wait = loop.time() + effect.timeout / 2, LISTED_AGAIN_SECONDS
+        until, looks = loop.time() + effect.timeout / 2, 0
         while True:
             try:
                 shown = await self._cluster.execute(
@@ -142,8 +144,8 @@ class LauncherCommands:
                     return True
             if loop.time() >= until:
                 return False
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_LISTED_AGAIN_SECONDS)
+            looks += 1
+            await asyncio.sleep(doubled(LISTED_AGAIN_SECONDS, looks, LONGEST_LISTED_AGAIN_SECONDS))
 
     async def _command(self, key: JobKey, effect: RunScript) -> list[str]:
         for _ in range(READS - 1):
@@ -157,10 +159,10 @@ class LauncherCommands:
     async def _read(self, key: JobKey, effect: RunScript) -> list[str]:
         request = await self._cluster.get(REQUESTS[effect.kind], key.namespace, effect.name)
         if request is None or request.metadata.uid != effect.request:
-            raise Refused("the request is gone, and its script with it", reason="RequestDeleted")
+            raise Refused("the request is gone, and its script with it", reason=reasons.REQUEST_DELETED)
         launcher = await self._cluster.get(PODS, key.namespace, effect.pod)
         if launcher is None or launcher.metadata.uid != effect.pod_uid:
-            raise Refused("the launcher is gone", reason="NoLauncher")
+            raise Refused("the launcher is gone", reason=reasons.NO_LAUNCHER)
         # Another definition may let requests change after they were accepted.
         parsed = parse_scale(effect.kind, request)
         if isinstance(parsed, tuple) or not parsed.script or not isinstance(request.spec, dict):

@@ -23,7 +23,6 @@ from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
 from shared.runtime.run import Runtime
@@ -83,7 +82,7 @@ class Watches:
 
     def _all(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         cache, selector = self._cache, JOB_UID
-        requests = SCALE_KINDS if TRAININGJOBS in cache.jobs else ()
+        requests = SCALE_KINDS if cache.scaled is not None else ()
         streams: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(partial(self._follow_jobs, framework) for framework in self._kinds),
             *(partial(self._follow_requests, kind) for kind in requests),
@@ -129,7 +128,8 @@ class Watches:
         def seen(at: At, pod: Pod | None) -> Concerned:
             if pod is None:
                 return self._cache.set_pod(at, None)
-            return self._cache.set_pod(at, observed_pod(pod, last_words=self._last_words), tolerations(pod))
+            view = observed_pod(pod, self._kinds, last_words=self._last_words)
+            return self._cache.set_pod(at, view, tolerations(pod))
 
         await self._follow(PODS, self._cache.pods, seen, selector)
 
@@ -141,11 +141,11 @@ class Watches:
         await self._follow(PODS, self._cache.inherited[selector], seen, selector)
 
     async def _follow_requests(self, kind: ScaleKind) -> None:
-        await self._follow(
-            REQUESTS[kind],
-            self._cache.requests[kind],
-            lambda at, seen: self._cache.set_request(kind, at, observed_request(kind, seen) if seen else None),
-        )
+        def seen(at: At, request: Custom | None) -> Concerned:
+            view = observed_request(kind, request, self._kinds) if request is not None else None
+            return self._cache.set_request(kind, at, view)
+
+        await self._follow(REQUESTS[kind], self._cache.requests[kind], seen)
 
     async def _follow_children(self, resource: Resource[Object], selector: str) -> None:
         await self._follow(

@@ -286,7 +286,7 @@ class Connection:
             reason="Unauthorized",
         )
 
-    async def _stop_listening(self, listener: "Listener") -> None:
+    async def stop_listening(self, listener: "Listener") -> None:
         self._on_loss.remove(listener.lost)
         await self._client.forget(listener.subscription)
 
@@ -303,7 +303,7 @@ class Listener:
         self._connection = connection
 
     async def close(self) -> None:
-        await self._connection._stop_listening(self)
+        await self._connection.stop_listening(self)
 
 
 def _password(path: Path) -> Callable[[], str]:

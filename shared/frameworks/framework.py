@@ -52,6 +52,9 @@ class PodRenderer(ABC):
 
     resource: Resource[Custom]
     """The watched version of the kind."""
+    role_label: str = ROLE
+    index_label: str = INDEX
+    """The labels of a pod by which the watcher and the pod's Service know its role and its index."""
 
     @abstractmethod
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
@@ -61,7 +64,7 @@ class PodRenderer(ABC):
         """Render the headless Service of all pods, or with a `context` that of one pod; pods need not be Ready."""
         selector: dict[str, str] = {JOB_UID: key.uid}
         if context is not None:
-            selector |= {ROLE: context.slot.role, INDEX: str(context.slot.index)}
+            selector |= {self.role_label: context.slot.role, self.index_label: str(context.slot.index)}
         return {
             "apiVersion": "v1",
             "kind": "Service",
@@ -93,7 +96,7 @@ class PodRenderer(ABC):
 
     def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
         """The labels of the pod in a slot, besides those of every object of its job."""
-        return {ROLE: slot.role, INDEX: str(slot.index)}
+        return {self.role_label: slot.role, self.index_label: str(slot.index)}
 
 
 class StatusRenderer(ABC):
@@ -143,6 +146,9 @@ class Framework(Parser, PodRenderer, StatusRenderer):
     @abstractmethod
     def definition(self) -> Definition:
         """The source of the kind's CustomResourceDefinition."""
+
+    requests: tuple[Resource[Custom], ...] = ()
+    """The kinds of scale requests that name its jobs; of the built-in kinds one has them, of users' kinds none."""
 
     @property
     def others(self) -> tuple["Framework", ...]:

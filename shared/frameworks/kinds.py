@@ -39,6 +39,11 @@ class Kinds:
         """
         return Kinds(next((each for each in (kind, *kind.others) if each.resource in served), kind) for kind in self)
 
+    @property
+    def scaled(self) -> Resource[Custom] | None:
+        """The kind of job that scale requests name; None if this process does not have it."""
+        return next((kind.resource for kind in self if kind.requests), None)
+
     def find(self, api_version: str, kind: str) -> Framework | None:
         """The framework of a kind in any version; None if this process has none."""
         return self._frameworks.get((api_version.partition("/")[0], kind))

@@ -20,7 +20,7 @@ from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number, rule
-from shared.job.naming import DISCOVER_HOSTS, GROUP_NAME, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
+from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, JobSpec, RoleSpec
 
 Implementation = Literal["OpenMPI", "Intel", "MPICH"]
@@ -31,6 +31,7 @@ OF_V2BETA1 = ("sshAuthMountPath", "mpiImplementation", "launcherCreationPolicy",
 """Fields of v2beta1; a job of v1 has none of them, one of v2beta1 at least the first."""
 
 OPERATOR = "mpi-operator"
+OLD_GROUP_NAME = "group-name"
 OLD_JOB_NAME = "mpi-job-name"
 OLD_JOB_ROLE = "mpi-job-role"
 """Labels of older operators, by which people still select."""
@@ -187,7 +188,7 @@ class MPIJob(KubeflowJob):
         return super().labels(key) | {OPERATOR_NAME: OPERATOR}
 
     def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
-        old = {GROUP_NAME: self.group, OLD_JOB_NAME: key.name, OLD_JOB_ROLE: slot.role}
+        old = {OLD_GROUP_NAME: self.group, OLD_JOB_NAME: key.name, OLD_JOB_ROLE: slot.role}
         return super().pod_labels(key, slot) | {JOB_ROLE: slot.role} | old
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:

@@ -32,7 +32,7 @@ class Fields:
     """An object of a manifest.  All objects read from one root note their problems in one list."""
 
     def __init__(self, value: object, path: str, problems: list[Problem]) -> None:
-        self._members = value if isinstance(value, dict) else {}
+        self.members = value if isinstance(value, dict) else {}
         self._path = path
         self._problems = problems
         if value is not None and not isinstance(value, dict):
@@ -42,21 +42,21 @@ class Fields:
         return ".".join(part for part in (self._path, name) if part)
 
     def has(self, name: str) -> bool:
-        return self._members.get(name) is not None
+        return self.members.get(name) is not None
 
     def names(self) -> list[str]:
         """The names of all present fields; a null is absent."""
-        return [name for name, value in self._members.items() if value is not None]
+        return [name for name, value in self.members.items() if value is not None]
 
     def raw(self, name: str) -> object:
-        return self._members.get(name)
+        return self.members.get(name)
 
     def refuse(self, reason: str, message: str, name: str = "") -> None:
         self._problems.append(Problem(reason=reason, field=self.path(name), message=message))
 
     def part(self, name: str) -> "Fields":
         """The object of that name; an empty one if it is absent or no object."""
-        return Fields(self._members.get(name), self.path(name), self._problems)
+        return Fields(self.members.get(name), self.path(name), self._problems)
 
     def parts(self, name: str) -> list["Fields"]:
         """The items of a list of objects."""
@@ -73,19 +73,19 @@ class Fields:
 
     def text_map(self, name: str) -> None:
         """Check that the values of an object are strings, as those of labels and annotations must be."""
-        members = self.part(name)._members
+        members = self.part(name).members
         if not all(isinstance(value, str) for value in members.values()):
             self.refuse("InvalidValue", "write strings only as values, in quotes", name)
 
     def text(self, name: str) -> str:
-        value = self._members.get(name)
+        value = self.members.get(name)
         if value is None or isinstance(value, str):
             return value or ""
         self.refuse("InvalidValue", "write a string here, in quotes", name)
         return ""
 
     def boolean(self, name: str) -> bool:
-        value = self._members.get(name)
+        value = self.members.get(name)
         if value is None or isinstance(value, bool):
             return bool(value)
         self.refuse("InvalidValue", "write true or false here, without quotes", name)
@@ -93,7 +93,7 @@ class Fields:
 
     def integer(self, name: str, *, least: int, most: int = GREATEST) -> int | None:
         """The whole number of that name; None if it is absent, wrong or out of bounds."""
-        value = self._members.get(name)
+        value = self.members.get(name)
         if value is None:
             return None
         # JSON has one kind of number: 2.0 is 2.  A boolean is an int only to Python.
@@ -107,7 +107,7 @@ class Fields:
 
     def choice(self, name: str, choices: tuple[T, ...], default: T, *, reason: str) -> T:
         """The text of that name; an empty string counts as absent, as Go programs write it."""
-        value = self._members.get(name)
+        value = self.members.get(name)
         if value in (None, ""):
             return default
         for choice in choices:
@@ -117,7 +117,7 @@ class Fields:
         return default
 
     def _list(self, name: str) -> list[object]:
-        value = self._members.get(name)
+        value = self.members.get(name)
         if value is None or isinstance(value, list):
             return value or []
         self.refuse("InvalidValue", "write a list here", name)

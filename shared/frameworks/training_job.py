@@ -25,30 +25,21 @@ from shared.frameworks.reading import (
     RESTART_POLICIES,
     Fields,
 )
-from shared.frameworks.scale_requests import GROUP, VERSION
+from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.templates import DNS_LABEL, gpus, training_container
-from shared.frameworks.training_schemas import ATTACH_MODES, JOB_RESTART_POLICIES, TRAINING_JOB
+from shared.frameworks.training_schemas import ATTACH_MODES, JOB_RESTART_POLICIES, SUSPENDED, TRAINING_JOB
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
     DISCOVER_HOSTS,
     EDL_FOLDER,
-    GROUP_NAME,
     HOSTFILE,
-    JOB_FOLDER,
-    JOB_NAME,
-    JOB_ROLE,
     JOB_UID,
     LONGEST_JOB_NAME,
     MPI_FOLDER,
-    REPLICA_INDEX,
     RESTART,
-    SCALEOUT_NAME,
-    SSH_KEYS,
-    SUSPENDED,
     JobKey,
-    Slot,
     WorkerName,
 )
 from shared.job.request import Request
@@ -57,6 +48,16 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy, R
 from shared.job.state import Job
 
 TRAININGJOBS = Resource(GROUP, VERSION, "trainingjobs", "TrainingJob", Custom)
+GROUP_NAME = "group-name"
+JOB_NAME = "training-job-name"
+JOB_ROLE = "training-job-role"
+REPLICA_INDEX = "replica-index"
+SCALEOUT_NAME = "scaleout-name"
+"""Labels of its pods."""
+SSH_KEYS = "arena.kubeflow.org/ssh-secret"
+"""An annotation of a job: the user's own Secret with ssh keys."""
+JOB_FOLDER = "/job"
+"""Where the launcher finds the hosts file of DeepSpeed."""
 LONGEST_SECRET_NAME = 253
 _JOB_NAME = re.compile(JOB_NAME_PATTERN)
 _DNS_SUBDOMAIN = re.compile(rf"{DNS_LABEL}(\.{DNS_LABEL})*")
@@ -125,7 +126,10 @@ class TrainingJob(Framework):
     """Horovod, DeepSpeed and MPI, elastically: the launcher starts when its workers are Ready."""
 
     resource = TRAININGJOBS
+    role_label = JOB_ROLE
+    index_label = REPLICA_INDEX
     take_over = OfEtOperator()
+    requests = (SCALEINS, SCALEOUTS)
 
     @property
     def definition(self) -> Definition:
@@ -159,10 +163,6 @@ class TrainingJob(Framework):
 
     def labels(self, key: JobKey) -> dict[str, str]:
         return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
-
-    def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
-        """The launcher has an index, too: otherwise a label of that name in its template would count."""
-        return {JOB_ROLE: slot.role, REPLICA_INDEX: str(slot.index)}
 
     def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         return [{"name": "ssh-port", "port": 22}, {"name": "kubeai-service-port", "port": 9009}]

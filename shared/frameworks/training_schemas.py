@@ -29,7 +29,11 @@ from shared.frameworks.schemas import (
     rule,
 )
 from shared.job.naming import LONGEST_JOB_NAME
+from shared.job.policies.exit_codes import LEAST_RETRYABLE_CODE
 from shared.job.spec import RestartPolicy
+
+SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
+"""The annotation of et-operator that suspends a job."""
 
 JOB_RESTART_POLICIES: tuple[RestartPolicy, ...] = ("Never", "OnFailure")
 ATTACH_MODES = ("ssh", "kubexec")
@@ -52,7 +56,10 @@ _WORKER = members(
         "minReplicas": number(1, description="No scaling goes below; replicas when absent."),
         "maxReplicas": number(1, description="No scaling goes beyond; no bound when absent."),
         "restartPolicy": RESTART_POLICY
-        | {"description": "When a worker that ended is replaced: Never when absent; ExitCode after 128 to 255."},
+        | {
+            "description": "When a worker that ended is replaced: Never when absent; "
+            f"ExitCode after {LEAST_RETRYABLE_CODE} to 255."
+        },
         "template": TEMPLATE,
     },
     required=("template",),
@@ -172,4 +179,5 @@ TRAINING_JOB = Definition(
     status=_JOB_STATUS,
     scale=Scale(".spec.etReplicaSpecs.worker.replicas"),
     suspend=".spec.suspend",
+    suspend_annotation=SUSPENDED,
 )

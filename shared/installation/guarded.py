@@ -32,10 +32,14 @@ log = structlog.get_logger()
 class Guarded(Framework):
     """A framework whose methods call another framework and check its answers."""
 
+    requests = ()
+    """ScaleIns and ScaleOuts name jobs of a built-in kind alone."""
+
     def __init__(self, inner: Framework) -> None:
         """Raises what the inner framework's kind or definition raises."""
         self._inner = inner
         self.resource = inner.resource
+        self.role_label, self.index_label = _as(tuple[str, str], (inner.role_label, inner.index_label))
         self.take_over = _GuardedTakeOver(self, inner.take_over)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition

@@ -14,7 +14,6 @@ from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NODES, PODS, S
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.event import Author
 
 REQUESTS = (SCALEINS, SCALEOUTS)
@@ -71,11 +70,11 @@ class Permission(NamedTuple):
     """Only an installation that takes over another operator's jobs has it."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
-        """The single rights for these `kinds` of job; requests exist only with TrainingJobs."""
+        """The single rights for these `kinds` of job; requests exist only with the kind that has them."""
         kinds, tail = [*kinds], f"/{self.subresource}" if self.subresource else ""
         for at in self.resources:
             for resource in at.among(kinds) if isinstance(at, Jobs) else (at,):
-                if resource in REQUESTS and not any(kind.resource == TRAININGJOBS for kind in kinds):
+                if resource in REQUESTS and not any(kind.requests for kind in kinds):
                     continue
                 for verb in self.verbs:
                     yield Need(self.service, verb, resource.group, resource.plural + tail)
@@ -161,18 +160,13 @@ def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_
     return [need for known in found for need in known.needs(kinds)]
 
 
-def definitions(kind: Framework) -> tuple[Resource[Any], ...]:
-    """The resources that have to be served together with a kind of job: a TrainingJob's requests."""
-    return REQUESTS if kind.resource == TRAININGJOBS else ()
-
-
 def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
     """The rights of `muster setup`: to make the definitions of these kinds, and to claim its scope in them.
 
     RBAC cannot restrict `create` by name.
     """
     group, plural = DEFINITIONS.group, DEFINITIONS.plural
-    every = [resource for kind in kinds for resource in (kind.resource, *definitions(kind))]
+    every = [resource for kind in kinds for resource in (kind.resource, *kind.requests)]
     names = [f"{resource.plural}.{resource.group}" for resource in every]
     return [
         *(Right("get", group, plural, name) for name in names),

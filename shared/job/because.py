@@ -7,7 +7,7 @@ The runtime writes the answer into each decision; `muster why` asks for it where
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from shared.job import timing
+from shared.job import reasons, timing
 from shared.job.conditions import since
 from shared.job.events import scaler, scheduler, status
 from shared.job.events.catalog import Decision
@@ -184,12 +184,12 @@ def _limit(job: Job, reason: str) -> Cause:
     """The timer or the refusal that ended the attempt."""
     attempt = job.attempt
     match reason:
-        case "BelowMinimum":
+        case reasons.BELOW_MINIMUM:
             timer = _timer(job, attempt.below_minimum, timing.BELOW_MINIMUM)
             return timer if timer.sequence else Cause(attempt.below_minimum)
-        case "DeadlineExceeded" if job.active is not None:
+        case reasons.DEADLINE_EXCEEDED if job.active is not None:
             timer = _timer(job, job.active.sequence, timing.ACTIVE_DEADLINE)
-        case "SchedulingTimeout" if attempt.assigned is not None:
+        case reasons.SCHEDULING_TIMEOUT if attempt.assigned is not None:
             timer = _timer(job, attempt.assigned.sequence, timing.SCHEDULING)
         case _:
             timer = UNKNOWN
@@ -274,15 +274,15 @@ def _given_up(job: Job, request: Request, reason: str) -> Iterator[Cause]:
         yield Cause(request.script.ended)
         return
     match reason:
-        case "RequestDeleted":
+        case reasons.REQUEST_DELETED:
             yield Cause(request.gone)
-        case "JobGone":
+        case reasons.JOB_GONE:
             yield Cause(job.gone)
-        case "JobFinished" | "JobSuspended" | "JobRestarted":
+        case reasons.JOB_FINISHED | reasons.JOB_SUSPENDED | reasons.JOB_RESTARTED:
             yield _interrupted(job)
-        case "NoLauncher":
+        case reasons.NO_LAUNCHER:
             yield _launcher(job)
-        case "WorkerFailed":
+        case reasons.WORKER_FAILED:
             ill = [pod.slot for uid, pod in job.pods.items() if uid in job.disrupted]
             yield from _news(job, request.added & (job.attempt.spent | ill))
         case _ if refused := [known.at.sequence for known in job.refusals.values() if known.reason == reason]:

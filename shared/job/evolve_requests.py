@@ -71,14 +71,14 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         leaving=event.leaving,
         deadline=event.deadline,
         drain=event.drain,
-        conditions=with_condition(request.conditions, "Scaling", at, reason="ScalingStart"),
+        conditions=with_condition(request.conditions, "Scaling", at, reason=reasons.SCALING_START),
     )
     request = replace(request, before=job.scaling.size, after=_sized(job, request))
     conditions = job.conditions
     for kind in ("ScaleSucceeded", "ScaleFailed"):
         # The outcome of the last request becomes false, so that this one's gets a transition time of its own.
         if holds(conditions, kind):
-            conditions = with_condition(conditions, kind, at, status=False, reason="ScalingStart")
+            conditions = with_condition(conditions, kind, at, status=False, reason=reasons.SCALING_START)
     slots = job.attempt.slots | added
     news = job.attempt.news
     if len(news) > len(slots) + len(job.attempt.spent):
@@ -186,14 +186,14 @@ def script_finished(job: Job, event: ScriptFinished, at: At) -> Job:
 
 def _failure(event: ScriptFinished) -> str:
     if event.exit_code is not None:
-        return "ScriptFailed" if event.exit_code else ""
+        return reasons.SCRIPT_FAILED if event.exit_code else ""
     if event.reason == TIMED_OUT:
         return "ScriptTimedOut"
     return event.reason or SCRIPT_OUTCOME_UNKNOWN
 
 
 def _exited(code: int | None) -> str:
-    return reasons.told(reasons.REQUESTS, "ScriptFailed", code=code) if code is not None else ""
+    return reasons.told(reasons.REQUESTS, reasons.SCRIPT_FAILED, code=code) if code is not None else ""
 
 
 def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
@@ -250,7 +250,7 @@ def _message(job: Job, request: Request, reason: str) -> str:
     problem = next((known for known in request.problems if known.reason == reason), None)
     if problem is not None:
         return f"{problem.field}: {problem.message}" if problem.field else problem.message
-    if reason == "ScriptFailed" and request.script is not None:
+    if reason == reasons.SCRIPT_FAILED and request.script is not None:
         return _exited(request.script.exit_code)
     refusals = [job.refusals.get(effect) for effect in ("CreatePod", "OwnRequest")]
     refused = next((known.message for known in refusals if known is not None and known.reason == reason), "")

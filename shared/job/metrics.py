@@ -83,6 +83,8 @@ class JobMetrics:
         self._pods_failed = Count(PODS_FAILED)
         self._scales, self._scale = Count(SCALES), Histogram(SCALE)
         self._refused, self._decisions = Count(REFUSED), Count(DECISIONS)
+        self.series: tuple[Series, ...] = tuple(each for each in vars(self).values() if isinstance(each, Series))
+        """Every metric above."""
         self._words = BoundedLabel()
         self._first_seen: dict[JobKey, str] = {}
         """The times at which jobs were first seen that have not run yet."""
@@ -110,25 +112,6 @@ class JobMetrics:
             ScaleCancelled: self._scaled,
             EffectRefused: self._effect_refused,
         }
-
-    @property
-    def series(self) -> tuple[Series, ...]:
-        return (
-            self._jobs,
-            self._created,
-            self._deleted,
-            self._successful,
-            self._failed,
-            self._restarted,
-            self._start,
-            self._pods_created,
-            self._pods_deleted,
-            self._pods_failed,
-            self._scales,
-            self._scale,
-            self._refused,
-            self._decisions,
-        )
 
     def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         """Count an event, recorded at `time`, that changed the job from `before` to `after`."""

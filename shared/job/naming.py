@@ -1,7 +1,7 @@
 """The names that users, scripts and selectors see: pods, children, labels, annotations.  Pure.
 
-They are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; the names of
-other kinds are in `shared/frameworks`.
+They are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; names of one
+kind alone are in `shared/frameworks`.
 """
 
 from typing import NewType
@@ -20,20 +20,12 @@ NO_UID = Uid("none")
 LONGEST_JOB_NAME = 50
 """Characters: `<job>-worker-99999` must still be a DNS label of 63."""
 
-GROUP_NAME = "group-name"
-JOB_NAME = "training-job-name"
-JOB_ROLE = "training-job-role"
-REPLICA_INDEX = "replica-index"
-SCALEOUT_NAME = "scaleout-name"
 JOB_UID = "muster.dev/job-uid"
 ATTEMPT = "muster.dev/attempt"
 ROLE = "muster.dev/role"
 INDEX = "muster.dev/index"
-"""The labels with a pod's slot; a TrainingJob's pods have role and index in et-operator's labels."""
+"""The labels with a pod's slot; a kind may have other labels for the role and the index."""
 
-SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
-SSH_KEYS = "arena.kubeflow.org/ssh-secret"
-"""An annotation of a job: the user's own Secret with ssh keys."""
 RESTART = "muster.dev/restart"
 """An annotation of a job: a change of it restarts a running job."""
 RESTART_REQUESTED = "RestartRequested"
@@ -51,7 +43,6 @@ DEEPSPEED_HOSTFILE = "deepspeed-hostfile"
 DISCOVER_HOSTS = "discover_hosts.sh"
 """The script that Horovod's elastic driver calls; it prints the hostfile."""
 EDL_FOLDER = "/etc/edl"
-JOB_FOLDER = "/job"
 MPI_FOLDER = "/etc/mpi"
 """Where the launcher finds the hosts files."""
 

@@ -22,6 +22,22 @@ class Reason(msgspec.Struct, frozen=True):
     """The first release that says it."""
 
 
+BELOW_MINIMUM = "BelowMinimum"
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+DISRUPTED = "Disrupted"
+HOSTS_NOT_WRITTEN = "HostsNotWritten"
+JOB_FINISHED = "JobFinished"
+JOB_GONE = "JobGone"
+JOB_RESTARTED = "JobRestarted"
+JOB_SUSPENDED = "JobSuspended"
+NO_LAUNCHER = "NoLauncher"
+REQUEST_DELETED = "RequestDeleted"
+SCALING_START = "ScalingStart"
+SCHEDULING_TIMEOUT = "SchedulingTimeout"
+SCRIPT_FAILED = "ScriptFailed"
+WORKER_FAILED = "WorkerFailed"
+"""Words that several modules say or compare with; all others stand where they are said."""
+
 FINAL = True
 
 PHASES = {
@@ -39,7 +55,7 @@ PHASES = {
     "{kind}Failed": Reason("the job failed"),
     "{kind}Evicted": Reason("the node evicted the pod"),
     "{kind}WorkerFailed": Reason("a pod failed"),
-    "ScalingStart": Reason("the job changes its size"),
+    SCALING_START: Reason("the job changes its size"),
     "ScalingInSucceeded": Reason("the job has fewer workers"),
     "ScalingOutSucceeded": Reason("the job has more workers"),
     "ScalingInFailed": Reason("the job keeps its size"),
@@ -56,10 +72,10 @@ PHASES = {
 
 STEPS = {
     "JobCreated": Reason("the first attempt begins"),
-    "JobRestarted": Reason("the next attempt begins"),
+    JOB_RESTARTED: Reason("the next attempt begins"),
     "JobRestarting": Reason("the attempt is over"),
     "JobSuspending": Reason("the job is being suspended", since="0.2"),
-    "JobSuspended": Reason("the job is suspended"),
+    JOB_SUSPENDED: Reason("the job is suspended"),
     "Resumed": Reason("the job is resumed"),
     "WorkersReady": Reason("the workers are Ready"),
     "WorkersReplaced": Reason("other workers take the place of lost ones"),
@@ -81,11 +97,11 @@ ENDS = {
         "{pod} ended again after {count} replacements (backoffLimit)",
         FINAL,
     ),
-    "BelowMinimum": Reason("fewer workers than minReplicas", "{count} workers run, {minimum} are needed"),
-    "DeadlineExceeded": Reason("its time was over", "it was active for {seconds} s (activeDeadlineSeconds)", FINAL),
-    "Disrupted": Reason("a disruption took a pod", "{pod} was disrupted: {why}"),
+    BELOW_MINIMUM: Reason("fewer workers than minReplicas", "{count} workers run, {minimum} are needed"),
+    DEADLINE_EXCEEDED: Reason("its time was over", "it was active for {seconds} s (activeDeadlineSeconds)", FINAL),
+    DISRUPTED: Reason("a disruption took a pod", "{pod} was disrupted: {why}"),
     "LauncherLost": Reason("the launcher went before its end was seen"),
-    "SchedulingTimeout": Reason(
+    SCHEDULING_TIMEOUT: Reason(
         "its pods were not Ready in time", "it did not run after {seconds} s (schedulingTimeoutSeconds)", FINAL
     ),
     "WorkerExited": Reason("a worker ended too early", "a worker ended before {begin}"),
@@ -139,26 +155,26 @@ REQUESTS = {
         FINAL,
     ),
     "AlreadyThatSize": Reason("the job has that size", final=FINAL),
-    "AnotherRequestRuns": Reason("another request is carried out"),
-    "AnotherRequestWaits": Reason("another request came before it"),
-    "BelowMinimum": Reason(
+    "AnotherRequestRuns": Reason("an earlier request is being carried out"),
+    "AnotherRequestWaits": Reason("earlier requests come first"),
+    BELOW_MINIMUM: Reason(
         "the job would have fewer workers than minReplicas",
         "the job would have {workers} workers, and minReplicas is {bound}",
         FINAL,
     ),
     "CannotExecute": Reason("no command can be run in the launcher", final=FINAL),
-    "DeadlineExceeded": Reason("the timeout passed first; what was begun was taken back", final=FINAL),
+    DEADLINE_EXCEEDED: Reason("the timeout passed first; what was begun was taken back", final=FINAL),
     "HistoryLost": Reason("it was under way in a history that was lost", final=FINAL),
-    "HostsNotWritten": Reason("the hosts files were not in place within the timeout", final=FINAL),
+    HOSTS_NOT_WRITTEN: Reason("the hosts files were not in place within the timeout", final=FINAL),
     "InvalidEnvironment": Reason("a value of its environment is not in the request", final=FINAL),
-    "JobFinished": Reason("the job is over", final=FINAL),
-    "JobGone": Reason("the job is gone", final=FINAL),
+    JOB_FINISHED: Reason("the job is over", final=FINAL),
+    JOB_GONE: Reason("the job is gone", final=FINAL),
     "JobNotFound": Reason("there is no job of that name"),
-    "JobNotRunning": Reason("the job does not run"),
-    "JobRestarted": Reason("the job began again", final=FINAL),
-    "JobSuspended": Reason("the job was suspended", final=FINAL),
+    "JobNotRunning": Reason("its turn comes once the job is Running"),
+    JOB_RESTARTED: Reason("the job began again", final=FINAL),
+    JOB_SUSPENDED: Reason("the job was suspended", final=FINAL),
     "NoAnswer": Reason("the launcher's processes cannot be read"),
-    "NoLauncher": Reason("there is no launcher for the script to run in", final=FINAL),
+    NO_LAUNCHER: Reason("there is no launcher for the script to run in", final=FINAL),
     "NoSuchWorker": Reason("podNames names a pod that is no worker of this job", final=FINAL),
     "NotElastic": Reason(
         "jobs of this kind keep the number of workers that they began with; suspend the job to change it", final=FINAL
@@ -167,8 +183,8 @@ REQUESTS = {
     "NothingToDelete": Reason("there is no worker to delete", final=FINAL),
     "OwnedByAnother": Reason("the request belongs to another controller", final=FINAL),
     "RequestChanged": Reason("it was changed after it had been accepted, and its script was not run", final=FINAL),
-    "RequestDeleted": Reason("the request was deleted", final=FINAL),
-    "ScriptFailed": Reason("the script failed", "the script exited with {code}", FINAL),
+    REQUEST_DELETED: Reason("the request was deleted", final=FINAL),
+    SCRIPT_FAILED: Reason("the script failed", "the script exited with {code}", FINAL),
     "ScriptOutcomeUnknown": Reason(
         "nobody saw how the script ended; it may have run, and is not run again", final=FINAL
     ),
@@ -176,7 +192,7 @@ REQUESTS = {
     "TimedOut": Reason("the command did not answer in its time"),
     "TooLong": Reason("the launcher has more processes than can be read"),
     "Unreachable": Reason("the API server did not answer in time, and the script was not run", final=FINAL),
-    "WorkerFailed": Reason("a new worker ended before all were Ready; all of them were taken back", final=FINAL),
+    WORKER_FAILED: Reason("a new worker ended before all were Ready; all of them were taken back", final=FINAL),
     "WorkersNotGone": Reason(
         "the workers left the hosts files, and their pods were not gone within the timeout", final=FINAL
     ),

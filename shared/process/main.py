@@ -23,7 +23,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.subjects import HEADS, LEASES
 from shared.installation.exclusive_leases import ExclusiveLeases, lease_key
-from shared.installation.permissions import definitions, necessary
+from shared.installation.permissions import necessary
 from shared.installation.plugins import chosen, in_served_versions, kinds, log_frameworks
 from shared.installation.risks import warn_unmonitored, watch_risks
 from shared.installation.scope import Scope
@@ -110,7 +110,7 @@ class Found(NamedTuple):
         """Raise `Trouble` if this service cannot work now; the message says what to do."""
         await must_fit(self.eventlog)
         settings = self.dependencies.settings
-        wanted = {kind.resource: definitions(kind) for kind in self.dependencies.kinds}
+        wanted = {kind.resource: kind.requests for kind in self.dependencies.kinds}
 
         def rights(served: Sequence[Resource[Any]]) -> list[Right]:
             there = [kind for kind in self.dependencies.kinds if kind.resource in served]

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from shared.backoff import doubled
 from shared.errors import Refused, Transient, Trouble
 from shared.process.health import Health
 
@@ -36,7 +37,7 @@ class Waiting:
 
     def __init__(self, health: Health) -> None:
         self._health = health
-        self._wait = FIRST_WAIT_SECONDS
+        self._failures = 0
         self._said = ("", 0.0)
 
     async def after(self, trouble: Trouble) -> None:
@@ -47,12 +48,12 @@ class Waiting:
         if said != why or now - at >= REMIND_SECONDS:
             self._said = why, now
             log.warning("not ready", why=why)
-        await asyncio.sleep(self._wait)
-        self._wait = min(self._wait * 2, LONGEST_WAIT_SECONDS)
+        self._failures += 1
+        await asyncio.sleep(doubled(FIRST_WAIT_SECONDS, self._failures, LONGEST_WAIT_SECONDS))
 
     def over(self) -> None:
         """Log that the trouble is over."""
-        self._health.trouble, self._wait, self._said = "", FIRST_WAIT_SECONDS, ("", 0.0)
+        self._health.trouble, self._failures, self._said = "", 0, ("", 0.0)
 
 
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:

@@ -6,7 +6,7 @@ by target, with their back-off and cool-down.  Losing either costs calls, never 
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import IntEnum
 from math import ceil, isfinite
 from typing import Generic, TypeVar
@@ -71,6 +71,9 @@ class WorkQueue(Generic[K]):
         """The keys of each priority, in the order in which they were added."""
         self._due: dict[int, dict[K, None]] = {}
         """The keys of each tick to come."""
+        self._pass: Iterator[tuple[K, Priority]] = iter(())
+        """The keys of the present pass that are not gathered yet."""
+        self._next_pass: Callable[[], Iterable[tuple[K, Priority]]] | None = None
         self._added = asyncio.Event()
 
     def add(self, key: K, priority: Priority = Priority.CHANGED) -> None:
@@ -80,6 +83,11 @@ class WorkQueue(Generic[K]):
         for ready in self._ready[priority + 1 :]:
             ready.pop(key, None)
         self._ready[priority][key] = None
+        self._added.set()
+
+    def add_all(self, keys: Callable[[], Iterable[tuple[K, Priority]]]) -> None:
+        """Queue all of these keys, in slices; passes that are asked for during another are one, after it."""
+        self._next_pass = keys
         self._added.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -99,10 +107,14 @@ class WorkQueue(Generic[K]):
         while True:
             await self._added.wait()
             self._slice.begin()
+            gathered = self._gather()
+            # The keys of a pass wait until all are gathered: those of open jobs may be the last.
+            wanted = self._ready if gathered else self._ready[: Priority.OPEN]
             for _ in range(SLICE_KEYS):
-                ready = next((ready for ready in self._ready if ready), None)
+                ready = next((ready for ready in wanted if ready), None)
                 if ready is None:
-                    self._added.clear()
+                    if gathered and self._next_pass is None:
+                        self._added.clear()
                     break
                 key = next(iter(ready))
                 del ready[key]
@@ -110,6 +122,17 @@ class WorkQueue(Generic[K]):
                 if self._slice.over():
                     break
             await asyncio.sleep(0)
+
+    def _gather(self) -> bool:
+        """Queue keys of the present pass, or of the next one, until the slice is over; True if none is left."""
+        for key, priority in self._pass:
+            self.add(key, priority)
+            if self._slice.over():
+                return False
+        if self._next_pass is None:
+            return True
+        self._pass, self._next_pass = iter(self._next_pass()), None
+        return self._gather()
 
     def _ring(self, tick: int) -> None:
         for key in self._due.pop(tick):

@@ -9,9 +9,10 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Protocol
 from uuid import uuid4
 
@@ -58,7 +59,7 @@ class Service(Protocol):
         """Run this service's other work for ever, such as the watches."""
 
     def known(self) -> Iterable[JobKey]:
-        """Jobs that this service has seen outside the log."""
+        """Jobs that this service has seen outside the log, some of them more than once."""
 
 
 class Runtime:
@@ -165,11 +166,13 @@ class Runtime:
 
     def wake_all(self) -> None:
         """Decide again about every job that is not closed."""
-        if not self.current:
-            return
-        # In the order of the log: that of a set depends on the process.
-        for history in (*self.histories.open(), *map(self.histories.__getitem__, self.service.known())):
-            self._queue.add(history.job.key, Priority.OVER if history.job.over else Priority.OPEN)
+        if self.current:
+            self._queue.add_all(self._all)
+
+    def _all(self) -> Iterator[tuple[JobKey, Priority]]:
+        """In the order of the log: that of a set depends on the process."""
+        for history in chain(self.histories.open(), map(self.histories.__getitem__, self.service.known())):
+            yield history.job.key, Priority.OVER if history.job.over else Priority.OPEN
 
     def wake_later(self, key: JobKey, seconds: float) -> None:
         """Decide again about this job in `seconds`, or up to a tick later; a stop drops the timer."""

@@ -63,6 +63,8 @@ class ProcessMetrics:
         self._appends, self._append_seconds = Count(APPENDS), Histogram(APPEND_SECONDS)
         self._decision_seconds = Histogram(DECISION_SECONDS)
         self._requests = Count(REQUESTS)
+        self.series: tuple[Series, ...] = tuple(each for each in vars(self).values() if isinstance(each, Series))
+        """Every metric above."""
         self._last_read = ""
         """The time of the last event read."""
         self.pending = 0
@@ -70,17 +72,6 @@ class ProcessMetrics:
         self.effects_in_flight = 0
         for outcome in ("Stored", "Conflict", "Retried", "Refused"):
             self._appends.add(service, outcome, by=0)
-
-    @property
-    def series(self) -> tuple[Series, ...]:
-        return (
-            self._effects,
-            self._effect_seconds,
-            self._appends,
-            self._append_seconds,
-            self._decision_seconds,
-            self._requests,
-        )
 
     @contextmanager
     def effect(self, effect: Effect) -> Iterator[None]:

@@ -97,19 +97,44 @@ def test_a_type_without_an_order_is_found(kind: Any, found: list[tuple[str, Any]
     assert [*reached(kind, "here", set())] == found
 
 
-def pure_modules() -> dict[Path, ast.Module]:
-    """The modules that are pure by the import rule, and their syntax trees."""
+def pure_folders() -> list[Path]:
+    """The folders that the import rule calls pure; a name in the rule may hold a `*`."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (pure,) = (contract for contract in contracts if contract["name"].startswith("The core is pure"))
-    files: list[Path] = []
-    for module in pure["source_modules"]:
-        # A module of the contract may hold a `*`, as those of import-linter may.
-        for path in sorted(ROOT.glob(module.replace(".", "/"))) or [ROOT / f"{module.replace('.', '/')}.py"]:
-            files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    return {file.relative_to(ROOT): ast.parse(file.read_text()) for file in files}
+    return [path for module in pure["source_modules"] for path in sorted(ROOT.glob(module.replace(".", "/")))]
+
+
+def pure_modules() -> dict[Path, ast.Module]:
+    """The modules of these folders, and those of ours that they import, which the rule covers too."""
+    found: dict[Path, ast.Module] = {}
+    todo = [file for folder in pure_folders() for file in sorted(folder.rglob("*.py"))]
+    while todo:
+        file = todo.pop(0)
+        if file.relative_to(ROOT) not in found:
+            tree = found[file.relative_to(ROOT)] = ast.parse(file.read_text())
+            todo += [known for node in ast.walk(tree) for known in files_of(node)]
+    return found
+
+
+def files_of(node: ast.AST) -> Iterator[Path]:
+    """The files of ours that a statement imports."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        module = ROOT / node.module.replace(".", "/")
+        for path in (module, *(module / alias.name for alias in node.names)):
+            yield from (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file())
 
 
 PURE = pure_modules()
+
+
+def test_the_folders_of_the_import_rule_are_those_that_say_they_are_pure():
+    says = [file.parent for top in ("services", "shared", "muster") for file in (ROOT / top).rglob("__init__.py")]
+    says = [
+        folder
+        for folder in says
+        if "Pure" in (ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "")
+    ]
+    assert sorted(pure_folders()) == sorted(folder for folder in says if folder.parent not in says)
 
 
 def test_no_pure_module_goes_through_a_set():

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from shared.frameworks.mpijob import MPIJOB
-from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.naming import SSH_KEYS
+from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from tests.kit.commands import run
 from tests.kit.hosts import HOSTS, MakeHost
 from tests.kit.operator import SHELL, UNTIL_TOLD, Operator, a_job, launcher_that

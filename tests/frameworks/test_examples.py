@@ -10,7 +10,7 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.job.naming import Slot
 from shared.job.spec import JobSpec
 from tests.frameworks.documents import Document, changed, custom
-from tests.kit.pods import pod_for
+from tests.kit.pods import pod_for, service_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = [
@@ -29,3 +29,15 @@ def test_an_example_can_be_acted_upon(framework: Framework, document: Document):
     for role in spec.roles:
         for index in range(role.replicas):
             assert pod_for(job, Slot(0, role.name, index), framework)["spec"]["containers"]
+
+
+@pytest.mark.parametrize(("framework", "document"), JOBS)
+def test_the_service_of_a_pod_selects_that_pod_alone(framework: Framework, document: Document):
+    job = custom(changed(document, "metadata.uid", "uid-1"))
+    spec = framework.parse(job)
+    assert isinstance(spec, JobSpec), spec
+    slots = [Slot(0, role.name, index) for role in spec.roles for index in range(role.replicas)]
+    labels = {slot: pod_for(job, slot, framework)["metadata"]["labels"] for slot in slots}
+    for slot in slots:
+        selector = service_for(job, slot, framework)["spec"]["selector"]
+        assert [known for known in slots if selector.items() <= labels[known].items()] == [slot]

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from shared.frameworks.attaching import WORKER_COMMAND, ssh_secret
-from shared.frameworks.training_job import TRAININGJOB
-from shared.job.naming import HOSTS_VERSION, SSH_KEYS, JobKey, Slot, Uid
+from shared.frameworks.training_job import SSH_KEYS, TRAININGJOB
+from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
 from tests.frameworks.documents import Document, changed, custom, training_job
 from tests.golden.compare import assert_golden

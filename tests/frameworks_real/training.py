@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from shared.errors import Transient
+from shared.errors import Trouble
 from tests.frameworks_real.environments import EXAMPLES
 from tests.kit.operator import Operator
 
@@ -62,8 +62,8 @@ class Training:
         lines: list[str] = []
         while not lines:
             # Until its container runs there is no log; and when it ends in the middle, what came before is enough.
-            with suppress(Transient):
-                async for line in self.operator.stack.logs("default", pod, follow=True):
+            with suppress(Trouble):
+                async for line in self.operator.stack.logs("default", pod):
                     lines.append(line)
             await asyncio.sleep(0.1)
         return lines

@@ -3,6 +3,7 @@
 When a test here fails after an upgrade, its message names the file to mend and what of Muster depends on it.
 """
 
+import ast
 import inspect
 import re
 import tomllib
@@ -17,7 +18,9 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("services", "shared", "muster", "devcluster")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 NOT_SENT = "shared/cluster/calls.py: a replica that lost its lease could still write to the cluster"
 DROPPED = "shared/cluster/connections.py: a connection that is given up would wait half a minute for the other side"
@@ -77,6 +80,20 @@ def test_a_library_whose_insides_are_used_has_an_upper_bound(library: str):
     below = re.search(r"<(\d+(?:\.\d+)*)", required)
     assert below, f"{required}: a new release could change names that Muster uses"
     assert _numbers(version(library)) < _numbers(below[1])
+
+
+def test_of_the_kubernetes_client_only_public_names_are_imported():
+    product = [file for top in PRODUCT for file in (ROOT / top).rglob("*.py")]
+    imports = [
+        f"{node.module}.{alias.name}"
+        for file in product
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kubernetes"
+        for alias in node.names
+    ]
+    # Private attributes of the imported modules are the linter's affair (SLF001).
+    assert imports
+    assert [name for name in imports if "._" in name] == []
 
 
 def _numbers(text: str) -> list[int]:

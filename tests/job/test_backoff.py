@@ -1,4 +1,10 @@
+import ast
+from pathlib import Path
+
 from shared.backoff import Backoff, doubled
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = [file for top in ("services", "shared", "muster", "devcluster") for file in (ROOT / top).rglob("*.py")]
 
 
 class Clock:
@@ -36,3 +42,19 @@ def test_two_good_minutes_make_the_next_failure_a_first_one() -> None:
 
 def test_a_timer_waits_whole_seconds_and_not_at_all_without_a_failure() -> None:
     assert [doubled(10, failures, 300) for failures in (0, 1, 2, 6, 10**9)] == [0, 10, 20, 300, 300]
+
+
+def test_no_other_file_doubles_a_wait() -> None:
+    others = [file for file in PRODUCT if file != ROOT / "shared/backoff.py"]
+    assert [str(file) for file in others for node in ast.walk(ast.parse(file.read_text())) if doubles(node)] == []
+
+
+def doubles(node: ast.AST) -> bool:
+    """True for `min(2 * wait, longest)` and its like."""
+    limited = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "min"
+    return limited and any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Mult | ast.Pow)
+        and any(isinstance(factor, ast.Constant) and factor.value == 2 for factor in (part.left, part.right))
+        for part in ast.walk(node)
+    )

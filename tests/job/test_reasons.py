@@ -66,6 +66,9 @@ def words(file: Path) -> Iterator[str]:
         match node:
             case ast.Constant(value=str(text)) if CAMEL.fullmatch(text):
                 yield text
+            case ast.Attribute(value=ast.Name(id="reasons"), attr=name) if name.isupper():
+                if isinstance(word := getattr(reasons, name), str):
+                    yield word
             case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Attribute(attr="kind")), ast.Constant(value=text)]):
                 if OF_A_KIND.fullmatch(f"{{kind}}{text}"):
                     yield f"{{kind}}{text}"

@@ -18,10 +18,11 @@ from services.status.core.documents import document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.training_schemas import SUSPENDED
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import JobObserved
-from shared.job.naming import RESTART, SUSPENDED
+from shared.job.naming import RESTART
 from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog

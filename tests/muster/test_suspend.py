@@ -11,7 +11,7 @@ from muster.jobs import patched
 from muster.suspend import resume, suspend
 from muster.targets import parse_target
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.naming import SUSPENDED
+from shared.frameworks.training_schemas import SUSPENDED
 from tests.kit import et_operator
 from tests.kit.operator import a_job
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site

@@ -13,8 +13,8 @@ from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
 from shared.errors import Refused, Trouble
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
-from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX, Slot, pod_name
+from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, REPLICA_INDEX, TRAININGJOBS
+from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_UID, Slot, pod_name
 from shared.job.spec import LAUNCHER, WORKER
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
 from tests.perturbation.witness import Witness

@@ -9,9 +9,10 @@ from devcluster.cluster import DevelopmentCluster
 from services.watcher.core.views import observed_pod
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Pod
+from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, REPLICA_INDEX
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import ChildGone, JobDeleting, JobGone, LauncherLost, PodsGone, ScaleRequestGone
-from shared.job.naming import ATTEMPT, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
+from shared.job.naming import ATTEMPT, JOB_UID, Uid
 from shared.job.spec import WORKER
 from shared.job.views import PodView
 from tests.kit.builders import R1, a_running_job, a_spec, observed, pods, scale_out, worker

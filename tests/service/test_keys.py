@@ -10,9 +10,9 @@ from services.scheduler.core.effects import CreateSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Refused, Transient
-from shared.frameworks.training_job import TRAININGJOBS
+from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from shared.job.chain import Head
-from shared.job.naming import SSH_KEYS, JobKey, Uid
+from shared.job.naming import JobKey, Uid
 from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history

@@ -1,7 +1,7 @@
 """Passes over all jobs: however many are over, the loop goes on, the lease is renewed and live jobs are decided."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -25,6 +25,9 @@ from tests.service.test_runtime import Line, Small, Stage
 MANY = 20_000
 DECIDE_SECONDS = 0.0001
 """What a decision takes: somewhat more than the status service needs for a finished job."""
+
+GATHER_SECONDS = 0.000005
+"""What the key of one more job of the cache takes."""
 
 LONGEST_SECONDS = 0.05
 """For which the loop may be held at a time."""
@@ -134,6 +137,26 @@ async def test_with_20000_finished_jobs_a_service_keeps_its_lease_and_decides_ab
         assert len({key for key, _ in service.decided}) == MANY + 2, "the log's own history included"
         assert owner.lease.held()
         assert pulse.longest < LONGEST_SECONDS
+
+
+@in_virtual_time
+async def test_the_keys_of_a_pass_are_gathered_in_slices():
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+
+    class Slow(tuple[JobKey, ...]):
+        def __iter__(self) -> Iterator[JobKey]:
+            for key in super().__iter__():
+                loop.stand_still(GATHER_SECONDS)
+                yield key
+
+    service = Small(lambda _: [], known=Slow(map(a_key, range(MANY))))
+    owner = Owner(service)
+    add(owner.stage.journal, LIVE, observed(a_spec()))
+    async with Pulse().measured() as pulse, owner.running():
+        await until(lambda: len(service.decided) >= MANY, "all")
+        assert pulse.longest < LONGEST_SECONDS
+        assert LIVE in [key for key, _ in service.decided[:2]], "the other one is the log's own history"
 
 
 @in_virtual_time

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from shared.cluster.objects import Custom, Object, Pod
-from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_NAME, JOB_ROLE, JOB_UID, REPLICA_INDEX
+from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, REPLICA_INDEX, TRAININGJOBS
+from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_UID
 from tests.kit.histories import KEY
 
 T = TypeVar("T", bound=Object)

@@ -12,11 +12,11 @@ from shared.cluster.kinds import PODS
 from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.eventlog.subjects import HEADS
-from shared.frameworks.training_job import TRAININGJOBS
+from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone
 from shared.job.fold import Histories, History
-from shared.job.naming import JOB_NAME, JOB_ROLE, JOB_UID, Slot, Uid, pod_name, subject_of
+from shared.job.naming import JOB_UID, Slot, Uid, pod_name, subject_of
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Runtime

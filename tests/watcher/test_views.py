@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from services.watcher.core.views import MOST_PROBLEMS, observed_child, observed_job, observed_pod, observed_request
-from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.kinds import Kinds
+from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.training_job import JOB_ROLE, REPLICA_INDEX, TRAININGJOB
 from shared.job.chain import Head
-from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_ROLE, JOB_UID, REPLICA_INDEX, Uid
+from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_UID, Uid
 from shared.job.views import Exit, PodView
 from tests.frameworks.documents import changed, custom, training_job
 from tests.kit.histories import KEY
@@ -82,6 +84,10 @@ def test_a_pod_without_index_is_the_first_of_its_role():
     resource = observed_pod(a_pod(labels={REPLICA_INDEX: None, JOB_ROLE: "launcher"}))
     assert resource is not None
     assert (resource[1].role, resource[1].index) == ("launcher", 0)
+
+
+def test_a_pod_of_a_kind_that_this_process_does_not_serve_keeps_its_role():
+    assert observed_pod(a_pod(), Kinds([TFJOB])) == observed_pod(a_pod())
 
 
 def test_a_pod_that_nobody_looked_at_yet_is_pending():

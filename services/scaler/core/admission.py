@@ -5,6 +5,7 @@
 
 from services.scaler.core import scale_in, scale_out
 from services.scaler.core.policy import Policy
+from shared.job import reasons
 from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.request import Request
@@ -38,7 +39,9 @@ def _above_maximum(request: Request, role: RoleSpec, workers: int) -> ScaleRejec
 def _below_minimum(request: Request, role: RoleSpec, workers: int) -> ScaleRejected | None:
     if workers >= role.min_replicas:
         return None
-    return ScaleRejected(request=request.uid, reason="BelowMinimum", workers=max(workers, 0), bound=role.min_replicas)
+    return ScaleRejected(
+        request=request.uid, reason=reasons.BELOW_MINIMUM, workers=max(workers, 0), bound=role.min_replicas
+    )
 
 
 def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | ScaleRejected:

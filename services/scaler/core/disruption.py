@@ -4,6 +4,7 @@
 """
 
 from services.scaler.core import membership
+from shared.job import reasons
 from shared.job.events.scaler import WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.state import Job
@@ -20,7 +21,7 @@ def next_steps(job: Job) -> list[Step]:
     # The open request releases the workers that it adds or removes.
     others = job.scaling.arriving | job.outgoing
     free = [slot for slot in membership.disrupted(job) if slot not in others and _unused(job, slot)]
-    return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason="Disrupted"))] if free else []
+    return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason=reasons.DISRUPTED))] if free else []
 
 
 def _unused(job: Job, slot: Slot) -> bool:

@@ -7,6 +7,7 @@ An edit of the job's own number of workers waits in the same queue.
 from services.scaler.core import admission, scale_in, scale_out
 from services.scaler.core.effects import OwnRequest
 from services.scaler.core.policy import Policy
+from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleRejected
 from shared.job.request import Request
 from shared.job.spec import OWNED_BY_ANOTHER
@@ -20,7 +21,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
     request = job.scaling.open_request
     if request is not None:
         if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
-            return _cancelled(request, "JobSuspended" if job.suspended else "JobRestarted")
+            return _cancelled(request, reasons.JOB_SUSPENDED if job.suspended else reasons.JOB_RESTARTED)
         return scale_out.next_steps(job, request) if request.kind == "ScaleOut" else scale_in.next_steps(job, request)
     if job.leaving:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
@@ -34,7 +35,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
 def after_the_end(job: Job) -> list[Step]:
     """After the job's end: cancel the open request, and reject the waiting ones in their order."""
     request = job.scaling.open_request
-    reason = "JobGone" if job.gone else "JobFinished"
+    reason = reasons.JOB_GONE if job.gone else reasons.JOB_FINISHED
     if request is not None:
         return _cancelled(request, reason)
     waiting = first(job)

@@ -7,6 +7,7 @@ Before `HostsPublished` a failure changes nothing; after it the leaving workers 
 from collections.abc import Mapping
 
 from services.scaler.core import drain, membership, scale_out, script
+from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.membership import Unknown
 from shared.job.naming import Slot, Uid
@@ -49,7 +50,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
         return _publish(job, request, late=late)
     if not request.released:
         if not request.seen:
-            return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
+            return [Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN))] if late else []
         answer = drain.answer(job, request, late=late)
         if isinstance(answer, str):
             return [Record(_release(job, request, answer))]
@@ -81,9 +82,9 @@ def of_this_attempt(job: Job, request: Request) -> bool:
 def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
     if not script.running(request):
         if request.gone:
-            return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
+            return [Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED))]
         if late:
-            return [Record(ScaleFailed(request=request.uid, reason="DeadlineExceeded"))]
+            return [Record(ScaleFailed(request=request.uid, reason=reasons.DEADLINE_EXCEEDED))]
     steps = script.next_steps(job, request)
     if steps is not None:
         return steps

@@ -7,6 +7,7 @@ from itertools import count as numbers
 from itertools import filterfalse, islice
 
 from services.scaler.core import membership, script
+from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.membership import Unknown
 from shared.job.naming import Slot
@@ -46,12 +47,14 @@ def next_steps(job: Job, request: Request) -> list[Step]:
     if request.published:
         if request.seen:
             return _seen(job, request)
-        return [Record(ScaleFailed(request=request.uid, reason="HostsNotWritten"))] if late else []
+        return [Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN))] if late else []
     if request.gone:
-        return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted", released=spans(request.added)))]
+        return [
+            Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED, released=spans(request.added)))
+        ]
     lost = request.added & job.attempt.spent - replacement.replaceable(job).keys()
     if lost or request.added & membership.disrupted(job):
-        return [Record(ScaleFailed(request=request.uid, reason="WorkerFailed", released=spans(request.added)))]
+        return [Record(ScaleFailed(request=request.uid, reason=reasons.WORKER_FAILED, released=spans(request.added)))]
     pods = job.by_slot()
     if all(membership.ready(pods.get(slot)) for slot in request.added):
         members = membership.next_members(job)
@@ -64,7 +67,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
         refusal = None
     if late or (refusal is not None and refusal.permanent):
         # A permanent refusal does not end by waiting.
-        reason = refusal.reason if refusal is not None else "DeadlineExceeded"
+        reason = refusal.reason if refusal is not None else reasons.DEADLINE_EXCEEDED
         return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]
     return []
 
@@ -73,7 +76,7 @@ def _seen(job: Job, request: Request) -> list[Step]:
     """The step after the launcher has seen the new hosts files: the job keeps its new size even if the script fails."""
     if request.gone and script.wanted(request):
         # The deleted request had the script.
-        return [Record(ScaleCancelled(request=request.uid, reason="RequestDeleted"))]
+        return [Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED))]
     steps = script.next_steps(job, request)
     if steps is not None:
         return steps

@@ -7,6 +7,7 @@ Its text and environment stay in the resource; its output is neither kept nor lo
 from collections.abc import Sequence
 
 from services.scaler.core.effects import RunScript
+from shared.job import reasons
 from shared.job.events.scaler import ScaleFailed, ScriptStarted
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.request import Request
@@ -70,7 +71,7 @@ def command(script: str, environment: Sequence[tuple[str, str]], hosts: str) -> 
 
 def _begun(job: Job, request: Request) -> list[Step]:
     if not alive(job.launcher):
-        return [_failed(request, "NoLauncher")]
+        return [_failed(request, reasons.NO_LAUNCHER)]
     assert request.spec is not None
     return [Record(ScriptStarted(request=request.uid, timeout=request.spec.timeout_seconds))]
 

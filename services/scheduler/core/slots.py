@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from services.scheduler.core import keys
 from services.scheduler.core.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
+from shared.job import reasons
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.membership import Members
 from shared.job.naming import Slot, service_name
@@ -54,7 +55,7 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
     if job.scaling.size:
         sizes[WORKER] = job.scaling.size
     first = tuple(Slots(job.attempt.number, role, ((0, size - 1),)) for role, size in sizes.items() if size)
-    reason = "JobRestarted" if job.attempt.number else "JobCreated"
+    reason = reasons.JOB_RESTARTED if job.attempt.number else "JobCreated"
     if job.launcher_alone:
         # A launcher without workers reads hosts files, too.
         return [Record(SlotsAssigned(slots=_launchers(job), reason=reason))] if _listed(job) else []

@@ -13,7 +13,6 @@ from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.losses import Failure
 from shared.job.milestones import MILESTONES
-from shared.job.naming import Uid
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
 from shared.job.steps import Step
@@ -36,6 +35,9 @@ _CREATED = ("CreatePod", "CreateService")
 
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
 
+_FAILURES = ("Failed", "ScaleFailed")
+"""Conditions of which the Event is a warning."""
+
 
 def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """The Events of this job's conditions, failures and refusals, and of its requests."""
@@ -44,25 +46,14 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     steps: list[Step] = []
     for condition in job.conditions:
         if condition.status and condition.type in _OF_JOB:
-            reason = words.get(condition.type) or _reason(job, condition)
-            message = _message(job, condition)
-            steps.append(_tell(job.api_version, job.kind, job.key.name, job.key.uid, condition, reason, message))
+            reason, message = words.get(condition.type) or _reason(job, condition), _message(job, condition)
+            # A condition may be updated without changing; what happened, happened when it changed.
+            steps.append(_of_job(job, condition.since, reason, message, warning=condition.type in _FAILURES))
         elif any(condition.reason == refusal.reason for refusal in refused.values()):
             # `_of_refusal` announces it with the kind's own reason.
             continue
         elif _hindered(job, condition):
-            steps.append(
-                _tell(
-                    job.api_version,
-                    job.kind,
-                    job.key.name,
-                    job.key.uid,
-                    condition,
-                    condition.reason,
-                    condition.message,
-                    warning=True,
-                )
-            )
+            steps.append(_of_job(job, condition.updated, condition.reason, condition.message, warning=True))
     steps += [
         _of_failures(job, at, [failure for failure in job.failures if failure.at == at], words)
         for at in dict.fromkeys(failure.at for failure in job.failures)
@@ -99,10 +90,7 @@ def _message(job: Job, condition: Condition) -> str:
 def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announce:
     where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
     message = text.with_words(f"{effect} was refused: {refusal.reason}{where}", refusal.message)
-    at = refusal.at
-    return Announce(
-        job.api_version, job.kind, job.key.name, job.key.uid, at.sequence, at.time, reason, message, warning=True
-    )
+    return _of_job(job, refusal.at, reason, message, warning=True)
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, str]) -> Announce:
@@ -111,47 +99,25 @@ def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, 
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
     message = f"{first.pod}: {first.reason}{how}{more}"
     message = text.with_words(message, text.last(first.message, text.LAST_WORDS_SHOWN))
-    return Announce(
-        job.api_version,
-        job.kind,
-        job.key.name,
-        job.key.uid,
-        at.sequence,
-        at.time,
-        words.get("WorkerFailed", f"{job.kind}WorkerFailed"),
-        message,
-        warning=True,
-    )
+    return _of_job(job, at, words.get("WorkerFailed", f"{job.kind}WorkerFailed"), message, warning=True)
+
+
+def _of_job(job: Job, at: At, reason: str, message: str, *, warning: bool) -> Announce:
+    about = job.api_version, job.kind, job.key.name, job.key.uid
+    return Announce(*about, at.sequence, at.time, reason, message, warning)
 
 
 def _of_request(request: Request) -> list[Step]:
+    about = REQUESTS[request.kind].api_version, request.kind, request.name, request.uid
     return [
-        _tell(
-            REQUESTS[request.kind].api_version,
-            request.kind,
-            request.name,
-            request.uid,
-            condition,
+        Announce(
+            *about,
+            condition.since.sequence,
+            condition.since.time,
             condition.reason,
             condition.message or request.sizes or reasons.of_request(condition.reason) or condition.reason,
+            condition.type in _FAILURES,
         )
         for condition in request.conditions
         if condition.status and condition.type in _OF_REQUEST
     ]
-
-
-def _tell(
-    api_version: str,
-    kind: str,
-    name: str,
-    uid: Uid,
-    condition: Condition,
-    reason: str,
-    message: str,
-    *,
-    warning: bool = False,
-) -> Announce:
-    failed = warning or condition.type in ("Failed", "ScaleFailed")
-    # A condition may be updated without changing; what happened, happened when it changed.
-    at = condition.updated if warning else condition.since
-    return Announce(api_version, kind, name, uid, at.sequence, at.time, reason, message, warning=failed)

@@ -50,7 +50,7 @@ def next_phase(job: Job) -> Decision | None:
         message = reasons.told(reasons.PHASES, RESTART_REQUESTED)
         return JobRestarting(reason=RESTART_REQUESTED, message=message)
     if job.phase == "Running" and (request := job.scaling.open_request) is not None:
-        return JobScaling(reason="ScalingStart", message=request.sizes)
+        return JobScaling(reason=reasons.SCALING_START, message=request.sizes)
     if job.phase == "Scaling" and not job.scaling.open:
         return JobRunning(reason=f"{job.kind}Running")
     return None

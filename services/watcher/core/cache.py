@@ -11,7 +11,6 @@ from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRe
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.job.views import ChildView, PodView
@@ -51,6 +50,7 @@ class Cache:
     def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False) -> None:
         """`takes_over` confirms that the earlier operators are gone."""
         self._kinds = kinds
+        self.scaled = kinds.scaled
         self.takes_over = takes_over
         self.epoch = 0
         """Raised when versions went back, because etcd was restored from a backup."""
@@ -93,7 +93,7 @@ class Cache:
 
         The watch of nodes does not count, because it may be forbidden; nor do the watches of other kinds of job.
         """
-        requests = self.requests.values() if kind == TRAININGJOBS else ()
+        requests = self.requests.values() if kind == self.scaled else ()
         watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *self.children.values())
         return not any(listing.blind or listing.outdated for listing in watched)
 
@@ -106,8 +106,8 @@ class Cache:
 
     @property
     def scalable(self) -> Listing[ObservedJob]:
-        """The listing of TrainingJobs, which requests are about; empty if this process does not know the kind."""
-        return self.jobs.get(TRAININGJOBS, Listing())
+        """The listing of the jobs that requests name; empty if this process does not know their kind."""
+        return self.jobs[self.scaled] if self.scaled is not None else Listing()
 
     def enter(self, epoch: int) -> None:
         """Begin an epoch: all objects count for nothing until they are listed again."""
@@ -117,9 +117,8 @@ class Cache:
                 listing.outdated, listing.answered = listing.version > 0, False
 
     def keys(self) -> tuple[JobKey, ...]:
-        """Every job of which the cache has a resource, a pod, a child or a request."""
-        of_requests = map(self.key_of, self.all_requests())
-        return _once(*self._resources, *self._pods_of, *self._children_of, *of_requests)
+        """Every job of which the cache has a resource, pods, children or a request, once for each of these."""
+        return (*self._resources, *self._pods_of, *self._children_of, *map(self.key_of, self.all_requests()))
 
     def job(self, key: JobKey) -> ObservedJob | None:
         """The resource with this uid."""
@@ -185,7 +184,7 @@ class Cache:
             if not self.jobs[kind].version:
                 self.found.add(seen.key)
         concerned = _once(*(resource.key for resource in (before, seen) if resource is not None))
-        if kind != TRAININGJOBS or (before is not None and seen is not None and before.key == seen.key):
+        if kind != self.scaled or (before is not None and seen is not None and before.key == seen.key):
             # The same incarnation: no request moves to another history.
             return concerned
         self._by_job = None

@@ -103,7 +103,7 @@ def _facts(
         # First its pods, in any phase; no service acts on the job before it is adopted.
         return [*_pods(job, cache, launchers, presence)] or [*takeover.adopted(job, cache)]
     views = _pods(job, cache, launchers, presence) if pods else ()
-    # A request scales a TrainingJob, whatever its owner reference names.
+    # A request scales a job of one kind, whatever its owner reference names.
     scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
     return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 

@@ -7,9 +7,8 @@ import msgspec
 from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
-from shared.frameworks.kinds import Kinds
-from shared.frameworks.scale_requests import GROUP, parse_scale
-from shared.frameworks.training_job import TRAININGJOBS
+from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.scale_requests import parse_scale
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
@@ -18,10 +17,8 @@ from shared.job.naming import (
     ATTEMPT,
     HOSTS_VERSION,
     INDEX,
-    JOB_ROLE,
     JOB_UID,
     NO_UID,
-    REPLICA_INDEX,
     ROLE,
     JobKey,
     Slot,
@@ -69,20 +66,21 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
     )
 
 
-def _is_scalable(owner: OwnerReference) -> bool:
-    """True of a TrainingJob, which requests are about."""
-    return (owner.api_version.partition("/")[0], owner.kind) == (GROUP, TRAININGJOBS.kind)
+def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:
+    """True of a job that requests may name."""
+    framework = _framework(owner, kinds)
+    return framework is not None and bool(framework.requests)
 
 
-def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
+def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN) -> ObservedRequest:
     """A scale request reduced to the cache's fields."""
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
     named = _at(manifest.spec, "selector", "name")
     # An owner that is no controller names an incarnation of the job too.
-    owners = (each for each in meta.owner_references or () if _is_scalable(each) and each.name == named)
+    owners = (each for each in meta.owner_references or () if _is_scalable(each, kinds) and each.name == named)
     owner = meta.controller or next(owners, None)
-    if owner is not None and not _is_scalable(owner):
+    if owner is not None and not _is_scalable(owner, kinds):
         # Its history is that of the named job: no service answers under the uid of another owner.
         owner, answer = None, (_ANOTHERS,)
     return ObservedRequest(
@@ -101,7 +99,7 @@ def observed_request(kind: ScaleKind, manifest: Custom) -> ObservedRequest:
     )
 
 
-def observed_pod(pod: Pod, *, last_words: bool = True) -> tuple[JobKey, PodView] | None:
+def observed_pod(pod: Pod, kinds: Kinds = BUILT_IN, *, last_words: bool = True) -> tuple[JobKey, PodView] | None:
     """A pod and its job; None if its labels or its owner name none.
 
     Without `last_words` the termination messages of its containers are left out.
@@ -109,10 +107,10 @@ def observed_pod(pod: Pod, *, last_words: bool = True) -> tuple[JobKey, PodView]
     meta = pod.metadata
     labels = meta.labels or {}
     key = _key(meta)
-    # A TrainingJob's pods have role and index in et-operator's labels; the template's other labels do not count.
-    owner = meta.controller
-    theirs = owner is not None and (owner.api_version, owner.kind) == (TRAININGJOBS.api_version, TRAININGJOBS.kind)
-    role, at = (JOB_ROLE, REPLICA_INDEX) if theirs else (ROLE, INDEX)
+    # The history of a job goes on after its kind was left out of MUSTER_KINDS.
+    framework = _framework(meta.controller, kinds) or _framework(meta.controller, BUILT_IN)
+    # A label that another kind would read may come from the template.
+    role, at = (framework.role_label, framework.index_label) if framework is not None else (ROLE, INDEX)
     attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(at, "0"))
     if key is None or attempt is None or index is None:
         return None
@@ -121,8 +119,8 @@ def observed_pod(pod: Pod, *, last_words: bool = True) -> tuple[JobKey, PodView]
 
 def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[JobKey, PodView] | None:
     """A pod of another operator, as part of the first attempt; None if it is none or has Muster's labels."""
-    claimed, owner = observed_pod(pod, last_words=last_words), pod.metadata.controller
-    framework = kinds.find(owner.api_version, owner.kind) if owner is not None else None
+    claimed, owner = observed_pod(pod, kinds, last_words=last_words), pod.metadata.controller
+    framework = _framework(owner, kinds)
     if claimed is not None or owner is None or framework is None or not owner.name:
         return claimed
     told = framework.take_over.role_and_index(pod.metadata.labels or {})
@@ -130,6 +128,10 @@ def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[J
         return None
     key = JobKey(pod.metadata.namespace, owner.name, Uid(owner.uid))
     return key, msgspec.structs.replace(_view(pod, Slot(0, *told), last_words=last_words), claimed=False)
+
+
+def _framework(owner: OwnerReference | None, kinds: Kinds) -> Framework | None:
+    return kinds.find(owner.api_version, owner.kind) if owner is not None else None
 
 
 def _view(pod: Pod, slot: Slot, *, last_words: bool) -> PodView:

@@ -13,9 +13,6 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, exit_of
 from shared.job.views import PodView, ended
 
-DISRUPTED = "Disrupted"
-"""The reason of an attempt that a disruption ended."""
-
 _NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
 """Effects without which no job gets under way; a status that cannot be written ends no job."""
 
@@ -142,8 +139,8 @@ def _disruption(job: Job, pod: PodView) -> str:
 
 
 def _disrupted(pod: str, why: str, slot: Slot | None = None) -> Verdict:
-    told = reasons.told(reasons.ENDS, DISRUPTED, pod=pod, why=why)
-    return Verdict(False, DISRUPTED, told, disrupted=True, slot=slot)
+    told = reasons.told(reasons.ENDS, reasons.DISRUPTED, pod=pod, why=why)
+    return Verdict(False, reasons.DISRUPTED, told, disrupted=True, slot=slot)
 
 
 def _reason(job: Job, pod_reason: str) -> str:

@@ -17,8 +17,8 @@ def of_active_deadline(job: Job) -> Verdict | None:
     seconds = job.spec.active_deadline_seconds
     if seconds is None:
         return None
-    message = reasons.told(reasons.ENDS, "DeadlineExceeded", seconds=seconds)
-    return Verdict(False, "DeadlineExceeded", message, permanent=True)
+    message = reasons.told(reasons.ENDS, reasons.DEADLINE_EXCEEDED, seconds=seconds)
+    return Verdict(False, reasons.DEADLINE_EXCEEDED, message, permanent=True)
 
 
 def of_scheduling(job: Job) -> Verdict | None:
@@ -31,8 +31,8 @@ def of_scheduling(job: Job) -> Verdict | None:
     refusal = job.refusals.get("CreatePod")
     refused = text.with_words(f"CreatePod: {refusal.reason}", refusal.message) if refusal else ""
     why = waits.sentence if waits else refused
-    message = reasons.told(reasons.ENDS, "SchedulingTimeout", seconds=seconds) + (f"; {why}" if why else "")
-    return Verdict(False, "SchedulingTimeout", text.first(message), permanent=True)
+    message = reasons.told(reasons.ENDS, reasons.SCHEDULING_TIMEOUT, seconds=seconds) + (f"; {why}" if why else "")
+    return Verdict(False, reasons.SCHEDULING_TIMEOUT, text.first(message), permanent=True)
 
 
 def of_minimum(job: Job) -> Verdict | None:
@@ -41,4 +41,4 @@ def of_minimum(job: Job) -> Verdict | None:
     if not since or not passed(job, since, BELOW_MINIMUM):
         return None
     counts = {"count": running_workers(job), "minimum": needed_workers(job)}
-    return Verdict(False, "BelowMinimum", reasons.told(reasons.ENDS, "BelowMinimum", **counts))
+    return Verdict(False, reasons.BELOW_MINIMUM, reasons.told(reasons.ENDS, reasons.BELOW_MINIMUM, **counts))
