@@ -29,6 +29,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom, Metadata
 from shared.errors import Trouble
+from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
