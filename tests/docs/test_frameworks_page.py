@@ -4,12 +4,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
+from muster.frameworks import REPLICATED, ReplicaType
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from tests.kit.virtual_time import in_virtual_time
 from tests.service.stage import Stage
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
+COMPATIBILITY = PAGE.with_name("compatibility.md")
 FEW = 30
 """Lines that a complete framework may have."""
 
@@ -38,6 +43,29 @@ def the_framework() -> Framework:
     exec(the_code(), names)  # noqa: S102 -- the text of our own page, which users copy
     framework: Framework = names["JAXJob"]()
     return framework
+
+
+@pytest.mark.parametrize("kind", [*BUILT_IN], ids=lambda kind: kind.name)
+def test_a_built_in_kind_has_a_row_here_and_a_section_in_the_page_about_compatibility(kind: Framework):
+    for version in (kind, *kind.others):
+        resource = version.resource
+        row = rf"^\| {resource.kind}\b.*`{resource.group}/.*\b{resource.version}`"
+        assert re.search(row, PAGE.read_text(), re.MULTILINE), (
+            f"write a row `| {resource.kind} | `{resource.api_version}` | file |` into the first table of {PAGE.name}"
+        )
+        # The section of TrainingJob names its kinds in the first line below the heading.
+        section = rf"^(# )?{resource.kind}\b.*`{resource.group}/.*\b{resource.version}`"
+        assert re.search(section, COMPATIBILITY.read_text(), re.MULTILINE), (
+            f"write a section `# {resource.kind} (`{resource.api_version}`)` into {COMPATIBILITY.name}: what its users "
+            "keep, and what differs"
+        )
+
+
+def test_another_leader_is_written_as_the_page_says():
+    found = re.search(r"`handling = (.*?)`", PAGE.read_text())
+    assert found
+    handling = eval(found[1], {"msgspec": msgspec, "REPLICATED": REPLICATED})  # noqa: S307 -- our own page, too
+    assert handling.leader == ReplicaType("Master").role
 
 
 def test_a_complete_framework_is_a_few_lines():
