@@ -18,10 +18,13 @@ metrics and `muster why`.
 This page is written by `make pages` from `shared/job/reasons.py`.
 
 `<kind>` is the kind of the job, such as TrainingJob.
+In quotation marks stands the message of a condition, with places for values; logs of 0.1 have fewer values.
 *Final* means that neither time nor another try changes it: a person has to.
 *Since* is the first release that says the word.
 What is wrong with a spec (`NoContainers`, `InvalidValue`, ...) comes with the field and a sentence of its own; words of
 kube-scheduler, kubelet and API server that are not listed come with their author's message.
+A request that was rejected, failed or was cancelled has the phase ScaleFailed; `muster why scaleout/NAME` says what led
+to it.
 
 {parts}
 """
@@ -39,7 +42,9 @@ def _part(title: str, reasons: Mapping[str, Reason]) -> Iterator[str]:
 
 
 def _meaning(reason: Reason) -> str:
-    return reason.sentence + (f": “{_places(reason.told)}”" if reason.told else "")
+    # Outside of code a browser would take a place for a tag.
+    told = re.sub(r"<\w+>", r"`\g<0>`", _places(reason.told))
+    return reason.sentence + (f": “{told}”" if told else "")
 
 
 def _places(text: str) -> str:

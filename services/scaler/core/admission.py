@@ -1,6 +1,7 @@
 """Accepts or rejects a scale request, or an edit of the job's own number of workers, when its turn comes.  Pure.
 
 `queue.py` says whose turn it is; `scale_out.py` and `scale_in.py` carry an accepted request out.
+The status of a rejected request has the phase ScaleFailed and the reason.
 """
 
 from services.scaler.core import scale_in, scale_out
@@ -46,7 +47,7 @@ def _below_minimum(request: Request, role: RoleSpec, workers: int) -> ScaleRejec
 
 def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | ScaleRejected:
     assert job.spec is not None
-    # Slots of workers that will be replaced count.
+    # A lost worker that will be replaced is part of the size.
     size = len(scale_out.filled(job))
     if spec.kind == "ScaleOut":
         count = spec.count or 0
