@@ -50,6 +50,12 @@ class TestTheLauncher:
         done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
         assert judged(*a_running_job(), noticed, done) == Verdict(True, "TrainingJobSucceeded")
 
+    def test_out_of_memory_is_final_where_the_kind_says_so(self):
+        killed = pods(launcher(version=30, phase="Failed", exits=exited(137, "OOMKilled")))
+        for final in (False, True):
+            handling = Handling(out_of_memory_is_final=final)
+            assert end(*a_running_job(of_launcher="ExitCode", handling=handling), killed).permanent is final
+
 
 class TestTheLeader:
     """In a job without a launcher, of a kind that restarts the whole job for its leader."""

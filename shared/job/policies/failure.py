@@ -41,7 +41,7 @@ def of_launcher(job: Job) -> Verdict | None:
         return Verdict(False, _reason(job, launcher.reason), why)
     assert job.spec is not None
     policy = job.spec.role(LAUNCHER).restart_policy
-    permanent = policy == "ExitCode" and not exit_codes.retryable(end.code)
+    permanent = policy == "ExitCode" and exit_codes.final(job.spec, end.code, end.reason)
     reason = end.reason if end.reason == exit_codes.OUT_OF_MEMORY else _reason(job, launcher.reason)
     message = f"the launcher exited with {end.code} ({end.reason or 'Error'})"
     return Verdict(False, reason, _with_last_words(message, end.message), permanent)
