@@ -14,6 +14,7 @@ from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, worker, workers
 from tests.kit.replicas import (
+    CHIEF,
     TOGETHER,
     WORKERS,
     a_created_replicated_job,
@@ -73,6 +74,13 @@ class TestTheLeader:
         running = a_running_replicated_job(replace(spec, handling=replace(spec.handling, restarts="Job")))
         found = end(*running, ended("worker", 1, 3), ended("worker", 0, 4))
         assert (found.message, found.slot) == ("resnet-worker-0 exited with 4 (Error)", WORKERS[0])
+
+    def test_a_disruption_says_whose(self):
+        noticed = DisruptionNoticed(node="node-1", uids=(Uid("chief-0-0"),), reason="NodeScaledDown")
+        found = end(*a_running_replicated_job(self.spec("Never")), noticed, PodsGone(uids=(Uid("chief-0-0"),)))
+        assert found == Verdict(
+            False, "Disrupted", "resnet-chief-0 was disrupted: NodeScaledDown", disrupted=True, slot=CHIEF
+        )
 
     def test_a_deletion_is_no_final_exit_whatever_the_code(self):
         deleted = replica("chief", 0, version=50, phase="Failed", exits=exited(1), deleting=True)
