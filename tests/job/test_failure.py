@@ -12,7 +12,8 @@ from shared.job.outcome import Verdict
 from shared.job.spec import WORKER, Handling, JobSpec, RestartPolicy
 from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
-from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, worker, workers
+from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
+from tests.kit.builders import observed as edited
 from tests.kit.replicas import (
     CHIEF,
     TOGETHER,
@@ -163,6 +164,13 @@ class TestBeforeTheStart:
     def test_a_kind_whose_launcher_waits_for_all_workers_misses_each(self):
         assert judged(*a_created_job(2, least=1), self.LOST) is None
         assert end(*a_created_job(2, least=1, handling=self.WHOLE), self.LOST).reason == "Error"
+
+    @pytest.mark.parametrize("handling", [Handling(), WHOLE], ids=["minReplicas", "all workers"])
+    def test_an_edit_to_more_workers_makes_none_of_those_before_too_few(self, handling: Handling):
+        """Without minReplicas it is replicas, and so the edit raises both before the job has grown."""
+        begun = a_created_job(2, least=2, of_workers="OnFailure", handling=handling)
+        grown = edited(a_spec(3, least=3, of_workers="OnFailure", handling=handling), generation=2)
+        assert judged(*begun, self.LOST, self.REPLACED, grown) is None
 
     def test_a_worker_that_was_replaced_is_not_the_one_that_is_missed(self):
         begun = a_created_job(2, least=2, of_workers="OnFailure", backoff_limit=1)

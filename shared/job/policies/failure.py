@@ -10,7 +10,7 @@ from shared.job.naming import Slot
 from shared.job.outcome import Verdict
 from shared.job.policies import exit_codes, replacement
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, exit_of
+from shared.job.state import Job, exit_of, needed_workers
 from shared.job.views import PodView, ended
 
 DISRUPTED = "Disrupted"
@@ -108,7 +108,7 @@ def of_refusal(job: Job) -> Verdict | None:
 
 def of_start(job: Job, spec: JobSpec) -> Verdict | None:
     """Before the launcher is created, or before any worker ran: too few workers are left."""
-    minimum = job.scaling.size if spec.handling.whole else spec.worker.min_replicas
+    minimum = job.scaling.size if spec.handling.whole else needed_workers(job)
     lost = [slot for slot in job.attempt.spent if slot.role == WORKER]
     if not lost or len(job.attempt.workers) >= minimum or replacement.replaceable(job):
         return None
