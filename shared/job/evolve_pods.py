@@ -118,7 +118,7 @@ def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Va
     failure = _failure(job, pod, at)
     return Vacancy(
         at=at,
-        reason=failure.reason,
+        reason=disrupted.get(pod.uid) or failure.reason,
         message=failure.message,
         code=end.code if end else None,
         # The training container decides: a failed sidecar is not a failure of the worker.

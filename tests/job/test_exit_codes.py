@@ -6,6 +6,7 @@ What follows for workers is in `tests/scheduler/test_replacing.py`, for launcher
 import pytest
 
 from shared.job.policies import exit_codes
+from shared.job.spec import Handling
 from tests.kit.builders import a_spec
 
 A_KIND = a_spec(2)
@@ -21,3 +22,9 @@ def test_an_exit_by_itself_is_final(code: int):
 def test_an_exit_by_a_signal_is_retried_and_so_is_an_unknown_one(code: int | None):
     assert exit_codes.retryable(code)
     assert not exit_codes.final(A_KIND, code, "Error")
+
+
+def test_a_kind_for_which_out_of_memory_is_final_retries_every_other_signal():
+    kind = a_spec(2, handling=Handling(out_of_memory_is_final=True))
+    assert exit_codes.final(kind, 137, "OOMKilled")
+    assert not exit_codes.final(kind, 137, "Error")

@@ -354,6 +354,7 @@ def test_a_worker_that_is_about_to_be_replaced_does_not_end_a_job_before_its_lau
 
 DRAINED = launcher(version=30, phase="Failed", exits=exited(143), disruption="EvictionByEvictionAPI")
 DELETED_BY_A_DRAIN = launcher(version=30, deleting=True, disruption="EvictionByEvictionAPI")
+ENDED_BY_A_DELETION = launcher(version=31, phase="Failed", exits=exited(143), deleting=True)
 NOTICED = DisruptionNoticed(node="node-1", uids=(Uid("pod-launcher"),), reason="NodeScaledDown")
 LOST = LauncherLost(uid=Uid("pod-launcher"))
 GONE = PodsGone(uids=(Uid("pod-launcher"),))
@@ -364,6 +365,8 @@ GONE = PodsGone(uids=(Uid("pod-launcher"),))
     [
         pytest.param([pods(DRAINED)], id="the evicted launcher ended"),
         pytest.param([pods(DELETED_BY_A_DRAIN), LOST], id="the evicted launcher is gone before its end was seen"),
+        pytest.param([pods(DELETED_BY_A_DRAIN), pods(ENDED_BY_A_DELETION)], id="the evicted launcher ended as it went"),
+        pytest.param([NOTICED, pods(ENDED_BY_A_DELETION)], id="the launcher ended as it went with its node"),
         pytest.param([NOTICED, LOST], id="the launcher vanished with its node"),
         pytest.param([NOTICED, pods(failed(143)), GONE], id="the launcher ended with its node, and is gone"),
     ],

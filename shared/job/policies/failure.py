@@ -10,7 +10,7 @@ from shared.job.naming import Slot
 from shared.job.outcome import Verdict
 from shared.job.policies import exit_codes, replacement
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, exit_of
+from shared.job.state import Job, exit_of, needed_workers
 from shared.job.views import PodView, ended
 
 _NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
@@ -38,7 +38,7 @@ def of_launcher(job: Job) -> Verdict | None:
         return Verdict(False, _reason(job, launcher.reason), why)
     assert job.spec is not None
     policy = job.spec.role(LAUNCHER).restart_policy
-    permanent = policy == "ExitCode" and not exit_codes.retryable(end.code)
+    permanent = policy == "ExitCode" and exit_codes.final(job.spec, end.code, end.reason)
     reason = end.reason if end.reason == exit_codes.OUT_OF_MEMORY else _reason(job, launcher.reason)
     message = f"the launcher exited with {end.code} ({end.reason or 'Error'})"
     return Verdict(False, reason, _with_last_words(message, end.message), permanent)
@@ -105,7 +105,7 @@ def of_refusal(job: Job) -> Verdict | None:
 
 def of_start(job: Job, spec: JobSpec) -> Verdict | None:
     """Before the launcher is created, or before any worker ran: too few workers are left."""
-    minimum = job.scaling.size if spec.handling.whole else spec.worker.min_replicas
+    minimum = job.scaling.size if spec.handling.whole else needed_workers(job)
     lost = [slot for slot in job.attempt.spent if slot.role == WORKER]
     if not lost or len(job.attempt.workers) >= minimum or replacement.replaceable(job):
         return None

@@ -37,8 +37,7 @@ def of_scheduling(job: Job) -> Verdict | None:
 
 def of_minimum(job: Job) -> Verdict | None:
     """Fewer than minReplicas workers ran for longer than schedulingTimeoutSeconds (600 when absent)."""
-    since = job.attempt.below_minimum
-    if not since or not passed(job, since, BELOW_MINIMUM):
+    if not passed(job, job.attempt.below_minimum, BELOW_MINIMUM):
         return None
     counts = {"count": running_workers(job), "minimum": needed_workers(job)}
     return Verdict(False, reasons.BELOW_MINIMUM, reasons.told(reasons.ENDS, reasons.BELOW_MINIMUM, **counts))
