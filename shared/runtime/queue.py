@@ -6,7 +6,7 @@ by target, with their back-off and cool-down.  Losing either costs calls, never 
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
 from enum import IntEnum
 from math import ceil, isfinite
 from typing import Generic, TypeVar
@@ -18,6 +18,7 @@ from shared.job.steps import Effect
 from shared.job.timing import back_off
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 TICK_SECONDS = 0.05
 """Due times of one key within one tick coalesce."""
@@ -60,6 +61,15 @@ class Slice:
 
     def over(self) -> bool:
         return self._clock() >= self._until
+
+    async def each(self, things: Iterable[T]) -> AsyncGenerator[T, None]:
+        """Each of these, with time for the loop's other callbacks after every slice."""
+        self.begin()
+        for thing in things:
+            yield thing
+            if self.over():
+                await asyncio.sleep(0)
+                self.begin()
 
 
 class WorkQueue(Generic[K]):
