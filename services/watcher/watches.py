@@ -13,11 +13,11 @@ import structlog
 
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import observed_node, tolerations
-from services.watcher.core.epochs import Known, known, went_back
-from services.watcher.core.vanished import doubted
+from services.watcher.core.epochs import Known
+from services.watcher.core.vanished import counts, missing, too_many
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
-from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Seen, Snapshot
+from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
@@ -73,6 +73,8 @@ class Watches:
         self._disruption_taints = disruption_taints
         self._last_words = last_words
         self._following: Sequence[asyncio.Task[None] | None] = []
+        self._lists = 0
+        """Lists of jobs that were begun, or failed: only the newest says whether too many jobs are missing."""
 
     def begin(self, runtime: Runtime) -> None:
         """Start every watch; each change wakes the jobs that it concerns."""
@@ -172,21 +174,22 @@ class Watches:
         put: Callable[[At, T | None], Concerned],
         selector: str = "",
     ) -> None:
-        before, doubts = self._known(resource, listing), 0
+        before, doubts = await self._known(resource, listing), 0
         while True:
             async with aclosing(self._cluster.watch(resource, namespace=self._namespace, selector=selector)) as watch:
                 async for seen in watch:
                     if isinstance(seen, Snapshot):
-                        before = (
-                            before if doubts and before.epoch == self._cache.epoch else self._known(resource, listing)
-                        )
-                        if went_back(before, seen.version, seen.objects):
+                        if not doubts or before.epoch != self._cache.epoch:
+                            before = await self._known(resource, listing)
+                        if await self._went_back(before, seen):
                             doubts += 1
                             if doubts < LISTS_THAT_WENT_BACK:
                                 break
                             self._enter_another_store(before, seen.version)
                         doubts = 0
-                    self._take(resource, listing, put, seen)
+                        await self._take_all(resource, listing, put, seen)
+                    else:
+                        await self._take(resource, listing, put, seen)
                 else:
                     # The client was closed.
                     return
@@ -195,24 +198,44 @@ class Watches:
             self._deadlines.look()
             await asyncio.sleep(LIST_AGAIN_SECONDS)
 
-    def _take(
-        self, resource: Resource[T], listing: Listing[Any], put: Callable[[At, T | None], Concerned], seen: Seen[T]
+    async def _take_all(
+        self, resource: Resource[T], listing: Listing[Any], put: Callable[[At, T | None], Concerned], seen: Snapshot[T]
+    ) -> None:
+        """Put a whole list into the cache, in slices, and wake all jobs.
+
+        Absence counts after that: until then the listing has its old version, and no job counts as gone.
+        """
+        of_jobs, things = resource in self._cache.jobs, seen.objects
+        if of_jobs:
+            self._hold_back()
+        versions = [thing.metadata.version async for thing in self._runtime.in_slices(things)]
+        now = {}
+        async for place in self._runtime.in_slices(sorted(range(len(things)), key=versions.__getitem__)):
+            now[_at(things[place])] = things[place]
+        async for at in self._runtime.in_slices([*listing]):
+            if at not in now:
+                put(at, None)
+        async for at, thing in self._runtime.in_slices(now.items()):
+            put(at, thing)
+        listing.version, listing.blind, listing.outdated = seen.version, False, False
+        if listing.absent:
+            listing.absent = False
+            log.info("kind is served", kind=_name(resource))
+        if of_jobs:
+            await self._hold_if_too_many(resource)
+        self._runtime.wake_all()
+        self._deadlines.look()
+
+    async def _take(
+        self,
+        resource: Resource[T],
+        listing: Listing[Any],
+        put: Callable[[At, T | None], Concerned],
+        seen: Applied[T] | Deleted[T] | Alive | Blind,
     ) -> None:
         """Put an element of a watch into the cache, and wake the jobs that it concerns."""
         concerned: Concerned = ()
         match seen:
-            case Snapshot(objects=objects, version=version):
-                now = {_at(thing): thing for thing in sorted(objects, key=lambda thing: thing.metadata.version)}
-                for at in [at for at in listing if at not in now]:
-                    put(at, None)
-                for at, thing in now.items():
-                    put(at, thing)
-                listing.version, listing.blind, listing.outdated = version, False, False
-                if listing.absent:
-                    listing.absent = False
-                    log.info("kind is served", kind=_name(resource))
-                self._hold_if_too_many(resource)
-                self._runtime.wake_all()
             case Applied(object=thing):
                 concerned = put(_at(thing), thing)
                 listing.version = max(listing.version, thing.metadata.version)
@@ -221,51 +244,80 @@ class Watches:
                 listing.version = max(listing.version, thing.metadata.version)
             case Alive():
                 listing.blind = False
-            case Blind(reason=reason) if reason == NOT_SERVED and not listing.version:
-                # The definition is not installed: the watch goes on trying.
-                if not listing.absent:
-                    log.info("kind is not served", kind=_name(resource))
-                listing.absent = True
             case Blind(reason=reason):
-                log.info("watch broken", resource=resource.plural, why=reason)
-                if resource is NODES and not listing.listed:
-                    log.warning("nodes are not watched: only conditions of pods announce that a node is removed")
-                self._runtime.alarm.set()
-                listing.blind = True
-        if isinstance(seen, Blind) and resource in self._cache.jobs and not listing.answered:
-            self._hold_if_too_many(resource)
-            self._runtime.wake_all()
+                await self._blind(resource, listing, reason)
         self._deadlines.look()
         for key in concerned:
             # `Watcher._resume` wakes a paused job.
             if resource is not PODS or key not in self._paused:
                 self._runtime.wake(key)
 
-    def _known(self, resource: Resource[Any], listing: Listing[Any]) -> Known:
+    async def _blind(self, resource: Resource[Any], listing: Listing[Any], reason: str) -> None:
+        """Note that a watch is broken, or that its kind is not served."""
+        if reason == NOT_SERVED and not listing.version:
+            # The definition is not installed: the watch goes on trying.
+            if not listing.absent:
+                log.info("kind is not served", kind=_name(resource))
+            listing.absent = True
+        else:
+            log.info("watch broken", resource=resource.plural, why=reason)
+            if resource is NODES and not listing.listed:
+                log.warning("nodes are not watched: only conditions of pods announce that a node is removed")
+            self._runtime.alarm.set()
+            listing.blind = True
+        if resource in self._cache.jobs and not listing.answered:
+            await self._hold_if_too_many(resource)
+            self._runtime.wake_all()
+
+    async def _known(self, resource: Resource[Any], listing: Listing[Any]) -> Known:
         """The state that any LIST from now on must have reached."""
-        jobs = [history.job for history in self._runtime.histories]
-        self.enter(max((job.epoch for job in jobs), default=0), asyncio.current_task())
-        return known(self._cache.epoch, 0 if listing.outdated else listing.version, jobs, resource)
+        histories, epoch = self._runtime.histories, 0
+        async for history in self._runtime.in_slices(histories):
+            epoch = max(epoch, history.job.epoch)
+        self.enter(epoch, asyncio.current_task())
+        known = Known(resource, self._cache.epoch, 0 if listing.outdated else listing.version)
+        async for history in self._runtime.in_slices(histories):
+            known.add(history.job)
+        return known
+
+    async def _went_back(self, before: Known, seen: Snapshot[T]) -> bool:
+        """True if a LIST is older than what was known before it."""
+        older = seen.version < before.reached
+        async for thing in self._runtime.in_slices(() if older else seen.objects):
+            older = older or before.has_newer(thing)
+        return older
 
     def _enter_another_store(self, before: Known, version: int) -> None:
         self.enter(before.epoch + 1, asyncio.current_task())
         log.warning("resource versions went back", to=version, known=before.reached, epoch=self._cache.epoch)
 
-    def _hold_if_too_many(self, resource: Resource[Any]) -> None:
+    def _hold_back(self) -> int:
+        """From now on no job counts as gone; return the number of the list that may change that."""
+        self._cache.held_back = True
+        self._lists += 1
+        return self._lists
+
+    async def _hold_if_too_many(self, resource: Resource[Any]) -> None:
         """Hold deletions back if too many jobs, of all kinds together, are missing from their lists."""
-        if resource not in self._cache.jobs:
-            return
-        self._cache.jobs[resource].answered, self._cache.held_back = True, True
+        self._cache.jobs[resource].answered = True
+        this = self._hold_back()
         if not all(listing.answered for listing in self._cache.jobs.values()):
             return
-        doubt = doubted((history.job for history in self._runtime.histories), self._cache)
-        self._cache.held_back = doubt is not None and not self._believes_vanished
-        if doubt is not None and self._cache.held_back:
-            missing, known = doubt
+        lost = alive = 0
+        async for history in self._runtime.in_slices(self._runtime.histories):
+            if counts(history.job, self._cache):
+                alive += 1
+                lost += missing(history.job, self._cache)
+        if this != self._lists:
+            # Another list came meanwhile.
+            return
+        doubt = too_many(lost, alive)
+        self._cache.held_back = doubt and not self._believes_vanished
+        if doubt and self._cache.held_back:
             log.error(
                 "too many jobs vanished at once; none counts as gone until MUSTER_BELIEVE_VANISHED=true",
-                missing=missing,
-                of=known,
+                missing=lost,
+                of=alive,
             )
 
 

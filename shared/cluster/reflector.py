@@ -120,13 +120,14 @@ class Reflector(Generic[T]):
     async def _list(self) -> Snapshot[T]:
         """All objects, from one consistent list."""
         for _ in range(LIST_TRIES):
+            known: dict[At, tuple[str, int]] = {}
             try:
-                snapshot = await self._list_pages()
+                snapshot = await self._list_pages(known)
             except FailedRequest as failure:
                 if failure.status.code != 410:
                     raise
                 continue
-            self._known = {_at(each.metadata): (each.metadata.uid, each.metadata.version) for each in snapshot.objects}
+            self._known = known
             self._version = snapshot.version
             self._listed_at = self._pace.clock()
             self._blind = ""
@@ -147,7 +148,8 @@ class Reflector(Generic[T]):
         }
         await self._ask(query)
 
-    async def _list_pages(self) -> Snapshot[T]:
+    async def _list_pages(self, known: dict[At, tuple[str, int]]) -> Snapshot[T]:
+        """The objects of every page; `known` gets their uids and versions."""
         objects: list[T] = []
         # Without a resourceVersion the list is consistent: no older than any earlier answer.
         query = {"limit": str(self._pace.page), **self._selector}
@@ -155,9 +157,12 @@ class Reflector(Generic[T]):
             page = read_page(await self._ask(query), self._what)
             for raw in page.items or ():
                 try:
-                    objects.append(read_object(self._resource, raw))
+                    found = read_object(self._resource, raw)
                 except Refused as refusal:
                     log.warning("object is passed over", why=str(refusal))
+                    continue
+                objects.append(found)
+                known[_at(found.metadata)] = found.metadata.uid, found.metadata.version
             if not page.metadata.continuation:
                 return Snapshot(tuple(objects), int(page.metadata.resource_version))
             query["continue"] = page.metadata.continuation

@@ -19,10 +19,9 @@ from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.reading import MOST_WORKERS
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.job.naming import JobKey, Slot, WorkerName
+from shared.job.reasons import FRAMEWORK_FAILED as FAILED
 from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job
-
-FAILED = "FrameworkFailed"
 
 T = TypeVar("T")
 

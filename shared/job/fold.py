@@ -40,6 +40,7 @@ class History:
     """One job's fold: the job, the head of its chain, and the last sequence of each scope."""
 
     __slots__ = (
+        "_held",
         "_since_decision",
         "digest",
         "facts",
@@ -52,7 +53,9 @@ class History:
         "time",
     )
 
-    def __init__(self, key: JobKey) -> None:
+    def __init__(self, key: JobKey, held: "dict[JobKey, History] | None" = None) -> None:
+        """`held` is kept up to date: it has the history while no service may act on its job."""
+        self._held = held if held is not None else {}
         self.job = Job(key=key)
         self.sequence = 0
         self.time = ""
@@ -117,7 +120,10 @@ class History:
                 f"{tag} does not belong under {'jobs' if decision else 'facts'}, and is there at {sequence}",
             )
             return None
+        doubt = self.job.integrity.doubt
         self.job = evolve(self.job, event, At(sequence, stored.time))
+        if self.job.integrity.doubt is not doubt:
+            self._note_held()
         return event
 
     def _confirm(self, sequence: int, named: str) -> None:
@@ -142,6 +148,13 @@ class History:
         """Take no further step for this job in this process; the first reason stays."""
         if not self.held:
             self.held, self.held_for, self.held_at = why, reason, self.sequence
+            self._note_held()
+
+    def _note_held(self) -> None:
+        if self.held or self.job.integrity.doubt is not None:
+            self._held[self.job.key] = self
+        else:
+            self._held.pop(self.job.key, None)
 
 
 def closed(job: Job) -> bool:
@@ -170,6 +183,7 @@ class Histories:
         self._by_prefix: dict[str, History] = {}
         self._lives: dict[tuple[str, str], list[History]] = {}
         self._open: dict[JobKey, History] = {}
+        self._held: dict[JobKey, History] = {}
         self.position = 0
         """The last sequence folded, of any job."""
 
@@ -202,7 +216,7 @@ class Histories:
         """The history of a job; a new one if there is none."""
         history = self._by_key.get(key)
         if history is None:
-            history = self._by_key[key] = self._open[key] = History(key)
+            history = self._by_key[key] = self._open[key] = History(key, self._held)
             self._lives.setdefault((key.namespace, key.name), []).append(history)
         return history
 
@@ -212,6 +226,14 @@ class Histories:
     def open(self) -> Iterator[History]:
         """The histories of jobs that are not closed."""
         return iter(list(self._open.values()))
+
+    def is_open(self, key: JobKey) -> bool:
+        """True if the log has events of the job and it is not closed."""
+        return key in self._open
+
+    def held(self) -> Iterator[History]:
+        """The histories on whose jobs no service may act, in the order in which they came to be held."""
+        return iter(list(self._held.values()))
 
     def lives(self, key: JobKey) -> tuple[History, ...]:
         """The histories of all incarnations of this name, and of requests that wait for the first of them."""

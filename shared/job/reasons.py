@@ -138,7 +138,10 @@ DISRUPTIONS = {
 }
 """Why a pod or its node is about to go."""
 
+FRAMEWORK_FAILED = "FrameworkFailed"
+
 REFUSALS = {
+    FRAMEWORK_FAILED: Reason("the package of this kind of job failed, or gave a wrong answer"),
     "Forbidden": Reason("a right, a quota or an admission policy stands against it"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
     "LabelsChanged": Reason("the labels of an object of the job were changed"),

@@ -6,7 +6,7 @@ by target, with their back-off and cool-down.  Losing either costs calls, never 
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
 from enum import IntEnum
 from math import ceil, isfinite
 from typing import Generic, TypeVar
@@ -18,6 +18,7 @@ from shared.job.steps import Effect
 from shared.job.timing import back_off
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 TICK_SECONDS = 0.05
 """Due times of one key within one tick coalesce."""
@@ -61,6 +62,15 @@ class Slice:
     def over(self) -> bool:
         return self._clock() >= self._until
 
+    async def each(self, things: Iterable[T]) -> AsyncGenerator[T, None]:
+        """Each of these, with time for the loop's other callbacks after every slice."""
+        self.begin()
+        for thing in things:
+            yield thing
+            if self.over():
+                await asyncio.sleep(0)
+                self.begin()
+
 
 class WorkQueue(Generic[K]):
     """Keys to work on."""
@@ -71,9 +81,6 @@ class WorkQueue(Generic[K]):
         """The keys of each priority, in the order in which they were added."""
         self._due: dict[int, dict[K, None]] = {}
         """The keys of each tick to come."""
-        self._pass: Iterator[tuple[K, Priority]] = iter(())
-        """The keys of the present pass that are not gathered yet."""
-        self._next_pass: Callable[[], Iterable[tuple[K, Priority]]] | None = None
         self._added = asyncio.Event()
 
     def add(self, key: K, priority: Priority = Priority.CHANGED) -> None:
@@ -83,11 +90,6 @@ class WorkQueue(Generic[K]):
         for ready in self._ready[priority + 1 :]:
             ready.pop(key, None)
         self._ready[priority][key] = None
-        self._added.set()
-
-    def add_all(self, keys: Callable[[], Iterable[tuple[K, Priority]]]) -> None:
-        """Queue all of these keys, in slices; passes that are asked for during another are one, after it."""
-        self._next_pass = keys
         self._added.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -107,14 +109,10 @@ class WorkQueue(Generic[K]):
         while True:
             await self._added.wait()
             self._slice.begin()
-            gathered = self._gather()
-            # The keys of a pass wait until all are gathered: those of open jobs may be the last.
-            wanted = self._ready if gathered else self._ready[: Priority.OPEN]
             for _ in range(SLICE_KEYS):
-                ready = next((ready for ready in wanted if ready), None)
+                ready = next((ready for ready in self._ready if ready), None)
                 if ready is None:
-                    if gathered and self._next_pass is None:
-                        self._added.clear()
+                    self._added.clear()
                     break
                 key = next(iter(ready))
                 del ready[key]
@@ -122,17 +120,6 @@ class WorkQueue(Generic[K]):
                 if self._slice.over():
                     break
             await asyncio.sleep(0)
-
-    def _gather(self) -> bool:
-        """Queue keys of the present pass, or of the next one, until the slice is over; True if none is left."""
-        for key, priority in self._pass:
-            self.add(key, priority)
-            if self._slice.over():
-                return False
-        if self._next_pass is None:
-            return True
-        self._pass, self._next_pass = iter(self._next_pass()), None
-        return self._gather()
 
     def _ring(self, tick: int) -> None:
         for key in self._due.pop(tick):

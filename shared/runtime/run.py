@@ -9,11 +9,10 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from itertools import chain
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -40,6 +39,8 @@ STOP_SECONDS = 5.0
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 
 class Service(Protocol):
     """What the watcher, the scheduler, the scaler and the status service each give to the runtime."""
@@ -59,7 +60,7 @@ class Service(Protocol):
         """Run this service's other work for ever, such as the watches."""
 
     def known(self) -> Iterable[JobKey]:
-        """Jobs that this service has seen outside the log, some of them more than once."""
+        """Jobs that this service has seen outside the log."""
 
 
 class Runtime:
@@ -94,8 +95,10 @@ class Runtime:
         """Set when `current` is true for the first time."""
         self.alarm = asyncio.Event()
         """Set after a failure that may concern more than one job: `readiness.py` then checks at once."""
+        self._clock = clock
         self._queue = WorkQueue[JobKey](clock)
         self._slice = Slice(clock)
+        self._pass_wanted = asyncio.Event()
         self.appends = Appends(
             service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, metrics=self.metrics
         )
@@ -128,7 +131,7 @@ class Runtime:
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
         self._act_from = await self._end()
-        work = (self.service.attend(self), self._read(), self._queue.work(self._decide))
+        work = (self.service.attend(self), self._read(), self._queue.work(self._decide), self._make_passes())
         tasks = [asyncio.create_task(each) for each in work]
         try:
             done, _ = await asyncio.wait((*tasks, self._broke), return_when=asyncio.FIRST_COMPLETED)
@@ -165,14 +168,33 @@ class Runtime:
         self._queue.add(key)
 
     def wake_all(self) -> None:
-        """Decide again about every job that is not closed."""
-        if self.current:
-            self._queue.add_all(self._all)
+        """Decide again about every job that is not closed, soon: passes that are asked for together are one."""
+        self._pass_wanted.set()
 
-    def _all(self) -> Iterator[tuple[JobKey, Priority]]:
-        """In the order of the log: that of a set depends on the process."""
-        for history in chain(self.histories.open(), map(self.histories.__getitem__, self.service.known())):
-            yield history.job.key, Priority.OVER if history.job.over else Priority.OPEN
+    async def _make_passes(self) -> None:
+        """Queue the jobs of each pass, those that are not over first."""
+        histories = self.histories
+        while True:
+            await self._pass_wanted.wait()
+            self._pass_wanted.clear()
+            if not self.current:
+                continue
+            over: list[JobKey] = []
+            # In the order of the log: that of a set depends on the process.
+            async for history in self.in_slices(histories.open()):
+                if history.job.over:
+                    over.append(history.job.key)
+                else:
+                    self._queue.add(history.job.key, Priority.OPEN)
+            async for key in self.in_slices(self.service.known()):
+                if not histories.is_open(key):
+                    self._queue.add(key, Priority.OVER if histories[key].job.over else Priority.OPEN)
+            async for key in self.in_slices(over):
+                self._queue.add(key, Priority.OVER)
+
+    def in_slices(self, things: Iterable[T]) -> AsyncGenerator[T, None]:
+        """Each of these; the loop does its other work in between, so that no pass over many jobs holds it."""
+        return Slice(self._clock).each(things)
 
     def wake_later(self, key: JobKey, seconds: float) -> None:
         """Decide again about this job in `seconds`, or up to a tick later; a stop drops the timer."""
@@ -180,14 +202,14 @@ class Runtime:
 
     def held_for(self) -> Counter[Held]:
         """How many jobs this process does not act on, by reason."""
-        reasons = (history.held_for or history.job.integrity.word for history in self.histories)
+        reasons = (history.held_for or history.job.integrity.word for history in self.histories.held())
         return Counter(reason for reason in reasons if reason is not None)
 
     def held(self) -> dict[str, str]:
         """The jobs that this process does not act on, and why."""
         return {
             str(history.job.key): why
-            for history in self.histories
+            for history in self.histories.held()
             if (why := history.held or history.job.integrity.sentence)
         }
 

@@ -8,7 +8,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import LogCreated
 from shared.job.events.status import JobCreated, JobRunning, JobSucceeded
-from shared.job.events.watcher import JobGone, PodsGone
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobGone, PodsGone
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid
 from tests.kit.builders import R1, a_created_job, a_running_job, a_spec, observed, pods, scale_out, worker
@@ -258,6 +258,21 @@ def test_a_history_is_closed_with_its_job_and_open_again_when_the_job_comes_back
     assert fold(observed(a_spec())) == [KEY]
     assert fold(JobGone()) == []
     assert fold(observed(a_spec(), generation=2)) == [KEY]
+
+
+def test_the_histories_on_whose_jobs_no_service_may_act_are_known_until_they_are_accepted():
+    histories, history = Histories(), History(KEY)
+    doubt = HistoryBroken(log="other", sequence=9, hash="ab", reason="OtherLog")
+    held = []
+    for event in (observed(a_spec()), doubt, PodsGone(uids=()), HistoryAccepted(sequence=9, hash="ab")):
+        line = stored(history, event)
+        history.fold(line)
+        histories.fold(line)
+        held.append([each.job.key for each in histories.held()])
+    assert held == [[], [KEY], [KEY], []]
+    histories[KEY].hold("TooLarge", "a reason that no person accepts")
+    histories[OTHER].hold("BrokenInvariant", "another one")
+    assert [each.job.key for each in histories.held()] == [KEY, OTHER]
 
 
 def test_each_job_has_a_history_of_its_own_whatever_its_name():

@@ -7,6 +7,7 @@ from inspect import getmembers
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -19,9 +20,10 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import GROUP
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.installation import plugins
-from shared.installation.guarded import FAILED, Guarded
+from shared.installation.guarded import Guarded
 from shared.installation.plugins import Plugins, chosen, find
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
+from shared.job.reasons import FRAMEWORK_FAILED as FAILED
 from shared.job.spec import JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
@@ -324,3 +326,23 @@ async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
         stage.exit_codes["resnet-bee-0"] = 0
         await stage.until(lambda: stage.job().phase == "Succeeded")
         assert stage.status(SWARMJOBS, "resnet") == {}
+
+
+@in_virtual_time
+async def test_a_status_that_cannot_be_made_is_told_once_in_a_phase_and_is_shown_once_its_framework_was_mended():
+    async with Stage(kinds=with_broken(status=ValueError())) as stage:
+        stage.apply(SWARMJOBS, a_swarm_job(bees=1))
+        await stage.until(lambda: stage.job().phase == "Running")
+        stage.exit_codes["resnet-bee-0"] = 0
+        await stage.until(lambda: stage.job().phase == "Succeeded")
+        await stage.pass_seconds(3_600)
+        bodies = [msgspec.json.decode(each.body) for each in stage.journal.events]
+        refused = [each for each in bodies if each["type"] == "EffectRefused"]
+        assert {(each["effect"], each["reason"], each["permanent"]) for each in refused} == {
+            ("PatchStatus", FAILED, True)
+        }
+        assert all("status fails (ValueError in" in each["message"] for each in refused)
+        phases = [each["type"] for each in bodies if each["type"] in ("JobCreated", "JobRunning", "JobSucceeded")]
+        assert len(refused) == len(phases) == 3
+    async with Stage(kinds=with_broken(), of=stage, journal=stage.journal) as later:
+        await later.until(lambda: later.status(SWARMJOBS, "resnet").get("state") == "Succeeded")

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from shared.runtime.queue import SLICE_KEYS, SLICE_SECONDS, TICK_SECONDS, Priority, WorkQueue
+from shared.runtime.queue import SLICE_KEYS, SLICE_SECONDS, TICK_SECONDS, Priority, Slice, WorkQueue
 from tests.kit.virtual_time import in_virtual_time, until
 
 
@@ -180,3 +180,21 @@ async def test_the_loop_does_other_work_after_so_much_time():
         seconds += SLICE_SECONDS / 5
 
     assert max(await slices(Worker(lambda: seconds, work))) in (5, 6)
+
+
+@in_virtual_time
+async def test_a_pass_over_many_things_leaves_the_loop_its_time():
+    passed, found = list[int](), list[int]()
+
+    async def make_pass() -> None:
+        async for thing in Slice(lambda: len(passed) * SLICE_SECONDS / 5).each(range(1_000)):
+            passed.append(thing)
+
+    task = asyncio.create_task(make_pass())
+    while len(passed) < 1_000:
+        before = len(passed)
+        await asyncio.sleep(0)
+        found.append(len(passed) - before)
+    await task
+    assert passed == [*range(1_000)]
+    assert max(found) in (5, 6)

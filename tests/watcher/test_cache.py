@@ -33,3 +33,16 @@ def test_requests_are_placed_anew_when_their_job_is_another():
         cache.set_job(TRAININGJOBS, AT, resource)
         places += [key for key in (WAITING, KEY, SECOND_LIFE) if cache.requests_of(key)]
     assert places == [WAITING, KEY, KEY, SECOND_LIFE, WAITING]
+
+
+def test_a_request_is_found_by_its_uid_and_by_the_job_it_names_until_it_is_gone():
+    cache = Cache()
+    first, second = a_request("first"), a_request("second")
+    for request in (first, second, first):
+        cache.set_request("ScaleOut", (KEY.namespace, request.name), request)
+    assert cache.requests_of(WAITING) == {first.uid: first, second.uid: second}
+    assert cache.request(first.uid) == first
+    assert [*cache.keys()] == [WAITING, WAITING]
+    cache.set_request("ScaleOut", (KEY.namespace, "first"), None)
+    assert cache.requests_of(WAITING) == {second.uid: second}
+    assert cache.request(first.uid) is None

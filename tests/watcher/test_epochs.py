@@ -12,10 +12,11 @@ import pytest
 from aiohttp import web
 
 from services.watcher.asking import ASK_AGAIN_SECONDS
-from services.watcher.core.epochs import Known, known, went_back
+from services.watcher.core.epochs import Known
 from services.watcher.core.views import observed_job
 from services.watcher.shell import Watcher
 from services.watcher.watches import LISTS_THAT_WENT_BACK
+from shared.cluster import Resource
 from shared.cluster.decoding import decoder
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -58,15 +59,21 @@ def shown(version: int, uid: str = UID) -> Object:
     ],
 )
 def test_a_list_that_cannot_come_after_what_was_known(version: int, objects: list[Object], back: bool):
-    before = Known(epoch=0, reached=100, versions={UID: 50})
-    assert went_back(before, version, objects) == back
+    before = Known(TRAININGJOBS, epoch=0, reached=100)
+    before.add(Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version, version=50))
+    assert (version < before.reached or any(map(before.has_newer, objects))) == back
 
 
-def test_only_what_was_seen_in_this_store_counts():
-    job = Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version, epoch=1, version=70)
-    assert known(1, 5, [job], TRAININGJOBS) == Known(epoch=1, reached=70, versions={UID: 70})
-    assert known(2, 5, [job], TRAININGJOBS) == Known(epoch=2, reached=5, versions={})
-    assert known(1, 5, [job], PODS) == Known(epoch=1, reached=5, versions={})
+@pytest.mark.parametrize(
+    ("resource", "epoch", "reached", "older"),
+    [(TRAININGJOBS, 1, 70, True), (TRAININGJOBS, 2, 5, False), (PODS, 1, 5, False)],
+)
+def test_only_what_was_seen_in_this_store_counts(resource: Resource[Any], epoch: int, reached: int, older: bool):
+    before = Known(resource, epoch=epoch, reached=5)
+    before.add(Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version, epoch=1, version=70))
+    assert (before.epoch, before.reached) == (epoch, reached)
+    assert before.has_newer(shown(69)) == older
+    assert not before.has_newer(shown(70))
 
 
 class TestInAnotherStore:
@@ -184,7 +191,7 @@ def append(journal: MemoryJournal, event: JobObserved, key: JobKey = KEY) -> Non
 async def test_one_old_list_is_asked_for_again_and_not_believed(tmp_path: Path):
     replies = Replies((40, []), (100, [95]))
     async with a_scene(tmp_path, replies) as scene:
-        await scene.until(lambda: replies.listed == 2 and bool(scene.runtime.service.known()))
+        await scene.until(lambda: replies.listed == 2 and bool([*scene.runtime.service.known()]))
         assert scene.kinds() == ["JobObserved"]
         assert replies.gets == [], "nobody asked whether the job that the old list lacks is gone"
 
@@ -209,7 +216,7 @@ async def test_a_log_that_got_ahead_while_a_list_was_under_way_is_no_reason_for_
             await scene.until(lambda: scene.runtime.histories.position == len(scene.journal.events))
 
         replies.meanwhile = got_ahead
-        await scene.until(lambda: bool(scene.runtime.service.known()))
+        await scene.until(lambda: bool([*scene.runtime.service.known()]))
         assert replies.listed == 2
         assert scene.kinds() == ["JobObserved"] * 2
         assert scene.job.epoch == 0

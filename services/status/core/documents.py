@@ -10,9 +10,12 @@ from shared.frameworks.definition import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUESTS, request_status
 from shared.frameworks.statuses import whole_seconds
+from shared.job import text
 from shared.job.chain import Head
+from shared.job.events.refused import EffectRefused
+from shared.job.reasons import FRAMEWORK_FAILED
 from shared.job.state import Job
-from shared.job.steps import Step
+from shared.job.steps import Record, Step
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
@@ -23,13 +26,18 @@ def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
 
 
 def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
-    if not job.may_try("PatchStatus"):
+    """The document; once in a phase the fact that a plug-in's framework could not make one: the job goes on."""
+    refusal = job.refusals.get("PatchStatus")
+    failed = refusal.message if refusal is not None and refusal.reason == FRAMEWORK_FAILED else ""
+    if not failed and not job.may_try("PatchStatus"):
         return []
     try:
         document = document_of(job, kinds)
-    except Refused:
-        # A plug-in's framework failed, and logs that itself: the job goes on without a status.
-        return []
+    except Refused as refused:
+        words = text.first(str(refused))
+        if words == failed:
+            return []
+        return [Record(EffectRefused(effect="PatchStatus", reason=FRAMEWORK_FAILED, permanent=True, message=words))]
     return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.integrity.repair, job.over)]
 
 

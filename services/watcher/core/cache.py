@@ -77,8 +77,10 @@ class Cache:
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
         """The tolerations of pods that have some."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
-        self._by_job: dict[JobKey, dict[Uid, ObservedRequest]] | None = None
-        """Requests by the job whose history has them; None when a job or a request changed since."""
+        self._requests_for: dict[tuple[str, str], dict[Uid, ObservedRequest]] = {}
+        """The requests about each name of a job, by (namespace, name)."""
+        self._by_uid: dict[Uid, ObservedRequest] = {}
+        """All requests."""
 
     def listings(self) -> Iterator[Listing[Any]]:
         yield from self.jobs.values()
@@ -116,9 +118,15 @@ class Cache:
             for listing in self.listings():
                 listing.outdated, listing.answered = listing.version > 0, False
 
-    def keys(self) -> tuple[JobKey, ...]:
-        """Every job of which the cache has a resource, pods, children or a request, once for each of these."""
-        return (*self._resources, *self._pods_of, *self._children_of, *map(self.key_of, self.all_requests()))
+    def keys(self) -> Iterator[JobKey]:
+        """Every job of which the cache has a resource, a pod, a child or a request; it may come several times.
+
+        The cache may change meanwhile.
+        """
+        yield from [*self._resources]
+        yield from [*self._pods_of]
+        yield from [*self._children_of]
+        yield from map(self.key_of, [*self._by_uid.values()])
 
     def job(self, key: JobKey) -> ObservedJob | None:
         """The resource with this uid."""
@@ -151,19 +159,13 @@ class Cache:
     def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
         return self._children_of.get(key, {})
 
-    def all_requests(self) -> Iterator[ObservedRequest]:
-        return (request for listing in self.requests.values() for request in listing.values())
-
     def requests_of(self, key: JobKey) -> dict[Uid, ObservedRequest]:
         """The requests that belong to this history."""
-        if self._by_job is None:
-            self._by_job = {}
-            for request in self.all_requests():
-                self._by_job.setdefault(self.key_of(request), {})[request.uid] = request
-        return self._by_job.get(key, {})
+        about = self._requests_for.get((key.namespace, key.name), {})
+        return {uid: request for uid, request in about.items() if self.key_of(request) == key}
 
     def request(self, uid: Uid) -> ObservedRequest | None:
-        return next((request for request in self.all_requests() if request.uid == uid), None)
+        return self._by_uid.get(uid)
 
     def key_of(self, request: ObservedRequest) -> JobKey:
         """The history of a request: its owner's, else that of the named job, else that of orphaned requests."""
@@ -187,15 +189,17 @@ class Cache:
         if kind != self.scaled or (before is not None and seen is not None and before.key == seen.key):
             # The same incarnation: no request moves to another history.
             return concerned
-        self._by_job = None
         return _once(JobKey(at[0], at[1], NO_UID), *concerned)
 
     def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> Concerned:
         """Set or remove the request at (namespace, name); return the histories that it concerns."""
         before = self.requests[kind].pop(at, None)
-        self._by_job = None
+        if before is not None:
+            _drop(self._requests_for, (before.namespace, before.job), before.uid)
+            self._by_uid.pop(before.uid, None)
         if seen is not None:
-            self.requests[kind][at] = seen
+            self.requests[kind][at] = self._by_uid[seen.uid] = seen
+            self._requests_for.setdefault((seen.namespace, seen.job), {})[seen.uid] = seen
         concerned = [request for request in (before, seen) if request is not None]
         waiting = (JobKey(request.namespace, request.job, NO_UID) for request in concerned)
         return _once(*waiting, *map(self.key_of, concerned))

@@ -4,10 +4,8 @@ Versions are the store's revision.  A consistent LIST is at least as new as ever
 version, or with an older version of an object, comes from another store.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
-
-import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
@@ -17,30 +15,28 @@ from shared.job.naming import Uid
 from shared.job.state import Job
 
 
-class Known(msgspec.Struct, frozen=True):
+class Known:
     """The versions of one resource that were known before a LIST."""
 
-    epoch: int
-    reached: int
-    """The newest version that the watch or the log has seen."""
-    versions: Mapping[Uid, int]
-    """The version of each object in the log, by uid."""
+    def __init__(self, resource: Resource[Any], epoch: int, reached: int) -> None:
+        """`reached` is the version of the watch."""
+        self.epoch = epoch
+        self.reached = reached
+        """The newest version that the watch or the log has seen."""
+        self._resource = resource
+        self._versions: dict[Uid, int] = {}
+        """The version of each object in the log, by uid."""
 
+    def add(self, job: Job) -> None:
+        """The versions in one job."""
+        if job.epoch == self.epoch:
+            for uid, version in _of(job, self._resource):
+                self._versions[uid] = version
+                self.reached = max(self.reached, version)
 
-def known(epoch: int, reached: int, jobs: Iterable[Job], resource: Resource[Any]) -> Known:
-    """The versions of a resource in `jobs`, and the version `reached` of its watch."""
-    versions: dict[Uid, int] = {}
-    for job in jobs:
-        if job.epoch == epoch:
-            versions.update(_of(job, resource))
-    return Known(epoch, max([reached, *versions.values()]), versions)
-
-
-def went_back(before: Known, version: int, objects: Iterable[Object]) -> bool:
-    """True if a LIST at `version` with these `objects` is older than what was known `before` it."""
-    return version < before.reached or any(
-        thing.metadata.version < before.versions.get(Uid(thing.metadata.uid), 0) for thing in objects
-    )
+    def has_newer(self, thing: Object) -> bool:
+        """True if this object of a LIST is older than what was known: the LIST is of another store."""
+        return thing.metadata.version < self._versions.get(Uid(thing.metadata.uid), 0)
 
 
 def _of(job: Job, resource: Resource[Any]) -> Iterable[tuple[Uid, int]]:

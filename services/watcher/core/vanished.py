@@ -1,7 +1,5 @@
 """Jobs and launchers that a list lacks: which ones to GET, and when a list is implausible.  Pure."""
 
-from collections.abc import Iterable
-
 from services.watcher.core.cache import Cache
 from services.watcher.core.questions import Confirm
 from shared.job.naming import Uid
@@ -31,13 +29,6 @@ def _lost_launchers(job: Job, cache: Cache) -> set[Uid]:
     launchers = [pod for pod in job.pods.values() if pod.role == LAUNCHER and pod.slot in job.attempt.slots]
     now = cache.pods_of(job.key)
     return {pod.uid for pod in launchers if pod.uid not in now and cache.went(job, pod)}
-
-
-def doubted(jobs: Iterable[Job], cache: Cache) -> tuple[int, int] | None:
-    """The numbers of missing and of all jobs, if too many are missing; None otherwise."""
-    alive = [job for job in jobs if counts(job, cache)]
-    lost = sum(missing(job, cache) for job in alive)
-    return (lost, len(alive)) if too_many(lost, len(alive)) else None
 
 
 def missing(job: Job, cache: Cache) -> bool:

@@ -16,6 +16,6 @@ class EffectRefused(Event, frozen=True, tag="EffectRefused"):
     slots: tuple[Slots, ...] = ()
     field: str = ""
     permanent: bool = False
-    """True: its reason is one of `PERMANENT` (an invalid pod)."""
+    """True: its reason is one of `PERMANENT` (an invalid pod), or no status can be made of the job."""
     message: str = ""
     """The API server's own words about the first slot, at most 1 KiB, without the values of the pod's environment."""
