@@ -87,7 +87,9 @@ def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
             if begun + sum(not known.blameless for known in replaced.values()) < spec.backoff_limit:
                 # The job has its full size without this pod.
                 continue
-            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", pod=job.pod_name(slot), count=begun)
+            replacements = f"{begun} replacement{'' if begun == 1 else 's'}"
+            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=_loss(job, slot, vacancy), made=replacements)
+            message = _with_last_words(message, vacancy.message)
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True, slot=slot)
         return _of_loss(job, slot, vacancy, permanent=True)
     return None
@@ -125,10 +127,14 @@ def of_start(job: Job, spec: JobSpec) -> Verdict | None:
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
-    how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
     reason = vacancy.reason if vacancy.reason == exit_codes.OUT_OF_MEMORY else _reason(job, "")
-    message = _with_last_words(f"{job.pod_name(slot)} {how}", vacancy.message)
+    message = _with_last_words(_loss(job, slot, vacancy), vacancy.message)
     return Verdict(False, reason, message, permanent, slot=slot)
+
+
+def _loss(job: Job, slot: Slot, vacancy: Vacancy) -> str:
+    how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
+    return f"{job.pod_name(slot)} {how}"
 
 
 def _with_last_words(sentence: str, words: str) -> str:
