@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from devcluster.clock import NEVER, now, timestamp
 from devcluster.node.kubernetes import Json
-from devcluster.node.logs import Logs
+from devcluster.node.logs import Log, Logs
 from devcluster.node.machine import Machine
 from devcluster.node.names import Named
 from devcluster.node.runtime import Launch, Process
@@ -27,6 +27,9 @@ DRAIN_TIMEOUT = 1.0
 """Seconds to wait after a container's end for the end of its log."""
 
 MESSAGE_LIMIT = 4096
+LOG_LINES = 80
+LOG_BYTES = 2048
+"""Of a termination message that is the end of the log."""
 
 
 class OnNode(Named, Protocol):
@@ -138,7 +141,7 @@ class Container:
             "finishedAt": timestamp(end.time),
             "containerID": f"{SCHEME}://{self._id}",
         }
-        if message := process.problem or self._message():
+        if message := process.problem or self._message() or (self._last_lines(log) if end.code else ""):
             terminated["message"] = message
         self.state = {"terminated": terminated}
         self.ready = False
@@ -150,6 +153,12 @@ class Container:
         with contextlib.suppress(OSError), self.message_file.open("rb") as file:
             return file.read(MESSAGE_LIMIT).decode(errors="replace")
         return ""
+
+    def _last_lines(self, log: Log | None) -> str:
+        """The end of the log, if the container asked for it; as much as a kubelet takes."""
+        if log is None or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return ""
+        return log.end(LOG_LINES)[-LOG_BYTES:].decode(errors="replace")
 
     def next_delay(self) -> float:
         """Seconds to wait before the next run; each call returns a longer delay."""

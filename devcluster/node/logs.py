@@ -90,6 +90,11 @@ class Log:
         for pipe in [*self._open]:
             self._close(pipe)
 
+    def end(self, lines: int) -> bytes:
+        """The last lines of what was written so far."""
+        written = self.path.read_bytes().splitlines(keepends=True)
+        return b"".join(_chosen(written, Wanted(tail=lines)))
+
     async def read(self, wanted: Wanted) -> AsyncIterator[bytes]:
         sent = 0
         with self.path.open("rb") as file:

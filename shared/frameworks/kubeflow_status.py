@@ -9,6 +9,7 @@ import msgspec
 from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
 from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
+from shared.job import text
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.milestones import MILESTONES
@@ -108,7 +109,8 @@ def _replacing(job: Job) -> Condition | None:
         last = max(lost, key=lambda slot: lost[slot].at.sequence)
         vacancy = lost[last]
         how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else vacancy.reason
-        return _restarting(job, vacancy.at, status=True, message=f"{job.pod_name(last)}: {how}")
+        message = text.with_last_words(f"{job.pod_name(last)}: {how}", vacancy.message)
+        return _restarting(job, vacancy.at, status=True, message=message)
     filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
     if not filled:
         return None

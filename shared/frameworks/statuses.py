@@ -3,6 +3,7 @@
 import msgspec
 
 from shared.frameworks.definition import Document
+from shared.job import text
 from shared.job.conditions import Condition
 from shared.job.losses import Tally, Vacancy
 from shared.job.policies import replacement
@@ -47,11 +48,14 @@ def with_losses(job: Job, known: Condition) -> Condition:
         for slot, why in forgone.items()
     ]
     more = f", and {len(lost) - 1} more" if lost[1:] else ""
-    newest = job.attempt.vacancies[next(iter(forgone))].at
-    return msgspec.structs.replace(known, message=lost[0] + more, updated=newest)
+    newest = job.attempt.vacancies[next(iter(forgone))]
+    message = text.with_last_words(lost[0] + more, newest.message)
+    return msgspec.structs.replace(known, message=message, updated=newest.at)
 
 
 def _how(vacancy: Vacancy) -> str:
+    if vacancy.taken:
+        return "was deleted" if vacancy.code is None else f"was deleted (exit code {vacancy.code})"
     if vacancy.code is not None:
         return f"exited with {vacancy.code} ({vacancy.reason})"
-    return "was deleted" if vacancy.taken else f"is lost: {vacancy.reason}"
+    return f"is lost: {vacancy.reason}"

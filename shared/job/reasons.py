@@ -94,7 +94,7 @@ STEPS = {
 ENDS = {
     "BackoffLimitExceeded": Reason(
         "as many pods as backoffLimit allows were replaced",
-        "{pod} ended again after {count} replacements (backoffLimit)",
+        "{loss} after {made}, as many as backoffLimit allows",
         FINAL,
     ),
     BELOW_MINIMUM: Reason("fewer workers than minReplicas", "{count} workers run, {minimum} are needed"),

@@ -38,6 +38,11 @@ def with_words(sentence: str, words: str) -> str:
     return first(f"{sentence}: {in_one_line(words)}") if words else sentence
 
 
+def with_last_words(sentence: str, words: str) -> str:
+    """A sentence with the end of what a container said: the history has more of it."""
+    return with_words(sentence, last(words, LAST_WORDS_SHOWN))
+
+
 def _printable(text: str) -> str:
     """The text without control characters, except line ends."""
     if text.isprintable():

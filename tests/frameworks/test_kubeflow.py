@@ -1,5 +1,6 @@
 """What the training operator's kinds share: run policy, labels, Services, status; told with TFJobs."""
 
+import msgspec
 import pytest
 
 from shared.frameworks.tfjob import TFJOB
@@ -10,6 +11,7 @@ from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucce
 from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Slot, Uid
 from shared.job.spec import UNLIMITED, JobSpec, Problem
+from shared.job.views import Exit
 from tests.frameworks.documents import Document, changed, custom, tf_job
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for
@@ -217,6 +219,14 @@ class TestStatus:
         over = shown(status(*refilled, *back, ended("worker", 0, 0), JobSucceeded(reason="TFJobSucceeded")))
         assert ("Restarting", "False", "TFJobRunning") in over
         assert over[-1] == ("Succeeded", "True", "TFJobSucceeded")
+
+    def test_a_pod_that_begins_again_is_told_with_its_last_words(self):
+        spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
+        (crashed,) = ended("worker", 1, 1, container="tensorflow").pods
+        exits = (Exit("tensorflow", 1, "Error", "line 3\nValueError: no data"),)
+        crashed = msgspec.structs.replace(crashed, exits=exits)
+        message = status(*running(spec), PodsObserved(pods=(crashed,)))["conditions"][-1]["message"]
+        assert message == "mnist-worker-1: exited with 1 (Error): line 3 | ValueError: no data"
 
     def test_a_suspended_job_and_one_that_goes_on(self):
         suspending = [*running(), JobSuspending(reason="TFJobSuspending")]

@@ -74,6 +74,11 @@ def test_the_policies_say_whether_a_failed_attempt_is_followed_by_another(
     assert type(phase) is (JobRestarting if again else JobFailed)
 
 
+def test_a_job_that_no_policy_restarts_says_nothing_of_its_backoff_limit():
+    phase = next_phase(*a_running_job(backoff_limit=0), pods(failed()))
+    assert phase == JobFailed(reason="TrainingJobFailed", message="the launcher exited with 1 (Error)")
+
+
 def test_5_without_policies_the_defaults_hold():
     assert next_phase(*a_running_job(), pods(failed())) == JobFailed(
         reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"
@@ -85,7 +90,7 @@ def test_22_after_backoff_limit_restarts_the_job_fails():
     for attempt in (1, 2):
         story += [JobRestarting(reason="TrainingJobFailed"), JobRestarted(attempt=attempt), *a_new_attempt(attempt)]
     assert next_phase(*story, pods(of_attempt(2, failed()))) == JobFailed(
-        reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"
+        reason="TrainingJobFailed", message="the launcher exited with 1 (Error); no restart is left: backoffLimit is 2"
     )
 
 

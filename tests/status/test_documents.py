@@ -20,6 +20,7 @@ from shared.job.events.watcher import HeadForged, HistoryBroken, JobGone, PodsGo
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Problem
 from shared.job.timing import next_due
+from shared.job.views import Exit
 from tests.golden.compare import assert_golden
 from tests.kit.builders import (
     R1,
@@ -180,6 +181,18 @@ def test_a_lost_worker_that_is_not_replaced_is_told_with_the_reason():
     assert running_message(*story) == "resnet-worker-1 was deleted and is not replaced (restartPolicy: Never)"
     failed = pods(worker(2, version=40, phase="Failed", exits=exited(3)))
     assert running_message(*story, failed).endswith("(restartPolicy: Never), and 1 more")
+
+
+def test_a_deleted_worker_that_ended_with_a_code_is_told_as_deleted():
+    deleted = pods(worker(1, version=40, phase="Failed", deleting=True, exits=exited(137)))
+    told = "resnet-worker-1 was deleted (exit code 137) and is not replaced (restartPolicy: Never)"
+    assert running_message(*a_running_job(workers=3), deleted) == told
+
+
+def test_a_lost_worker_is_told_with_its_last_words():
+    crashed = (Exit("main", 3, "Error", "line 3\nValueError: no data"),)
+    told = running_message(*a_running_job(workers=3), pods(worker(1, version=40, phase="Failed", exits=crashed)))
+    assert told.endswith("(restartPolicy: Never): line 3 | ValueError: no data")
 
 
 def test_a_lost_worker_that_is_replaced_is_not_told_as_one_that_is_not():

@@ -98,7 +98,7 @@ def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, 
     how = f" (exit code {first.code})" if first.code is not None else ""
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
     message = f"{first.pod}: {first.reason}{how}{more}"
-    message = text.with_words(message, text.last(first.message, text.LAST_WORDS_SHOWN))
+    message = text.with_last_words(message, first.message)
     return _of_job(job, at, words.get("WorkerFailed", f"{job.kind}WorkerFailed"), message, warning=True)
 
 

@@ -18,7 +18,7 @@ from shared.job.events.status import (
 )
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
-from shared.job.policies.restart import may_restart
+from shared.job.policies.restart import may_restart, used_up
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.timing import may_appear
@@ -41,7 +41,8 @@ def next_phase(job: Job) -> Decision | None:
     end = verdict(job)
     if end is not None and (end.success or not may_restart(job, end)):
         kind = JobSucceeded if end.success else JobFailed
-        return kind(reason=end.reason, message=end.message)
+        limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
+        return kind(reason=end.reason, message=end.message + limit)
     if job.spec.suspend:
         return _suspended(job) if _empty(job) else JobSuspending(reason=f"{job.kind}Suspending")
     if end is not None:

@@ -41,7 +41,7 @@ def of_launcher(job: Job) -> Verdict | None:
     permanent = policy == "ExitCode" and exit_codes.final(job.spec, end.code, end.reason)
     reason = end.reason if end.reason == exit_codes.OUT_OF_MEMORY else _reason(job, launcher.reason)
     message = f"the launcher exited with {end.code} ({end.reason or 'Error'})"
-    return Verdict(False, reason, _with_last_words(message, end.message), permanent)
+    return Verdict(False, reason, text.with_last_words(message, end.message), permanent)
 
 
 def of_lost_launcher(job: Job) -> Verdict | None:
@@ -84,7 +84,9 @@ def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
             if begun + sum(not known.blameless for known in replaced.values()) < spec.backoff_limit:
                 # The job has its full size without this pod.
                 continue
-            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", pod=job.pod_name(slot), count=begun)
+            made, loss = f"{begun} replacement{'' if begun == 1 else 's'}", _loss(job, slot, vacancy)
+            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=loss, made=made)
+            message = text.with_last_words(message, vacancy.message)
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True, slot=slot)
         return _of_loss(job, slot, vacancy, permanent=True)
     return None
@@ -117,20 +119,19 @@ def of_start(job: Job, spec: JobSpec) -> Verdict | None:
     newest = max(failed, key=lambda slot: (vacancies[slot].at.sequence, slot))
     end = vacancies[newest]
     how = f" with {end.code}" if end.code is not None else ""
-    message = _with_last_words(f"{job.pod_name(newest)} ended{how} before {begin}", end.message)
+    message = text.with_last_words(f"{job.pod_name(newest)} ended{how} before {begin}", end.message)
     return Verdict(False, _reason(job, end.reason), message)
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
-    how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
     reason = vacancy.reason if vacancy.reason == exit_codes.OUT_OF_MEMORY else _reason(job, "")
-    message = _with_last_words(f"{job.pod_name(slot)} {how}", vacancy.message)
+    message = text.with_last_words(_loss(job, slot, vacancy), vacancy.message)
     return Verdict(False, reason, message, permanent, slot=slot)
 
 
-def _with_last_words(sentence: str, words: str) -> str:
-    """The sentence with the end of what the container said: the history has more of it."""
-    return text.with_words(sentence, text.last(words, text.LAST_WORDS_SHOWN))
+def _loss(job: Job, slot: Slot, vacancy: Vacancy) -> str:
+    how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
+    return f"{job.pod_name(slot)} {how}"
 
 
 def _disruption(job: Job, pod: PodView) -> str:

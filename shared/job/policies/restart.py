@@ -6,6 +6,7 @@ The status service records that one follows (`JobRestarting`); the scheduler beg
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
 from shared.job.policies.replacement import back_off
+from shared.job.spec import JobSpec
 from shared.job.state import Job, Restarting
 
 
@@ -13,12 +14,21 @@ def may_restart(job: Job, end: Verdict) -> bool:
     """True if another attempt follows.  After a disruption one always does, and counts against no limit."""
     if job.spec is None or end.success or end.permanent:
         return False
-    if end.disrupted:
-        return True
-    handling = job.spec.handling
-    of_leader = handling.restarts == "Job" and job.spec.policy(handling.leader) != "Never"
-    wanted = job.spec.restart_policy != "Never" or of_leader
-    return wanted and job.restarts < job.spec.backoff_limit
+    return end.disrupted or (_wanted(job.spec) and job.restarts < job.spec.backoff_limit)
+
+
+def used_up(job: Job, end: Verdict) -> bool:
+    """True if backoffLimit alone keeps another attempt from following."""
+    if job.spec is None or end.success or end.permanent or may_restart(job, end):
+        return False
+    return _wanted(job.spec)
+
+
+def _wanted(spec: JobSpec) -> bool:
+    """True if the restartPolicy of the job, or of its leader, has another attempt follow a failed one."""
+    handling = spec.handling
+    of_leader = handling.restarts == "Job" and spec.policy(handling.leader) != "Never"
+    return spec.restart_policy != "Never" or of_leader
 
 
 def delay(job: Job, why: Restarting) -> int:

@@ -57,6 +57,37 @@ async def test_what_a_container_says_at_its_end_is_in_the_status(space):
     assert state(await space.over("p"))["terminated"]["message"] == "because"
 
 
+@pytest.mark.parametrize(
+    ("policy", "command", "message"),
+    [
+        pytest.param("FallbackToLogsOnError", "echo one; echo two >&2; exit 3", "one\ntwo\n", id="its last lines"),
+        pytest.param(
+            "FallbackToLogsOnError",
+            "echo lost; echo -n because > /dev/termination-log; exit 3",
+            "because",
+            id="what it wrote itself goes first",
+        ),
+        pytest.param("FallbackToLogsOnError", "echo fine; exit 0", None, id="not of one that ends well"),
+        pytest.param("File", "echo lost; exit 3", None, id="not without the policy"),
+        pytest.param(
+            "FallbackToLogsOnError",
+            "seq 1 200; exit 3",
+            "".join(f"{number}\n" for number in range(121, 201)),
+            id="80 lines at most",
+        ),
+        pytest.param(
+            "FallbackToLogsOnError",
+            "head -c 5000 /dev/zero | tr '\\0' x; exit 3",
+            "x" * 2048,
+            id="2 KiB at most",
+        ),
+    ],
+)
+async def test_the_policy_for_termination_messages_is_that_of_a_kubelet(space, policy, command, message):
+    await space.run("p", command, container={"terminationMessagePolicy": policy})
+    assert state(await space.over("p"))["terminated"].get("message") == message
+
+
 async def test_a_running_pod_is_ready_and_has_an_address(space):
     begun = time.monotonic()
     await space.run("p")
