@@ -7,6 +7,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import msgspec
 
@@ -59,7 +60,6 @@ class Appends:
         queue: WorkQueue[JobKey],
         *,
         now: Callable[[], datetime],
-        new_id: Callable[[], str],
         chance: Callable[[], float],
         metrics: ProcessMetrics,
     ) -> None:
@@ -73,7 +73,6 @@ class Appends:
         self._log = eventlog
         self._queue = queue
         self._now = now
-        self._new_id = new_id
         self._chance = chance
         self._metrics = metrics
         self._under_way: defaultdict[JobKey, _UnderWay] = defaultdict(_UnderWay)
@@ -225,7 +224,7 @@ class Appends:
         subject = subject_of(key, "facts" if fact else "jobs", self._author, tag)
         return Entry(
             subject=subject,
-            event_id=self._new_id(),
+            event_id=uuid4().hex,
             time=stamp(self._now()),
             body=msgspec.json.encode(event),
             basis="" if fact else basis,

@@ -14,7 +14,6 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Protocol
-from uuid import uuid4
 
 import structlog
 
@@ -73,7 +72,6 @@ class Runtime:
         namespace: str = "",
         owns: Callable[[], bool] = lambda: True,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.perf_counter,
         metrics: ProcessMetrics | None = None,
@@ -81,7 +79,7 @@ class Runtime:
     ) -> None:
         """Read the events of one `namespace`, or of all without one.
 
-        `owns` says whether this replica may act.  A simulation passes its own time, ids and chance.  `clock` measures
+        `owns` says whether this replica may act.  A simulation passes its own time and chance.  `clock` measures
         how long a slice of work holds the loop.  `metrics` counts what this process does, `job_metrics` counts jobs.
         """
         self.service = service
@@ -96,9 +94,7 @@ class Runtime:
         """Set after a failure that may concern more than one job: `readiness.py` then checks at once."""
         self._queue = WorkQueue[JobKey](clock)
         self._slice = Slice(clock)
-        self.appends = Appends(
-            service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, metrics=self.metrics
-        )
+        self.appends = Appends(service.author, eventlog, self._queue, now=now, chance=chance, metrics=self.metrics)
         self._log = eventlog
         self._subjects = namespace_filters(namespace)
         self._owns = owns
