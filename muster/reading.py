@@ -28,15 +28,7 @@ T = TypeVar("T")
 async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
     """The log as the environment names it."""
     log = await JetStreamEventLog.connect(
-        settings.nats_url,
-        name="muster",
-        user=settings.nats_user or "",
-        password=settings.nats_password or "",
-        password_file=settings.nats_password_file,
-        credentials=settings.nats_creds,
-        tls=settings.nats_tls,
-        patience=PATIENCE_SECONDS,
-        wait=CONNECT_SECONDS,
+        settings.nats_url, name="muster", patience=PATIENCE_SECONDS, wait=CONNECT_SECONDS, **settings.nats_login
     )
     try:
         yield log

@@ -105,15 +105,11 @@ async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, pa
 async def _log(settings: Settings, wish: Wish, *, check: bool) -> SetUp:
     return await set_up_log(
         settings.nats_url,
-        user=settings.nats_user or "",
-        password=settings.nats_password or "",
-        password_file=settings.nats_password_file,
-        credentials=settings.nats_creds,
-        tls=settings.nats_tls,
         replicas=wish.replicas,
         max_bytes=wish.max_bytes,
         patience=CONNECT_SECONDS,
         check=check,
+        **settings.nats_login,
     )
 
 

@@ -4,19 +4,8 @@ from typing import Any
 
 import typer
 
+from muster import jobs
 from muster.following import LASTING_SECONDS, Answer, follow, older, status_of
-from muster.jobs import (
-    OVER,
-    PAUSED,
-    must_not_be_over,
-    patch_at,
-    patched,
-    suspend_annotation,
-    suspend_field,
-    the_job,
-    value_at,
-    wants_pause,
-)
 from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
@@ -24,17 +13,17 @@ from shared.cluster.objects import Custom
 
 async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
     """Ask for a pause and wait until the job is Suspended."""
-    target, job = await the_job(cluster, asked, namespace, "suspended")
+    target, job = await jobs.the_job(cluster, asked, namespace, "suspended")
     path = _path(target, "suspended")
-    must_not_be_over(job, target, "suspended")
-    if wants_pause(job, target):
+    jobs.must_not_be_over(job, target, "suspended")
+    if jobs.wants_pause(job, target):
         if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
             typer.echo(f"{target.label} is suspended already")
             return
         typer.echo(f"{target.label} is asked to suspend already")
     else:
-        job = await patched(cluster, target, job, patch_at(path, True))
-        if value_at(job, path) is not True:
+        job = await jobs.patched(cluster, target, job, jobs.patch_at(path, True))
+        if jobs.value_at(job, path) is not True:
             # Older definitions do not know the field and drop it.
             job = await _annotated(cluster, target, job)
         typer.echo(f"{target.label} asked to suspend")
@@ -44,19 +33,19 @@ async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool,
 
 async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
     """Withdraw the wish for a pause and wait until the job runs."""
-    target, job = await the_job(cluster, asked, namespace, "resumed")
+    target, job = await jobs.the_job(cluster, asked, namespace, "resumed")
     path = _path(target, "resumed")
-    must_not_be_over(job, target, "resumed")
+    jobs.must_not_be_over(job, target, "resumed")
     phase = target.phase(status_of(job))
-    if wants_pause(job, target):
+    if jobs.wants_pause(job, target):
         patch: dict[str, Any] = {}
-        if suspend_field(job, target) is True:
-            patch |= patch_at(path, False)
-        if (annotation := suspend_annotation(target)) in (job.metadata.annotations or {}):
+        if jobs.suspend_field(job, target) is True:
+            patch |= jobs.patch_at(path, False)
+        if (annotation := jobs.suspend_annotation(target)) in (job.metadata.annotations or {}):
             patch["metadata"] = {"annotations": {annotation: None}}
-        job = await patched(cluster, target, job, patch)
+        job = await jobs.patched(cluster, target, job, patch)
         typer.echo(f"{target.label} asked to resume")
-    elif phase in PAUSED or older(status_of(job), job):
+    elif phase in jobs.PAUSED or older(status_of(job), job):
         typer.echo(f"{target.label} is asked to run already")
     else:
         typer.echo(f"{target.label} is not suspended; it is {phase or 'not taken up yet'}")
@@ -75,12 +64,12 @@ def _path(target: Target, done: str) -> str:
 
 async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
     """The job after the wish was written as an annotation."""
-    if not (annotation := suspend_annotation(target)):
+    if not (annotation := jobs.suspend_annotation(target)):
         raise fail(
             f"{target.label} cannot be suspended: the definition of {target.resource.kind} here drops the field for "
             "it; `muster crds | kubectl apply -f -` installs one that has it"
         )
-    return await patched(cluster, target, job, {"metadata": {"annotations": {annotation: "true"}}})
+    return await jobs.patched(cluster, target, job, {"metadata": {"annotations": {annotation: "true"}}})
 
 
 async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer, timeout: int) -> None:
@@ -93,7 +82,7 @@ def _suspended(target: Target) -> Answer:
     def answer(status: dict[str, Any]) -> bool | None:
         phase = target.phase(status)
         # A job may end before the pause begins.
-        return False if phase in OVER else True if phase == "Suspended" else None
+        return False if phase in jobs.OVER else True if phase == "Suspended" else None
 
     return answer
 

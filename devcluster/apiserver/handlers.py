@@ -5,23 +5,11 @@ from typing import Any
 
 from aiohttp import web
 
-from devcluster.apiserver import scale
+from devcluster.apiserver import errors, scale
 from devcluster.apiserver.call import Call, User, decode, decode_yaml
 from devcluster.apiserver.deletion import POLICIES, Delete, delete, evict
 from devcluster.apiserver.entry import Entry, Key
-from devcluster.apiserver.errors import (
-    Json,
-    UndecodableError,
-    bad_request,
-    invalid,
-    invalid_value,
-    method_not_allowed,
-    no_such_path,
-    not_found,
-    not_supported,
-    required,
-    unsupported_media_type,
-)
+from devcluster.apiserver.errors import Json
 from devcluster.apiserver.listing import call_selector, page
 from devcluster.apiserver.metadata import check_type
 from devcluster.apiserver.objects import Objects, Write
@@ -50,7 +38,7 @@ class Handlers:
         if resource.virtual:
             return answer(review(resource, call.user, await call.body(), call.verb), 201)
         if call.target.namespace and not resource.namespaced:
-            raise no_such_path()
+            raise errors.no_such_path()
         if call.target.subresource:
             return await self._on_subresource(call, resource)
         match call.verb:
@@ -66,16 +54,20 @@ class Handlers:
             case "get" | "update" | "patch" | "delete" as verb if call.target.name:
                 # The path of a namespaced object includes its namespace.
                 if resource.namespaced and not call.target.namespace:
-                    raise no_such_path()
+                    raise errors.no_such_path()
                 operation = {"get": self._get, "update": self._update, "patch": self._patch, "delete": self._delete}
                 return await operation[verb](call, resource)
             case _:
-                raise method_not_allowed()
+                raise errors.method_not_allowed()
 
     async def _on_subresource(self, call: Call, resource: Resource) -> web.StreamResponse:
         name = call.target.subresource
         if name not in resource.subresources:
-            raise not_found(resource.group, resource.plural, call.target.name) if resource.custom else no_such_path()
+            raise (
+                errors.not_found(resource.group, resource.plural, call.target.name)
+                if resource.custom
+                else errors.no_such_path()
+            )
         match name, call.verb:
             case "log", "get":
                 return await self._streams.log(call, self._objects.find(resource, call.place))
@@ -95,7 +87,7 @@ class Handlers:
             case "status", "patch":
                 return await self._patch(call, resource)
             case _:
-                raise method_not_allowed()
+                raise errors.method_not_allowed()
 
     def _one(self, call: Call, resource: Resource, entry: Entry, how: Write, code: int = 200) -> web.StreamResponse:
         return answer(Renderer.of(resource, call).one(entry), code, how.warnings)
@@ -105,7 +97,7 @@ class Handlers:
 
     async def _create(self, call: Call, resource: Resource) -> web.StreamResponse:
         if resource.namespaced and not call.target.namespace:
-            raise method_not_allowed()
+            raise errors.method_not_allowed()
         body, how = await call.body(), read_write(call)
         entry = self._objects.create(resource, call.target.namespace, body, how)
         return self._one(call, resource, entry, how, 201)
@@ -123,18 +115,18 @@ class Handlers:
         change = read_patch(resource, call.content_type, raw)
         try:
             entry = self._objects.patch(resource, call.place, change, how, call.target.subresource)
-        except UndecodableError as error:
+        except errors.UndecodableError as error:
             # The real server names the patch as the invalid value, not the field.
-            raise invalid("", "", "", [invalid_value("patch", decode(raw), error.message)]) from error
+            raise errors.invalid("", "", "", [errors.invalid_value("patch", decode(raw), error.message)]) from error
         return self._one(call, resource, entry, how)
 
     async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
         """Server-side apply as a plain merge: without field ownership nothing conflicts and nothing is removed."""
         if not call.query.get("fieldManager"):
-            cause = required("fieldManager", "is required for apply patch")
-            raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
+            cause = errors.required("fieldManager", "is required for apply patch")
+            raise errors.invalid("meta.k8s.io", "PatchOptions", "", [cause])
         if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
-            raise bad_request("error decoding YAML: the body is not an object")
+            raise errors.bad_request("error decoding YAML: the body is not an object")
         check_type(resource, body)
         body["metadata"] = (body.get("metadata") or {}) | {"name": call.target.name}
         body["metadata"].pop("managedFields", None)
@@ -160,7 +152,7 @@ class Handlers:
 
     async def _delete_collection(self, call: Call, resource: Resource) -> web.StreamResponse:
         if (resource.namespaced and not call.target.namespace) or resource is NAMESPACES:
-            raise method_not_allowed()
+            raise errors.method_not_allowed()
         how, chosen = read_delete(call, await call.body()), call_selector(resource, call)
         entries = self._store.all(resource.key, call.target.namespace)
         entries = sorted((one for one in entries if chosen is None or chosen(one)), key=lambda one: one.place)
@@ -192,7 +184,7 @@ class Handlers:
 def read_write(call: Call, *, replaces: bool = False) -> Write:
     validation = call.query.get("fieldValidation", "") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        raise call.wrong_option(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+        raise call.wrong_option(errors.not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
     return Write(dry_run=call.dry_run, field_validation=validation, replaces=replaces)
 
 
@@ -203,20 +195,20 @@ def read_delete(call: Call, body: Any) -> Delete:
         body = {name: call.query[name] for name in names if call.query.get(name)}
         body["gracePeriodSeconds"], body["dryRun"] = call.number("gracePeriodSeconds"), call.dry_run
     if not isinstance(body, dict):
-        raise bad_request("couldn't read DeleteOptions: the body is not an object")
+        raise errors.bad_request("couldn't read DeleteOptions: the body is not an object")
     preconditions = body.get("preconditions") or {}
     grace = body.get("gracePeriodSeconds")
     policy = body.get("propagationPolicy") or ""
     if not policy and body.get("orphanDependents"):
         policy = "Orphan"
     if not isinstance(preconditions, dict) or isinstance(grace, bool) or not isinstance(grace, int | None):
-        raise bad_request("couldn't read DeleteOptions: a field has the wrong type")
+        raise errors.bad_request("couldn't read DeleteOptions: a field has the wrong type")
     uid, version = preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
     if not isinstance(uid, str) or not isinstance(version, str):
-        raise bad_request("couldn't read DeleteOptions: preconditions are texts")
+        raise errors.bad_request("couldn't read DeleteOptions: preconditions are texts")
     if policy and policy not in POLICIES:
-        cause = not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
-        raise invalid("meta.k8s.io", "DeleteOptions", "", [cause])
+        cause = errors.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
+        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
     return Delete(
         uid=uid,
         resource_version=version,
@@ -230,7 +222,7 @@ def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[J
     """The patch as a function from the old document to the new one."""
     accepted = [JSON_PATCH, MERGE_PATCH, *([] if resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
     if content_type not in accepted:
-        raise unsupported_media_type(accepted)
+        raise errors.unsupported_media_type(accepted)
 
     def change(document: Json) -> Any:
         # Decoded only when the object exists: a patch of a missing object is answered with 404, even if it is invalid.
@@ -238,7 +230,7 @@ def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[J
         if content_type == JSON_PATCH:
             return json_patch(document, patch)
         if not isinstance(patch, dict):
-            raise bad_request("error decoding patch: a merge patch is an object")
+            raise errors.bad_request("error decoding patch: a merge patch is an object")
         return merge_patch(document, patch) if content_type == MERGE_PATCH else strategic_merge_patch(document, patch)
 
     return change
@@ -250,7 +242,7 @@ def _replacement(body: Any) -> Callable[[Json], Any]:
 
 def review(resource: Resource, user: User, body: Any, verb: str) -> Json:
     if verb != "create":
-        raise method_not_allowed()
+        raise errors.method_not_allowed()
     answered = check_type(resource, {} if body is None else body)
     answered["metadata"] = {"creationTimestamp": None}
     if resource is SUBJECT_REVIEW:

@@ -8,25 +8,10 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from devcluster.apiserver import versions
+from devcluster.apiserver import errors, versions
 from devcluster.apiserver.deletion import finish
 from devcluster.apiserver.entry import Entry, Place
-from devcluster.apiserver.errors import (
-    ApiError,
-    Cause,
-    Json,
-    UndecodableError,
-    already_exists,
-    bad_request,
-    conflict,
-    forbidden,
-    forbidden_field,
-    invalid,
-    invalid_value,
-    method_not_allowed,
-    modified,
-    not_found,
-)
+from devcluster.apiserver.errors import Cause, Json
 from devcluster.apiserver.kinds import NO_RULES, RULES, custom, definitions, events
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.metadata import (
@@ -84,7 +69,7 @@ class Objects:
     def find(self, resource: Resource, place: Place) -> Entry:
         entry = self.store.get(resource.key, place)
         if entry is None:
-            raise not_found(resource.group, resource.plural, place.name)
+            raise errors.not_found(resource.group, resource.plural, place.name)
         return entry
 
     # Creating
@@ -105,10 +90,10 @@ class Objects:
             new.pop("status", None)
         self._admit(resource, new, None, how)
         if version.isdecimal() and version.strip("0") and not how.dry_run:
-            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+            raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
         taken = self.store.get(resource.key, place_of(metadata))
         if taken:
-            raise already_exists(resource.group, resource.plural, metadata["name"], ending=taken.deleting)
+            raise errors.already_exists(resource.group, resource.plural, metadata["name"], ending=taken.deleting)
         give_identity(new["metadata"])
         if _counts_generations(resource):
             new["metadata"]["generation"] = 1
@@ -125,18 +110,18 @@ class Objects:
         if resource.custom:
             definition = self.store.get(DEFINITIONS.key, Place("", resource.qualified))
             if definition and definition.deleting:
-                raise method_not_allowed()
+                raise errors.method_not_allowed()
         if not resource.namespaced:
             return
         namespace = self.store.get(NAMESPACES.key, Place("", place.namespace))
         if namespace is None:
-            raise not_found("", "namespaces", place.namespace)
+            raise errors.not_found("", "namespaces", place.namespace)
         if namespace.deleting:
             why = f"unable to create new content in namespace {place.namespace} because it is being terminated"
             cause = Cause(
                 "metadata.namespace", "NamespaceTerminating", f"namespace {place.namespace} is being terminated"
             )
-            raise forbidden(resource.group, resource.plural, place.name, why, [cause])
+            raise errors.forbidden(resource.group, resource.plural, place.name, why, [cause])
 
     def _admit(
         self,
@@ -164,7 +149,7 @@ class Objects:
         if causes:
             # Events are validated in the shape of the core group.
             group = EVENTS.group if resource.key == EVENTS.key else resource.group
-            raise invalid(group, resource.kind, new["metadata"]["name"], causes)
+            raise errors.invalid(group, resource.kind, new["metadata"]["name"], causes)
 
     # Changing
 
@@ -174,17 +159,19 @@ class Objects:
         settle_namespace(resource, new["metadata"], place.namespace)
         name = new["metadata"].get("name")
         if name != place.name:
-            raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({place.name})")
+            raise errors.bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({place.name})"
+            )
         old = self.store.get(resource.key, place)
         if old is None:
             if not subresource and _rules(resource).created_by_update:
                 if uid := new["metadata"].get("uid"):
-                    raise conflict(resource.group, resource.plural, place.name, uid_mismatch(uid, ""))
+                    raise errors.conflict(resource.group, resource.plural, place.name, uid_mismatch(uid, ""))
                 version_of(new["metadata"].get("resourceVersion", ""))
                 if not how.dry_run:
                     new["metadata"].pop("resourceVersion", None)
                 return self._create(resource, place.namespace, new, how)
-            raise not_found(resource.group, resource.plural, place.name)
+            raise errors.not_found(resource.group, resource.plural, place.name)
         return self._replace(resource, old, new, how, subresource)
 
     def patch(
@@ -202,7 +189,9 @@ class Objects:
         new = _read(resource, change(self.served(resource, old)), how, patched=True, defaults=defaults)
         name = new["metadata"].get("name")
         if name != place.name:
-            raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({place.name})")
+            raise errors.bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({place.name})"
+            )
         return self._replace(resource, old, new, how, subresource)
 
     def _replace(self, resource: Resource, entry: Entry, new: Json, how: Write, subresource: str) -> Entry:
@@ -234,13 +223,13 @@ class Objects:
         uid = metadata.get("uid", "")
         # In a patch another uid is a change of an immutable field, which `keep_identity` reports.
         if uid and uid != entry.uid and how.replaces:
-            raise conflict(resource.group, resource.plural, entry.place.name, uid_mismatch(uid, entry.uid))
+            raise errors.conflict(resource.group, resource.plural, entry.place.name, uid_mismatch(uid, entry.uid))
         version = version_of(metadata.get("resourceVersion", ""))
         if not version and (resource.custom or _rules(resource).requires_version):
-            cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid(resource.group, resource.plural, entry.place.name, [cause])
+            cause = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(resource.group, resource.plural, entry.place.name, [cause])
         if version not in (0, entry.version):
-            raise modified(resource.group, resource.plural, entry.place.name)
+            raise errors.modified(resource.group, resource.plural, entry.place.name)
 
     def _check_finalizers(self, resource: Resource, new: Json, old: Json) -> None:
         if not old["metadata"].get("deletionTimestamp"):
@@ -250,8 +239,8 @@ class Objects:
             names = ", ".join(f'"{name}"' for name in sorted(added))
             detail = "no new finalizers can be added if the object is being deleted, found new finalizers"
             detail += f" []string{{{names}}}"
-            cause = forbidden_field("metadata.finalizers", detail)
-            raise invalid(resource.group, resource.kind, new["metadata"]["name"], [cause])
+            cause = errors.forbidden_field("metadata.finalizers", detail)
+            raise errors.invalid(resource.group, resource.kind, new["metadata"]["name"], [cause])
 
     # Reading
 
@@ -284,7 +273,7 @@ def version_of(text: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.isdecimal() or len(text) > 20:
-        raise ApiError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise errors.ApiError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
     return int(text)
 
 
@@ -330,7 +319,7 @@ def _tell_of_dropped_fields(resource: Resource, dropped: list[str], how: Write) 
         return
     unknown = [f'unknown field "{path}"' for path in dropped]
     if how.field_validation == "Strict":
-        raise UndecodableError(
+        raise errors.UndecodableError(
             400,
             "BadRequest",
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'

@@ -9,17 +9,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from devcluster.apiserver.errors import (
-    Cause,
-    Json,
-    duplicate,
-    invalid_value,
-    not_supported,
-    required,
-    too_long,
-    too_many,
-    wrong_type,
-)
+from devcluster.apiserver import errors
+from devcluster.apiserver.errors import Cause, Json
 from devcluster.apiserver.schema import ABSENT, map_key, pairs, same
 
 ENOUGH = 50
@@ -59,14 +50,14 @@ def _validate_here(schema: Json, value: Any, path: str) -> list[Cause]:
         if schema.get("nullable") or ("type" not in schema and not schema.get("x-kubernetes-int-or-string")):
             return []
         wanted = schema.get("type", "integer,string")
-        return [wrong_type(where, "null", f'{path} in body must be of type {wanted}: "null"')]
+        return [errors.wrong_type(where, "null", f'{path} in body must be of type {wanted}: "null"')]
     wrong = _type_problem(schema, value)
     if wrong:
         detail = f"{path} in body must be of type {wrong}: {_quoted(value)}"
-        causes = [wrong_type(where, type_name(value), detail), *_enum(schema, value, where)]
+        causes = [errors.wrong_type(where, type_name(value), detail), *_enum(schema, value, where)]
         if (wrong, type_name(value)) == ("integer", "number"):
             kind = f"with format {schema['format']}" if "format" in schema else "(default format)"
-            causes.append(invalid_value("<nil>", "", f"Checked value must be of type integer {kind} in {path}"))
+            causes.append(errors.invalid_value("<nil>", "", f"Checked value must be of type integer {kind} in {path}"))
         return causes
     causes = _enum(schema, value, where)
     if isinstance(value, bool):
@@ -117,33 +108,35 @@ def _enum(schema: Json, value: Any, where: str) -> list[Cause]:
     choices = schema.get("enum")
     if choices is None or value in choices:
         return []
-    return [not_supported(where, value, choices)]
+    return [errors.not_supported(where, value, choices)]
 
 
 def _number(schema: Json, value: float, path: str) -> list[Cause]:
     causes = []
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and value < low:
-        causes.append(invalid_value(path, value, f"{path} in body should be greater than or equal to {low}"))
+        causes.append(errors.invalid_value(path, value, f"{path} in body should be greater than or equal to {low}"))
     if high is not None and value > high:
-        causes.append(invalid_value(path, value, f"{path} in body should be less than or equal to {high}"))
+        causes.append(errors.invalid_value(path, value, f"{path} in body should be less than or equal to {high}"))
     bounds = INT_RANGES.get(schema.get("format", ""))
     if bounds and not bounds[0] <= value <= bounds[1]:
         wanted = f"of type {schema['type']} with format {schema['format']}"
-        causes.append(invalid_value("<nil>", "", f"Checked value must be {wanted} in {path}"))
+        causes.append(errors.invalid_value("<nil>", "", f"Checked value must be {wanted} in {path}"))
     return causes
 
 
 def _string(schema: Json, value: str, path: str) -> list[Cause]:
     causes = []
     if len(value) < schema.get("minLength", 0):
-        causes.append(invalid_value(path, value, f"{path} in body should be at least {schema['minLength']} chars long"))
+        causes.append(
+            errors.invalid_value(path, value, f"{path} in body should be at least {schema['minLength']} chars long")
+        )
     if "maxLength" in schema and len(value) > schema["maxLength"]:
-        causes.append(too_long(path, schema["maxLength"]))
+        causes.append(errors.too_long(path, schema["maxLength"]))
     if "pattern" in schema and not pattern(schema["pattern"]).search(value):
-        causes.append(invalid_value(path, value, f"{path} in body should match '{schema['pattern']}'"))
+        causes.append(errors.invalid_value(path, value, f"{path} in body should match '{schema['pattern']}'"))
     if schema.get("format") == "date-time" and not _is_date_time(value):
-        causes.append(wrong_type(path, value, f'{path} in body must be of type date-time: "{value}"'))
+        causes.append(errors.wrong_type(path, value, f'{path} in body must be of type date-time: "{value}"'))
     return causes
 
 
@@ -151,9 +144,9 @@ def _list(schema: Json, value: list[Any], path: str) -> list[Cause]:
     causes = []
     if len(value) < schema.get("minItems", 0):
         detail = f"{path} in body should have at least {schema['minItems']} items"
-        causes.append(invalid_value(path, len(value), detail))
+        causes.append(errors.invalid_value(path, len(value), detail))
     if "maxItems" in schema and len(value) > schema["maxItems"]:
-        causes.append(too_many(path, len(value), schema["maxItems"]))
+        causes.append(errors.too_many(path, len(value), schema["maxItems"]))
     if schema.get("x-kubernetes-list-type") in ("map", "set"):
         causes += _repeated(schema, value, path)
     return causes
@@ -164,26 +157,30 @@ def _repeated(schema: Json, value: list[Any], path: str) -> list[Cause]:
     for index, item in enumerate(value):
         as_map = schema["x-kubernetes-list-type"] == "map"
         if as_map and not isinstance(item, dict):
-            causes.append(invalid_value(f"{path}[{index}]", item, "must be an object for an array of list-type map"))
+            causes.append(
+                errors.invalid_value(f"{path}[{index}]", item, "must be an object for an array of list-type map")
+            )
             continue
         key: Any = map_key(schema, item) if as_map else repr(item)
         if key in seen:
             keys = schema.get("x-kubernetes-list-map-keys") or ()
             shown = {name: item.get(name) for name in keys} if as_map and isinstance(item, dict) else item
-            causes.append(duplicate(f"{path}[{index}]", shown))
+            causes.append(errors.duplicate(f"{path}[{index}]", shown))
         seen.add(key)
     return causes
 
 
 def _object(schema: Json, value: Json, path: str) -> list[Cause]:
     causes = [
-        required(f"{path}.{name}" if path else name) for name in schema.get("required") or () if name not in value
+        errors.required(f"{path}.{name}" if path else name)
+        for name in schema.get("required") or ()
+        if name not in value
     ]
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
-        causes.append(too_many(path or "<nil>", len(value), schema["maxProperties"]))
+        causes.append(errors.too_many(path or "<nil>", len(value), schema["maxProperties"]))
     if len(value) < schema.get("minProperties", 0):
         detail = f"{path} in body should have at least {schema['minProperties']} properties"
-        causes.append(invalid_value(path or "<nil>", len(value), detail))
+        causes.append(errors.invalid_value(path or "<nil>", len(value), detail))
     return causes
 
 

@@ -9,23 +9,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from muster.causes import decisions, pods
+from muster.causes import decisions, pods, words
 from muster.causes.link import Link, Links, newest
 from muster.causes.waiting import awaited, awaited_by, first_awaited
-from muster.causes.words import (
-    OWN_OUTPUT,
-    applied,
-    changed,
-    drain_line,
-    hosts_of,
-    names_of,
-    noticed,
-    problem_line,
-    refusal_line,
-    scale_wish,
-    script_line,
-    timer_line,
-)
 from muster.words import counted
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
@@ -138,27 +124,27 @@ class Causes(Links):
                         self._pod(pods.gone(here, known, before, self.last.get(known.slot), self._going()), known.slot)
             case watcher.DisruptionNoticed():
                 named = [before.pods[uid] for uid in event.uids if uid in before.pods]
-                self._keep(here.says(noticed(event, named)), [pod.slot for pod in named])
+                self._keep(here.says(words.noticed(event, named)), [pod.slot for pod in named])
             case watcher.ChildrenObserved():
-                hosts = hosts_of(event, before)
+                hosts = words.hosts_of(event, before)
                 if hosts > (before.hosts.hosts if before.hosts is not None else 0):
                     self._in_place(hosts, here.says(f"the hosts files of version {hosts} are in place", self._files()))
             case watcher.ScaleRequested():
                 if event.uid not in before.scaling.requests:
-                    self.requests[event.uid] = [self._keep(here.says(scale_wish(event)))]
+                    self.requests[event.uid] = [self._keep(here.says(words.scale_wish(event)))]
             case watcher.ScaleRequestGone():
                 said = "the request went to its job" if event.reason == "Bound" else "the request was deleted"
                 self._add(event.uid, self._keep(here.says(said)))
             case watcher.TimePassed():
                 self._passed(event, before, here)
             case EffectRefused():
-                self._keep(here.says(refusal_line(event, self.job)))
+                self._keep(here.says(words.refusal_line(event, self.job)))
             case scaler.ScriptFinished():
-                unknown = OWN_OUTPUT if event.exit_code else ""
-                link = here.says(script_line(event), self._last_of(event.request), unknown=unknown)
+                unknown = words.OWN_OUTPUT if event.exit_code else ""
+                link = here.says(words.script_line(event), self._last_of(event.request), unknown=unknown)
                 self._add(event.request, self._keep(link))
             case scaler.DrainChecked():
-                self._add(event.request, self._keep(here.says(drain_line(event), self._last_of(event.request))))
+                self._add(event.request, self._keep(here.says(words.drain_line(event), self._last_of(event.request))))
             case watcher.HistoryBroken():
                 self._keep(here.says(f"the log does not lead to the head in the resource: {event.reason}"))
             case watcher.HistoryDisputed():
@@ -172,9 +158,11 @@ class Causes(Links):
     def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:
         was, now = before.spec, self.job.spec
         if event.problems:
-            self._keep(here.says(f"what was applied cannot be acted upon: {problem_line(event.problems)}"))
+            self._keep(here.says(f"what was applied cannot be acted upon: {words.problem_line(event.problems)}"))
         elif now is not None and was != now:
-            link = self._keep(here.says(applied(now) if was is None else changed(was, now, event.generation)))
+            link = self._keep(
+                here.says(words.applied(now) if was is None else words.changed(was, now, event.generation))
+            )
             for uid in self.job.scaling.requests:
                 if uid not in before.scaling.requests:
                     # The edit of a size waits in the same queue as requests do.
@@ -203,7 +191,7 @@ class Causes(Links):
             led = awaited_by(self, before, request) or self._last_of(request.uid)
         empty = (slot for slot, vacancy in before.attempt.vacancies.items() if vacancy.at.sequence == event.anchor)
         slot = next(empty, None) if event.timer.startswith(replacement.TIMER) else None
-        link = self._keep(here.says(timer_line(event.timer, seconds), led or self.find(event.anchor, slot)))
+        link = self._keep(here.says(words.timer_line(event.timer, seconds), led or self.find(event.anchor, slot)))
         if request is not None and event.timer in _OF_REQUESTS:
             self._add(request.uid, link)
 
@@ -216,7 +204,7 @@ class Causes(Links):
         running = {slot for slot in job.attempt.workers if alive(views.get(slot)) and views[slot].phase == "Running"}
         workers = [slot for slot in job.attempt.unreleased if slot.role == WORKER]
         absent = [slot for slot in workers if slot not in running]
-        without = f" without {names_of(job, absent)}" if len(absent) > 1 else ""
+        without = f" without {words.names_of(job, absent)}" if len(absent) > 1 else ""
         text = f"{counted(len(running), 'running worker')} left{without}, and minReplicas is {needed_workers(job)}"
         loss = newest(map(self.last.get, absent)) or self.phase
         if loss is not None and loss.sequence == here.sequence:

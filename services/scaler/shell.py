@@ -7,16 +7,8 @@ from typing import Any
 
 import msgspec
 
+from services.scaler.core import effects
 from services.scaler.core.decide import decide
-from services.scaler.core.effects import (
-    CheckDrain,
-    DeleteHosts,
-    LinkHosts,
-    NudgeLauncher,
-    OwnRequest,
-    RunScript,
-    WriteHosts,
-)
 from services.scaler.core.hosts import hosts_config_map
 from services.scaler.core.policy import Policy
 from services.scaler.launcher_commands import LauncherCommands
@@ -62,25 +54,25 @@ class Scaler:
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         key = context.job.key
         match effect:
-            case RunScript():
+            case effects.RunScript():
                 return await self._commands.run(key, effect)
-            case CheckDrain():
+            case effects.CheckDrain():
                 return await self._commands.look(key, effect)
-            case WriteHosts():
+            case effects.WriteHosts():
                 await self._write_hosts(context.job, effect)
-            case NudgeLauncher():
+            case effects.NudgeLauncher():
                 await self._touch(key, effect, HOSTS_VERSION)
-            case LinkHosts():
+            case effects.LinkHosts():
                 await self._link(context.job, effect)
-            case OwnRequest():
+            case effects.OwnRequest():
                 await self._own(context.job, effect)
-            case DeleteHosts():
+            case effects.DeleteHosts():
                 await self._cluster.delete(CONFIGMAPS, key.namespace, effect.name, uid=effect.uid)
             case _:
                 raise AssertionError(f"not an effect of the scaler: {effect}")
         return None
 
-    async def _write_hosts(self, job: Job, effect: WriteHosts) -> None:
+    async def _write_hosts(self, job: Job, effect: effects.WriteHosts) -> None:
         assert job.spec is not None
         key, name = job.key, config_name(job.key.name)
         workers = [job.worker_name(index) for index in effect.members]
@@ -114,7 +106,7 @@ class Scaler:
         }
         await self._cluster.patch(CONFIGMAPS, key.namespace, name, patch)
 
-    async def _link(self, job: Job, effect: LinkHosts) -> None:
+    async def _link(self, job: Job, effect: effects.LinkHosts) -> None:
         """Link another operator's hosts files to the ConfigMap's, once the kubelet has brought its newest version."""
         assert job.spec is not None
         framework = self._kinds.of(job)
@@ -127,7 +119,7 @@ class Scaler:
             await self._commands.link(job.key, effect, files, framework.hosts_files(job.key, job.spec, members))
         await self._touch(job.key, effect, HOSTS_VERSION)
 
-    async def _touch(self, key: JobKey, effect: NudgeLauncher | LinkHosts, annotation: str) -> None:
+    async def _touch(self, key: JobKey, effect: effects.NudgeLauncher | effects.LinkHosts, annotation: str) -> None:
         patch = {"metadata": {"uid": effect.uid, "annotations": {annotation: str(effect.version)}}}
         try:
             await self._cluster.patch(PODS, key.namespace, effect.name, patch)
@@ -141,7 +133,7 @@ class Scaler:
             if refusal.reason != "NotFound":
                 raise
 
-    async def _own(self, job: Job, effect: OwnRequest) -> None:
+    async def _own(self, job: Job, effect: effects.OwnRequest) -> None:
         resource, namespace = REQUESTS[effect.kind], job.key.namespace
         request = await self._cluster.get(resource, namespace, effect.name)
         if request is None or request.metadata.uid != effect.uid or is_controlled(request.metadata, job.key):

@@ -5,17 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from services.scheduler.core import effects
 from services.scheduler.core.decide import decide
-from services.scheduler.core.effects import (
-    ClaimPod,
-    CreatePod,
-    CreateSecret,
-    CreateService,
-    DeleteJob,
-    DeletePod,
-    DeleteSecret,
-    DeleteService,
-)
 from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
 from shared.cluster import Cluster, Resource
@@ -72,27 +63,27 @@ class Scheduler:
     async def act(self, effect: Effect, context: Context) -> None:
         key = context.job.key
         match effect:
-            case CreatePod():
+            case effects.CreatePod():
                 await self._create_pod(context.job, effect)
-            case ClaimPod():
+            case effects.ClaimPod():
                 await self._claim_pod(context.job, effect)
-            case CreateService():
+            case effects.CreateService():
                 await self._create_service(context.job, effect.slot)
-            case CreateSecret():
+            case effects.CreateSecret():
                 await self._create_secret(context.job)
-            case DeletePod():
+            case effects.DeletePod():
                 await self._cluster.delete(PODS, key.namespace, effect.name, uid=effect.uid)
-            case DeleteService():
+            case effects.DeleteService():
                 await self._cluster.delete(SERVICES, key.namespace, effect.name, uid=effect.uid)
-            case DeleteSecret():
+            case effects.DeleteSecret():
                 await self._cluster.delete(SECRETS, key.namespace, effect.name, uid=effect.uid)
-            case DeleteJob():
+            case effects.DeleteJob():
                 resource = self._kinds.of(context.job).resource
                 await self._cluster.delete(resource, key.namespace, key.name, uid=key.uid)
             case _:
                 raise AssertionError(f"not an effect of the scheduler: {effect}")
 
-    async def _create_pod(self, job: Job, effect: CreatePod) -> None:
+    async def _create_pod(self, job: Job, effect: effects.CreatePod) -> None:
         resource = await self._resource(job)
         assert job.spec is not None
         context = self._context(job, effect.slot, effect.scaleout)
@@ -106,7 +97,7 @@ class Scheduler:
         attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
         must_be_controlled(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
 
-    async def _claim_pod(self, job: Job, effect: ClaimPod) -> None:
+    async def _claim_pod(self, job: Job, effect: effects.ClaimPod) -> None:
         pod = await self._cluster.get(PODS, job.key.namespace, effect.name)
         if pod is None or pod.metadata.uid != effect.uid:
             # The pod is gone; the watcher records that.

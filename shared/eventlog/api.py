@@ -1,6 +1,7 @@
 """The JetStream requests of the log's adapter, and the translation of their errors."""
 
 import asyncio
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,13 +51,34 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    messages: int = 0
     last_seq: int = 0
+    bytes: int = 0
+    subjects: dict[str, int] | None = None
+    """By subject, the number of messages; only if the request filters subjects."""
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A follower's copy of a stream."""
+
+    name: str
+    current: bool = False
+    """True if it has all events of the leader."""
+    offline: bool = False
+    lag: int = 0
+
+
+class StreamCluster(msgspec.Struct, frozen=True):
+    name: str = ""
+    leader: str = ""
+    replicas: tuple[Replica, ...] = ()
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
     config: dict[str, Any]
     state: StreamState
+    cluster: StreamCluster = StreamCluster()
+    ts: datetime | None = None
+    """The time by the server's clock."""
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import nats.errors
 from nats.aio.client import Server
@@ -21,7 +21,7 @@ from shared.eventlog.asked import Answer, Asked
 from shared.eventlog.client import Handler, NoPassword, RawClient, distrust_in
 from shared.eventlog.retry import backoff
 from shared.eventlog.subjects import inbox_of
-from shared.eventlog.tls import Life, Tls
+from shared.eventlog.tls import Life, Login
 
 _PING = 1
 """Seconds between pings; after two unanswered ones the connection counts as lost.
@@ -74,27 +74,21 @@ class Connection:
         url: str,
         *,
         name: str,
-        user: str = "",
-        password: str = "",
-        password_file: Path | None = None,
-        credentials: Path | None = None,
-        tls: Tls | None = None,
         patience: float = 30.0,
+        **login: Unpack[Login],
     ) -> Self:
-        """Connect, waiting up to `patience` seconds for a server that does not answer yet.
-
-        With `tls`, or a URL with `tls://`, nothing is sent to a server without a trusted certificate.
-        """
+        """Connect, waiting up to `patience` seconds for a server that does not answer yet."""
+        user, password_file = login.get("user"), login.get("password_file")
         connection = cls(name, inbox_of(user or name))
         connection.url = without_secrets(url)
-        connection._client.trusted = tls
+        connection._client.trusted = login.get("tls")
         trying = asyncio.create_task(
             connection._client.connect(
                 url.split(","),
                 name=name,
                 user=user or None,
-                password=_password(password_file) if password_file is not None else password or None,
-                user_credentials=credentials,
+                password=_password(password_file) if password_file is not None else login.get("password") or None,
+                user_credentials=login.get("credentials"),
                 inbox_prefix=connection._inbox,
                 connect_timeout=_CONNECT,
                 reconnect_time_wait=_BETWEEN_FIRST_TRIES,  # type: ignore[arg-type]

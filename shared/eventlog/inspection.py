@@ -24,35 +24,6 @@ class Server(msgspec.Struct, frozen=True):
     """The validity of its certificate; None without TLS."""
 
 
-class Replica(msgspec.Struct, frozen=True):
-    """A follower's copy of a stream."""
-
-    name: str
-    current: bool = False
-    """True if it has all events of the leader."""
-    offline: bool = False
-    lag: int = 0
-
-
-class _Cluster(msgspec.Struct, frozen=True):
-    name: str = ""
-    leader: str = ""
-    replicas: tuple[Replica, ...] = ()
-
-
-class _State(msgspec.Struct, frozen=True):
-    last_seq: int = 0
-    bytes: int = 0
-    subjects: dict[str, int] | None = None
-
-
-class _Info(msgspec.Struct, frozen=True):
-    config: dict[str, Any]
-    state: _State
-    cluster: _Cluster = msgspec.field(default_factory=_Cluster)
-    ts: datetime | None = None
-
-
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """A stream as its leader knows it."""
 
@@ -65,7 +36,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the cluster of servers; empty for a single server."""
     leader: str = ""
     """Empty without a leader."""
-    replicas: tuple[Replica, ...] = ()
+    replicas: tuple[api.Replica, ...] = ()
     time: datetime | None = None
     """The time by the server's clock."""
 
@@ -99,7 +70,7 @@ def server(log: JetStreamEventLog) -> Server:
 async def stream(log: JetStreamEventLog, name: str) -> Stream | None:
     """The stream; None if it does not exist.  Raises `Trouble`."""
     try:
-        info = await api.call(log.connection, f"STREAM.INFO.{name}", None, _Info)
+        info = await api.stream_info(log.connection, name)
     except Refused as refusal:
         if refusal.reason != "NotSetUp":
             raise
@@ -119,7 +90,7 @@ async def stream(log: JetStreamEventLog, name: str) -> Stream | None:
 async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | None]:
     """The leases that are held now, of all installations on this log, and the time by the server's clock."""
     name, every = stream_of(LEASES), subject_of(LEASES, ">")
-    info = await api.call(log.connection, f"STREAM.INFO.{name}", {"subjects_filter": every}, _Info)
+    info = await api.call(log.connection, f"STREAM.INFO.{name}", {"subjects_filter": every}, api.StreamInfo)
     found = []
     for subject in sorted(info.state.subjects or ()):
         try:

@@ -5,8 +5,7 @@ Reading is in `reader.py`, buckets are in `buckets.py`, NATS itself is in `conne
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 import msgspec
 
@@ -18,7 +17,7 @@ from shared.eventlog.reader import Reader
 from shared.eventlog.retry import backoff, insist
 from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import GENESIS, STREAM, stream_of
-from shared.eventlog.tls import Tls
+from shared.eventlog.tls import Login
 
 _IN_FLIGHT = 1.0
 """Seconds for which a conflict may name a message that cannot be read yet, because a new leader still applies it."""
@@ -47,33 +46,18 @@ class JetStreamEventLog:
         url: str,
         *,
         name: str,
-        user: str = "",
-        password: str = "",
-        password_file: Path | None = None,
-        credentials: Path | None = None,
-        tls: Tls | None = None,
         patience: float = 30.0,
         wait: float | None = None,
+        **login: Unpack[Login],
     ) -> Self:
         """Connect to one server of `url` (several are separated by commas).
 
         `name` is shown in the server's lists, and names the inbox without a `user`.
-        `credentials` is a file of NATS credentials, instead of user and password; `password_file` holds a password.
-        Both are read again at every attempt, and so are the files of `tls`.
         An append waits up to `patience` seconds for a server, this call up to `wait`, or `patience` without it.
         Raises `Refused` with reason `Unauthorized` if the server does not know the user, `Untrusted` if one side does
         not trust the other's certificate.
         """
-        connection = await Connection.open(
-            url,
-            name=name,
-            user=user,
-            password=password,
-            password_file=password_file,
-            credentials=credentials,
-            tls=tls,
-            patience=patience if wait is None else wait,
-        )
+        connection = await Connection.open(url, name=name, patience=patience if wait is None else wait, **login)
         return cls(connection, patience=patience)
 
     @property

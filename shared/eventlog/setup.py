@@ -9,8 +9,7 @@ import functools
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -21,7 +20,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.limits import CHOSEN, compare, growth, unlike
 from shared.eventlog.retry import insist
 from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
-from shared.eventlog.tls import Tls
+from shared.eventlog.tls import Login
 
 _NANOSECONDS = 1_000_000_000
 _DUPLICATES = 600
@@ -64,15 +63,11 @@ class SetUp(msgspec.Struct, frozen=True, kw_only=True):
 async def set_up(
     url: str,
     *,
-    user: str = ADMIN,
-    password: str = "",
-    password_file: Path | None = None,
-    credentials: Path | None = None,
-    tls: Tls | None = None,
     replicas: int | None = None,
     max_bytes: int | None = None,
     patience: float = 30.0,
     check: bool = False,
+    **login: Unpack[Login],
 ) -> SetUp:
     """Make missing streams, raise sizes on request, and compare the other settings; with `check` only report.
 
@@ -80,16 +75,8 @@ async def set_up(
     An existing stream keeps its own sizes without a request.  Raises `Refused(reason="Unfit")` if the settings of one
     could lose history.
     """
-    connection = await Connection.open(
-        url,
-        name="setup",
-        user=user,
-        password=password,
-        password_file=password_file,
-        credentials=credentials,
-        tls=tls,
-        patience=patience,
-    )
+    login = {"user": ADMIN, **login}
+    connection = await Connection.open(url, name="setup", patience=patience, **login)
     log = JetStreamEventLog(connection, patience=patience)
     copies = {"num_replicas": replicas} if replicas is not None else {}
     room = {"max_bytes": max_bytes} if max_bytes is not None else {}

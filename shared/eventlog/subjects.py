@@ -74,16 +74,3 @@ def permissions(user: str) -> dict[str, list[str]] | None:
     if user == ADMIN:
         return None
     return {"publish": [*publishes(user), *asks(user)], "subscribe": list(listens(user))}
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether a NATS filter covers a subject: `*` is one token, a final `>` one or more."""
-    wanted = pattern.split(".")
-    tokens = subject.split(".")
-    if wanted[-1] == ">":
-        if len(tokens) < len(wanted):
-            return False
-        wanted.pop()
-    elif len(tokens) != len(wanted):
-        return False
-    return all(want in ("*", token) for want, token in zip(wanted, tokens, strict=False))

@@ -1,8 +1,9 @@
-"""TLS to the log: trusted authorities and the client's certificate."""
+"""Signing in to the log: user, password and credentials; trusted authorities and the client's certificate."""
 
 import ssl
 from datetime import datetime
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -33,3 +34,16 @@ class Tls(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return ", ".join(str(path) for path in (self.ca, self.certificate, self.key) if path) or "the system's"
+
+
+class Login(TypedDict, total=False):
+    """How one client signs in; files are read again at every attempt to connect."""
+
+    user: str
+    password: str
+    password_file: Path | None
+    """A file with the password, in place of `password`."""
+    credentials: Path | None
+    """A file of NATS credentials, in place of user and password."""
+    tls: Tls | None
+    """With it, or a URL with `tls://`, nothing is sent to a server without a trusted certificate."""

@@ -130,11 +130,10 @@ MOST_MEMBERS = 8
 """The most members of a map in a rule: the API server estimates the cost with the largest possible map."""
 
 
-def by_phase(*phases: str, field: str = "status.phase") -> str:
+def by_phase(*phases: str) -> str:
     """True in these phases, in which no pod depends on the spec; "" is the phase of a job that was
     rejected, or is not admitted yet."""
-    before = f"oldSelf.{field}"
-    return f"(has(oldSelf.status) && has({before}) && {before} in {[*phases]!r})"
+    return f"(has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in {[*phases]!r})"
 
 
 def members(

@@ -6,85 +6,17 @@ Every type of event is named here, so mypy fails for a new one without a case.
 
 import msgspec
 
+from shared.job import evolve_attempts as attempts
+from shared.job import evolve_requests as requests
 from shared.job import text
 from shared.job.conditions import holds, no_longer, with_condition
+from shared.job.events import scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scaler import (
-    DrainChecked,
-    HostsPublished,
-    ScaleAccepted,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRejected,
-    ScaleSucceeded,
-    ScriptFinished,
-    ScriptStarted,
-    WorkersReleased,
-)
-from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.setup import LogCreated
-from shared.job.events.status import (
-    JobCreated,
-    JobFailed,
-    JobRestarting,
-    JobRunning,
-    JobScaling,
-    JobSucceeded,
-    JobSuspended,
-    JobSuspending,
-    PhaseEntered,
-)
-from shared.job.events.watcher import (
-    ChildGone,
-    ChildrenObserved,
-    DisruptionNoticed,
-    HeadForged,
-    HistoryAccepted,
-    HistoryBroken,
-    HistoryDisputed,
-    JobAdopted,
-    JobDeleting,
-    JobGone,
-    JobObserved,
-    JobOfAnother,
-    LauncherLost,
-    PodsGone,
-    PodsObserved,
-    ScaleRequested,
-    ScaleRequestGone,
-    TimePassed,
-)
 from shared.job.evolve_adoption import adopted
-from shared.job.evolve_attempts import (
-    active_again,
-    asked_to_restart,
-    assigned,
-    given_up,
-    let_go,
-    restarted,
-    set_down,
-    suspended,
-)
 from shared.job.evolve_pods import enough, in_epoch, noticed, pods_gone, pods_observed
-from shared.job.evolve_requests import (
-    DRAIN_FORCED,
-    accepted,
-    drain_checked,
-    hosts_published,
-    rejected,
-    released,
-    request_gone,
-    request_over,
-    requested,
-    resized,
-    scaling,
-    script_finished,
-    script_started,
-    seen,
-    with_request,
-)
 from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.spec import LAUNCHER
@@ -98,108 +30,108 @@ replace = msgspec.structs.replace
 def evolve(job: Job, event: AnyEvent, at: At) -> Job:
     """The job after the event."""
     match event:
-        case PodsObserved():
+        case watcher.PodsObserved():
             return pods_observed(job, event, at)
-        case PodsGone():
+        case watcher.PodsGone():
             return enough(pods_gone(job, event.uids, at), at)
-        case LauncherLost():
+        case watcher.LauncherLost():
             lost = event.uid in job.pods and not job.over
             job = pods_gone(job, (event.uid,), at)
             return with_attempt(job, launcher_lost=job.attempt.launcher_lost or lost)
-        case ChildrenObserved():
+        case watcher.ChildrenObserved():
             return _children_observed(job, event, at)
-        case ChildGone():
+        case watcher.ChildGone():
             held = job.children.get((event.kind, event.name))
             if held is None or held.uid != event.uid:
                 return job
             return replace(job, children=without(job.children, (event.kind, event.name)))
-        case JobObserved():
+        case watcher.JobObserved():
             return _job_observed(job, event, at)
-        case JobDeleting():
+        case watcher.JobDeleting():
             return replace(
                 job, deleting=True, orphan=job.orphan or event.orphan, version=max(job.version, event.version)
             )
-        case JobGone():
+        case watcher.JobGone():
             return replace(job, gone=job.gone or at.sequence)
-        case JobOfAnother():
+        case watcher.JobOfAnother():
             return replace(job, another=True)
-        case JobAdopted():
+        case watcher.JobAdopted():
             return adopted(job, event, at)
-        case ScaleRequested():
-            return requested(job, event, at)
-        case ScaleRequestGone():
-            return request_gone(job, event, at)
-        case TimePassed():
+        case watcher.ScaleRequested():
+            return requests.requested(job, event, at)
+        case watcher.ScaleRequestGone():
+            return requests.request_gone(job, event, at)
+        case watcher.TimePassed():
             return _time_passed(job, event, at)
         case EffectRefused():
             return _refused(job, event, at)
-        case SlotsAssigned():
-            return assigned(job, event, at)
-        case SlotsReleased():
-            return set_down(job, event, at)
-        case JobRestarted():
-            return restarted(job, event, at)
-        case HostsPublished():
+        case scheduler.SlotsAssigned():
+            return attempts.assigned(job, event, at)
+        case scheduler.SlotsReleased():
+            return attempts.set_down(job, event, at)
+        case scheduler.JobRestarted():
+            return attempts.restarted(job, event, at)
+        case scaler.HostsPublished():
             # A job without hosts files has its new members in effect at once.
-            return seen(hosts_published(job, event), at)
-        case ScaleAccepted():
-            return accepted(job, event, at)
-        case ScaleRejected():
-            return rejected(job, event, at)
-        case ScaleSucceeded():
-            return request_over(job, event.request, at, success=True, reason=event.reason)
-        case ScaleFailed() | ScaleCancelled():
+            return requests.seen(requests.hosts_published(job, event), at)
+        case scaler.ScaleAccepted():
+            return requests.accepted(job, event, at)
+        case scaler.ScaleRejected():
+            return requests.rejected(job, event, at)
+        case scaler.ScaleSucceeded():
+            return requests.request_over(job, event.request, at, success=True, reason=event.reason)
+        case scaler.ScaleFailed() | scaler.ScaleCancelled():
             # Refusals of the request's pods explain why it ended; they are dropped with the slots.
-            job = request_over(job, event.request, at, success=False, reason=event.reason)
-            return released(job, event.released)
-        case WorkersReleased():
-            forced = at.sequence if event.reason == DRAIN_FORCED else 0
-            job = with_request(let_go(job, event, at), event.request, released=True, forced=forced)
+            job = requests.request_over(job, event.request, at, success=False, reason=event.reason)
+            return requests.released(job, event.released)
+        case scaler.WorkersReleased():
+            forced = at.sequence if event.reason == requests.DRAIN_FORCED else 0
+            job = requests.with_request(attempts.let_go(job, event, at), event.request, released=True, forced=forced)
             if not isinstance(job.membership, Members):
                 return job
             leaving = job.leaving - {slot.index for slot in each(event.slots)}
             return replace(job, membership=replace(job.membership, leaving=leaving))
-        case JobCreated():
-            return active_again(_phase(job, "Created", "Created", event, at), event, at)
-        case JobRunning():
+        case status.JobCreated():
+            return attempts.active_again(_phase(job, "Created", "Created", event, at), event, at)
+        case status.JobRunning():
             # Workers that were lost before the job was Running count from now on.
             job = enough(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):
                 job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
             return job
-        case JobScaling():
-            return scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
-        case JobRestarting():
-            return _phase(given_up(job, event, at), "Restarting", "Restarting", event, at)
-        case JobSuspending():
-            return _phase(suspended(job, event, at), "Suspending", "Suspending", event, at)
-        case JobSuspended():
-            return _phase(suspended(job, event, at), "Suspended", "Suspended", event, at)
-        case JobSucceeded():
+        case status.JobScaling():
+            return requests.scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
+        case status.JobRestarting():
+            return _phase(attempts.given_up(job, event, at), "Restarting", "Restarting", event, at)
+        case status.JobSuspending():
+            return _phase(attempts.suspended(job, event, at), "Suspending", "Suspending", event, at)
+        case status.JobSuspended():
+            return _phase(attempts.suspended(job, event, at), "Suspended", "Suspended", event, at)
+        case status.JobSucceeded():
             return _finished(job, "Succeeded", event, at)
-        case JobFailed():
+        case status.JobFailed():
             return _finished(job, "Failed", event, at)
-        case JobExpired():
+        case scheduler.JobExpired():
             return replace(job, expired=True)
-        case HistoryBroken():
+        case watcher.HistoryBroken():
             kind, api_version = (job.kind, job.api_version) if job.kind else (event.kind, event.api_version)
             return replace(job, kind=kind, api_version=api_version, integrity=evolved(job.integrity, event, at))
-        case HistoryDisputed() | HeadForged() | HistoryAccepted():
+        case watcher.HistoryDisputed() | watcher.HeadForged() | watcher.HistoryAccepted():
             return replace(job, integrity=evolved(job.integrity, event, at))
-        case DisruptionNoticed():
+        case watcher.DisruptionNoticed():
             return noticed(job, event, at)
-        case ScriptStarted():
-            return script_started(job, event, at)
-        case ScriptFinished():
-            return script_finished(job, event, at)
-        case DrainChecked():
-            return drain_checked(job, event, at)
+        case scaler.ScriptStarted():
+            return requests.script_started(job, event, at)
+        case scaler.ScriptFinished():
+            return requests.script_finished(job, event, at)
+        case scaler.DrainChecked():
+            return requests.drain_checked(job, event, at)
         case LogCreated():
             # LogCreated is for people and later releases; no decision depends on it.
             return job
 
 
-def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
+def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
     if event.epoch < job.epoch or (event.epoch == job.epoch and event.version < job.version):
         return job
     # A resource that came back, or is in a restored store, may no longer be terminating.
@@ -230,10 +162,10 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         gone=0,
     )
     # An edit of minReplicas may change whether enough workers run.
-    return enough(resized(asked_to_restart(job, before, at), before, at), at)
+    return enough(requests.resized(attempts.asked_to_restart(job, before, at), before, at), at)
 
 
-def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
+def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job:
     if event.epoch < job.epoch:
         return job
     job = in_epoch(job, event.epoch)
@@ -244,7 +176,7 @@ def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
             children[child.kind, child.name] = child
     made = {_MADE_BY[child.kind] for child in event.children if child.kind in _MADE_BY}
     refusals = {effect: refusal for effect, refusal in job.refusals.items() if effect not in made}
-    return seen(_written(replace(job, children=children, refusals=refusals), at), at)
+    return requests.seen(_written(replace(job, children=children, refusals=refusals), at), at)
 
 
 def _written(job: Job, at: At) -> Job:
@@ -255,7 +187,7 @@ def _written(job: Job, at: At) -> Job:
     return replace(job, membership=replace(members, written=at.sequence))
 
 
-def _sentence(event: JobObserved | ScaleRequested) -> str:
+def _sentence(event: watcher.JobObserved | watcher.ScaleRequested) -> str:
     first = event.problems[0]
     more = f" (and {len(event.problems) - 1} more)" if len(event.problems) > 1 else ""
     return (f"{first.field}: {first.message}" if first.field else first.message) + more
@@ -302,7 +234,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
     )
 
 
-def _time_passed(job: Job, event: TimePassed, at: At) -> Job:
+def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
     refusals = {
         effect: replace(refusal, due=True)
         if refusal.at.sequence == event.anchor and event.timer == BACK_OFF + effect
@@ -317,13 +249,13 @@ def _time_passed(job: Job, event: TimePassed, at: At) -> Job:
     return replace(job, timers_passed={**job.timers_passed, timer: passed})
 
 
-def _phase(job: Job, phase: Phase, kind: str, event: PhaseEntered, at: At) -> Job:
+def _phase(job: Job, phase: Phase, kind: str, event: status.PhaseEntered, at: At) -> Job:
     conditions = with_condition(job.conditions, kind, at, reason=event.reason, message=event.message)
     # The refusal is forgotten: the API server may accept the status document of the new phase.
     return replace(job, phase=phase, conditions=conditions, refusals=without(job.refusals, "PatchStatus"))
 
 
-def _finished(job: Job, phase: Phase, event: PhaseEntered, at: At) -> Job:
+def _finished(job: Job, phase: Phase, event: status.PhaseEntered, at: At) -> Job:
     for kind in ("Running", "Scaling", "Restarting"):
         job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
     return replace(_phase(job, phase, phase, event, at), completion_time=at.time, ended=at, restart_wanted=0)

@@ -6,20 +6,9 @@ Every fold of the same log has the same values, after a restart too.
 from collections.abc import Callable
 from functools import cache
 
+from shared.job.events import scaler, status, watcher
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
-from shared.job.events.status import (
-    JobCreated,
-    JobFailed,
-    JobRestarting,
-    JobRunning,
-    JobScaling,
-    JobSucceeded,
-    JobSuspended,
-    JobSuspending,
-)
-from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, LauncherLost, PodsGone, PodsObserved
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.telemetry.metrics import BoundedLabel, Count, Histogram, Metric, Series, seconds_between
@@ -67,6 +56,9 @@ REFUSED = Metric(
 )
 DECISIONS = Metric("muster_decisions_total", "counter", ("decision", "reason"), "Decisions of all services")
 
+SCALED = (scaler.ScaleRejected, scaler.ScaleSucceeded, scaler.ScaleFailed, scaler.ScaleCancelled)
+"""How a request ends."""
+
 DECISION_NAMES = {kind: str(kind.__struct_config__.tag) for kind in AUTHORS if kind not in FACTS}
 
 
@@ -91,25 +83,22 @@ class JobMetrics:
         self._accepted: dict[tuple[JobKey, Uid], str] = {}
         """The times at which the open requests were accepted."""
         self._rules: dict[type, Callable[[Job, AnyEvent, Job, str], None]] = {
-            JobObserved: self._observed,
-            JobAdopted: self._interrupted,
-            JobGone: self._gone,
-            JobCreated: self._phase,
-            JobRunning: self._ran,
-            JobScaling: self._phase,
-            JobRestarting: self._phase,
-            JobSuspending: self._interrupted,
-            JobSuspended: self._interrupted,
-            JobSucceeded: self._phase,
-            JobFailed: self._phase,
-            PodsObserved: self._pods_seen,
-            PodsGone: self._pods_gone,
-            LauncherLost: self._pods_gone,
-            ScaleAccepted: self._scaling,
-            ScaleRejected: self._scaled,
-            ScaleSucceeded: self._scaled,
-            ScaleFailed: self._scaled,
-            ScaleCancelled: self._scaled,
+            watcher.JobObserved: self._observed,
+            watcher.JobAdopted: self._interrupted,
+            watcher.JobGone: self._gone,
+            status.JobCreated: self._phase,
+            status.JobRunning: self._ran,
+            status.JobScaling: self._phase,
+            status.JobRestarting: self._phase,
+            status.JobSuspending: self._interrupted,
+            status.JobSuspended: self._interrupted,
+            status.JobSucceeded: self._phase,
+            status.JobFailed: self._phase,
+            watcher.PodsObserved: self._pods_seen,
+            watcher.PodsGone: self._pods_gone,
+            watcher.LauncherLost: self._pods_gone,
+            scaler.ScaleAccepted: self._scaling,
+            **dict.fromkeys(SCALED, self._scaled),
             EffectRefused: self._effect_refused,
         }
 
@@ -155,13 +144,13 @@ class JobMetrics:
 
     def _phase(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         match event:
-            case JobCreated() if not before.phase:
+            case status.JobCreated() if not before.phase:
                 self._created.add(*_labels(after))
-            case JobRestarting():
+            case status.JobRestarting():
                 self._restarted.add(*_labels(after))
-            case JobSucceeded() if not before.over:
+            case status.JobSucceeded() if not before.over:
                 self._successful.add(*_labels(after))
-            case JobFailed() if not before.over:
+            case status.JobFailed() if not before.over:
                 self._failed.add(*_labels(after))
             case _:
                 pass
@@ -180,7 +169,7 @@ class JobMetrics:
                 self._jobs.add(*now)
 
     def _pods_seen(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(event, PodsObserved), event
+        assert isinstance(event, watcher.PodsObserved), event
         for view in event.pods:
             known, now = before.pods.get(view.uid), after.pods.get(view.uid)
             if now is None or now is known:
@@ -195,11 +184,13 @@ class JobMetrics:
             self._pods_deleted.add(*_labels(after), by=went)
 
     def _scaling(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(event, ScaleAccepted), event
+        assert isinstance(event, scaler.ScaleAccepted), event
         self._accepted[after.key, event.request] = time
 
     def _scaled(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(event, ScaleRejected | ScaleSucceeded | ScaleFailed | ScaleCancelled), event
+        assert isinstance(
+            event, scaler.ScaleRejected | scaler.ScaleSucceeded | scaler.ScaleFailed | scaler.ScaleCancelled
+        ), event
         request = before.scaling.requests.get(event.request)
         accepted = self._accepted.pop((after.key, event.request), None)
         if request is None or request.over:

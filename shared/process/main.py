@@ -231,13 +231,4 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _connect(author: Author, settings: Settings) -> JetStreamEventLog:
-    return await JetStreamEventLog.connect(
-        settings.nats_url,
-        name=author,
-        user=settings.nats_user or "",
-        password=settings.nats_password or "",
-        password_file=settings.nats_password_file,
-        credentials=settings.nats_creds,
-        tls=settings.nats_tls,
-        wait=LOG_SECONDS,
-    )
+    return await JetStreamEventLog.connect(settings.nats_url, name=author, wait=LOG_SECONDS, **settings.nats_login)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from shared.eventlog.tls import Tls
+from shared.eventlog.tls import Login, Tls
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
@@ -120,6 +120,17 @@ class Settings(BaseSettings):
         """The TLS files for the log; None without any, and then the URL alone decides."""
         files = Tls(ca=self.nats_ca, certificate=self.nats_cert, key=self.nats_key)
         return files if files != Tls() else None
+
+    @property
+    def nats_login(self) -> Login:
+        """How this process signs in to the log."""
+        return Login(
+            user=self.nats_user or "",
+            password=self.nats_password or "",
+            password_file=self.nats_password_file,
+            credentials=self.nats_creds,
+            tls=self.nats_tls,
+        )
 
 
 def complaint(error: ValidationError) -> str:

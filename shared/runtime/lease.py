@@ -47,11 +47,10 @@ class Lease:
         key: str,
         holder: str,
         *,
-        ttl: float = TTL_SECONDS,
         unready: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
     ) -> None:
-        """`holder` is unique to this process; `ttl` is in seconds.
+        """`holder` is unique to this process.
 
         `unready` says why a standby replica should act instead; it is empty while this one is ready.  `clock` is in
         seconds; with a clock other than the loop's, `held` can be called in another thread.
@@ -59,7 +58,6 @@ class Lease:
         self._bucket = bucket
         self._key = key
         self._holder = holder
-        self._ttl = ttl
         self._unready = unready
         self._clock = clock
         self._unready_since = 0.0
@@ -105,7 +103,7 @@ class Lease:
                     owner, self._until = False, 0.0
                     log.warning("lease offered", lease=self._key, why=self._unready())
                     # After two terms the lease has expired, and the standby replicas have seen that.
-                    await asyncio.sleep(2 * self._ttl)
+                    await asyncio.sleep(2 * TTL_SECONDS)
                 await asyncio.sleep(self._pause())
                 if acquiring is not None and acquiring.done():
                     acquiring.result()
@@ -118,7 +116,7 @@ class Lease:
         self._until = 0.0
         try:
             # A renewal that the stop cut short may be stored all the same.
-            async with asyncio.timeout(self._ttl):
+            async with asyncio.timeout(TTL_SECONDS):
                 known = await self._bucket.get(self._key)
                 if known is not None and known.value == self._holder.encode():
                     await self._bucket.delete(self._key, expect=known.revision)
@@ -138,7 +136,7 @@ class Lease:
 
     def _pause(self) -> float:
         # A third of the lease leaves two more tries; with the jitter, standby replicas do not ask together.
-        third = self._ttl / 3 * random.uniform(0.9, 1.1)  # noqa: S311
+        third = TTL_SECONDS / 3 * random.uniform(0.9, 1.1)  # noqa: S311
         if self.held() or self.trouble:
             return third
         if not self._others:
@@ -147,7 +145,7 @@ class Lease:
         if seen < CHECK_SECONDS:
             # The holder has just renewed: its next renewal comes after a third at the earliest.
             return third * 0.8
-        left = self._ttl - seen
+        left = TTL_SECONDS - seen
         return left if 0 < left < CHECK_SECONDS else CHECK_SECONDS
 
     async def _write(self) -> None:
@@ -157,14 +155,14 @@ class Lease:
                 return
         started = self._clock()
         try:
-            async with asyncio.timeout(self._ttl):
+            async with asyncio.timeout(TTL_SECONDS):
                 self._revision = await self._bucket.put(
-                    self._key, self._holder.encode(), expect=self._others or self._revision, ttl=self._ttl
+                    self._key, self._holder.encode(), expect=self._others or self._revision, ttl=TTL_SECONDS
                 )
             if self._clock() >= self._until:
                 # The lease was free for a moment.  The working loop must see the old term end before the new one.
                 self.term += 1
-            self._until = started + self._ttl - MARGIN_SECONDS
+            self._until = started + TTL_SECONDS - MARGIN_SECONDS
             self._others, self.trouble = 0, ""
         except Conflict:
             # Another replica holds the lease, or this one does by a write whose answer was lost.
@@ -182,11 +180,11 @@ class Lease:
         The server removes expired messages at most four times a second, which is later.  If the holder renewed the
         lease after all, the guard refuses the write.
         """
-        return self._clock() >= self._others_since + self._ttl
+        return self._clock() >= self._others_since + TTL_SECONDS
 
     async def _look(self) -> None:
         try:
-            async with asyncio.timeout(self._ttl):
+            async with asyncio.timeout(TTL_SECONDS):
                 known = await self._bucket.get(self._key)
         except (Trouble, TimeoutError) as trouble:
             _raise_if_ended(trouble)

@@ -14,8 +14,9 @@ from muster.doctor.parts import home
 from muster.doctor.services import Pod
 from shared.cluster import access
 from shared.cluster.examination import Right
+from shared.eventlog.api import Replica
 from shared.eventlog.durability import Varz
-from shared.eventlog.inspection import Holding, Replica, Stream
+from shared.eventlog.inspection import Holding, Stream
 from shared.eventlog.tls import Life
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobGone

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from devcluster.child import Child, ChildError
+from shared.eventlog.api import Replica
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, fsync_troubles, look
-from shared.eventlog.inspection import Replica, Stream
+from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import FULL
 from shared.eventlog.server import _program

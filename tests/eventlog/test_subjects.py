@@ -2,7 +2,8 @@
 
 import pytest
 
-from shared.eventlog.subjects import AUTHORS, asks, listens, matches, publishes
+from shared.eventlog.subjects import AUTHORS, asks, listens, publishes
+from tests.memory.eventlog import matches
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,8 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from devcluster.apiserver.errors import (
-    Cause,
-    Json,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-    shown,
-)
+from devcluster.apiserver import errors
+from devcluster.apiserver.errors import Cause, Json
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.names import label_1123
 from devcluster.apiserver.quantity import parse_quantity
@@ -119,53 +111,53 @@ def containers(spec: Json) -> Iterator[Json]:
 
 def wrong(pod: Json, old: Json | None) -> list[Cause]:
     spec = pod.get("spec") or {}
-    causes = [required("spec.containers")] if not spec.get("containers") else []
+    causes = [errors.required("spec.containers")] if not spec.get("containers") else []
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
     for index, volume in enumerate(spec.get("volumes") or ()):
         # The node uses the name as that of a folder.
         if problem := label_1123(volume.get("name") or ""):
-            causes.append(invalid_value(f"spec.volumes[{index}].name", volume.get("name"), problem))
+            causes.append(errors.invalid_value(f"spec.volumes[{index}].name", volume.get("name"), problem))
     seen: set[str] = set()
     for field in CONTAINER_LISTS:
         for index, container in enumerate(spec.get(field) or ()):
             causes += _wrong_container(container, f"spec.{field}[{index}]", volumes, seen)
     if spec.get("restartPolicy", "Always") not in RESTART_POLICIES:
-        causes.append(not_supported("spec.restartPolicy", spec["restartPolicy"], RESTART_POLICIES))
+        causes.append(errors.not_supported("spec.restartPolicy", spec["restartPolicy"], RESTART_POLICIES))
     for field in ("hostname", "subdomain"):
         if spec.get(field) and (problem := label_1123(spec[field])):
-            causes.append(invalid_value(f"spec.{field}", spec[field], problem))
+            causes.append(errors.invalid_value(f"spec.{field}", spec[field], problem))
     if old is None:
         return causes
     for field in reversed(CONTAINER_LISTS):
         if len(spec.get(field) or ()) != len(old["spec"].get(field) or ()):
-            return [*causes, forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")]
-    return causes if _fixed(spec) == _fixed(old["spec"]) else [*causes, forbidden_field("spec", FIXED)]
+            return [*causes, errors.forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")]
+    return causes if _fixed(spec) == _fixed(old["spec"]) else [*causes, errors.forbidden_field("spec", FIXED)]
 
 
 def _wrong_container(container: Json, path: str, volumes: set[Any], seen: set[str]) -> list[Cause]:
     causes = []
     name = container.get("name") or ""
     if not name:
-        causes.append(required(f"{path}.name"))
+        causes.append(errors.required(f"{path}.name"))
     elif problem := label_1123(name):
-        causes.append(invalid_value(f"{path}.name", name, problem))
+        causes.append(errors.invalid_value(f"{path}.name", name, problem))
     elif name in seen:
-        causes.append(duplicate(f"{path}.name", name))
+        causes.append(errors.duplicate(f"{path}.name", name))
     seen.add(name)
     if not (container.get("image") or "").strip():
-        causes.append(required(f"{path}.image"))
+        causes.append(errors.required(f"{path}.image"))
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         where = f"{path}.volumeMounts[{index}]"
         if mount.get("name") not in volumes:
-            causes.append(Cause(f"{where}.name", "FieldValueNotFound", f"Not found: {shown(mount.get('name'))}"))
+            causes.append(Cause(f"{where}.name", "FieldValueNotFound", f"Not found: {errors.shown(mount.get('name'))}"))
         if not mount.get("mountPath"):
-            causes.append(required(f"{where}.mountPath"))
+            causes.append(errors.required(f"{where}.mountPath"))
     for amounts in ("limits", "requests"):
         for resource, text in (container["resources"].get(amounts) or {}).items():
             try:
                 parse_quantity(text)
             except ValueError as error:
-                causes.append(invalid_value(f"{path}.resources.{amounts}[{resource}]", text, str(error)))
+                causes.append(errors.invalid_value(f"{path}.resources.{amounts}[{resource}]", text, str(error)))
     return causes
 
 

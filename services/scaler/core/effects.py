@@ -10,25 +10,21 @@ from shared.job.steps import Effect
 class WriteHosts(Effect, frozen=True):
     """Write the hosts ConfigMap with these members, unless it has this version or a newer one."""
 
+    target: ClassVar[str] = "hosts"
+
     version: int
     members: tuple[int, ...]
     """Worker indices, ascending."""
-
-    @property
-    def target(self) -> str:
-        return "hosts"
 
 
 class NudgeLauncher(Effect, frozen=True):
     """Annotate the launcher pod: its kubelet then updates the hosts files at once, not within a minute."""
 
+    target: ClassVar[str] = "launcher"
+
     name: str
     uid: Uid
     version: int
-
-    @property
-    def target(self) -> str:
-        return "launcher"
 
 
 class LinkHosts(Effect, frozen=True):
@@ -37,16 +33,14 @@ class LinkHosts(Effect, frozen=True):
     The launcher then counts as nudged to this version.
     """
 
+    target: ClassVar[str] = "launcher"
+
     apart: ClassVar[bool] = True
 
     name: str
     uid: Uid
     container: str
     version: int
-
-    @property
-    def target(self) -> str:
-        return "launcher"
 
 
 class OwnRequest(Effect, frozen=True):
@@ -109,9 +103,7 @@ class CheckDrain(Effect, frozen=True, kw_only=True):
 class DeleteHosts(Effect, frozen=True):
     """Delete the hosts ConfigMap of a job that is gone, by uid."""
 
+    target: ClassVar[str] = "hosts"
+
     name: str
     uid: Uid
-
-    @property
-    def target(self) -> str:
-        return "hosts"

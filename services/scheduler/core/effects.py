@@ -1,5 +1,7 @@
 """The scheduler's effects on the cluster, as data."""
 
+from typing import ClassVar
+
 from shared.job.naming import Slot, Uid
 from shared.job.steps import Effect
 
@@ -17,9 +19,7 @@ class CreateService(Effect, frozen=True):
 class CreateSecret(Effect, frozen=True):
     """Create the Secret with the ssh key pair of the job's pods."""
 
-    @property
-    def target(self) -> str:
-        return "secret"
+    target: ClassVar[str] = "secret"
 
 
 class CreatePod(Effect, frozen=True):
@@ -70,17 +70,13 @@ class DeleteService(Effect, frozen=True):
 class DeleteSecret(Effect, frozen=True):
     """Delete the Secret of a job that is gone, by uid."""
 
+    target: ClassVar[str] = "secret"
+
     name: str
     uid: Uid
-
-    @property
-    def target(self) -> str:
-        return "secret"
 
 
 class DeleteJob(Effect, frozen=True):
     """Delete the job's own resource by uid: its time to live is over."""
 
-    @property
-    def target(self) -> str:
-        return "job"
+    target: ClassVar[str] = "job"

@@ -5,17 +5,7 @@ Suspending and Suspended for a pause.  Pure.
 """
 
 from shared.job import reasons
-from shared.job.events.status import (
-    Decision,
-    JobCreated,
-    JobFailed,
-    JobRestarting,
-    JobRunning,
-    JobScaling,
-    JobSucceeded,
-    JobSuspended,
-    JobSuspending,
-)
+from shared.job.events import status
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
 from shared.job.policies.restart import may_restart, used_up
@@ -25,40 +15,40 @@ from shared.job.timing import may_appear
 from shared.job.verdict import verdict
 
 
-def next_phase(job: Job) -> Decision | None:
+def next_phase(job: Job) -> status.Decision | None:
     """The decision that enters the next phase, or None while the job stays in its phase."""
     if job.deleting or job.over or job.spec is None:
         return None
     if job.phase == "":
         # An invalid spec waits for its correction.
-        return None if job.problems else JobCreated(reason=f"{job.kind}Created")
+        return None if job.problems else status.JobCreated(reason=f"{job.kind}Created")
     if job.suspended and not job.spec.suspend:
-        return JobCreated(reason=f"{job.kind}Resumed")
+        return status.JobCreated(reason=f"{job.kind}Resumed")
     if job.suspended:
         return _suspended(job) if job.phase == "Suspending" and _empty(job) else None
     if job.starting and _leader_started(job, job.spec):
-        return JobRunning(reason=f"{job.kind}Running")
+        return status.JobRunning(reason=f"{job.kind}Running")
     end = verdict(job)
     if end is not None and (end.success or not may_restart(job, end)):
-        kind = JobSucceeded if end.success else JobFailed
+        kind = status.JobSucceeded if end.success else status.JobFailed
         limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
         return kind(reason=end.reason, message=end.message + limit)
     if job.spec.suspend:
-        return _suspended(job) if _empty(job) else JobSuspending(reason=f"{job.kind}Suspending")
+        return _suspended(job) if _empty(job) else status.JobSuspending(reason=f"{job.kind}Suspending")
     if end is not None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
         message = reasons.told(reasons.PHASES, RESTART_REQUESTED)
-        return JobRestarting(reason=RESTART_REQUESTED, message=message)
+        return status.JobRestarting(reason=RESTART_REQUESTED, message=message)
     if job.phase == "Running" and (request := job.scaling.open_request) is not None:
-        return JobScaling(reason=reasons.SCALING_START, message=request.sizes)
+        return status.JobScaling(reason=reasons.SCALING_START, message=request.sizes)
     if job.phase == "Scaling" and not job.scaling.open:
-        return JobRunning(reason=f"{job.kind}Running")
+        return status.JobRunning(reason=f"{job.kind}Running")
     return None
 
 
-def _suspended(job: Job) -> JobSuspended:
-    return JobSuspended(reason=f"{job.kind}Suspended")
+def _suspended(job: Job) -> status.JobSuspended:
+    return status.JobSuspended(reason=f"{job.kind}Suspended")
 
 
 def _empty(job: Job) -> bool:
@@ -66,13 +56,13 @@ def _empty(job: Job) -> bool:
     return not (job.attempt.unreleased or job.pods or may_appear(job))
 
 
-def _restarting(job: Job, end: Verdict) -> JobRestarting:
+def _restarting(job: Job, end: Verdict) -> status.JobRestarting:
     if end.disrupted:
         message = f"{end.message}; the restart does not count against backoffLimit"
-        return JobRestarting(reason=end.reason, message=message, counted=False)
+        return status.JobRestarting(reason=end.reason, message=message, counted=False)
     limit = job.spec.backoff_limit if job.spec else 0
     message = f"{end.message}; restart {job.restarts + 1} of {limit} (backoffLimit)"
-    return JobRestarting(reason=end.reason, message=message)
+    return status.JobRestarting(reason=end.reason, message=message)
 
 
 def _leader_started(job: Job, spec: JobSpec) -> bool:

@@ -11,18 +11,8 @@ from services.watcher.core import heads, requests, takeover, vanished
 from services.watcher.core.cache import Cache
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
 from services.watcher.core.vanished import missing
+from shared.job.events import watcher
 from shared.job.events.catalog import Fact
-from shared.job.events.watcher import (
-    ChildGone,
-    ChildrenObserved,
-    DisruptionNoticed,
-    JobDeleting,
-    JobGone,
-    JobObserved,
-    LauncherLost,
-    PodsGone,
-    PodsObserved,
-)
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
@@ -108,10 +98,10 @@ def _facts(
     return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 
 
-def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[JobGone]:
+def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[watcher.JobGone]:
     listing = cache.listing_of(job)
     if listing is not None and missing(job, cache) and not cache.held_back and _get_showed(presence, there=False):
-        yield JobGone(version=listing.version)
+        yield watcher.JobGone(version=listing.version)
 
 
 def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fact]:
@@ -127,7 +117,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
     known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
     now = (seen.generation, seen.problems) if seen.problems else (seen.generation, seen.spec)
     if known != now or job.gone or cache.epoch > job.epoch:
-        yield JobObserved(
+        yield watcher.JobObserved(
             kind=seen.kind,
             api_version=seen.api_version,
             generation=seen.generation,
@@ -137,7 +127,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             problems=seen.problems,
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
-        yield JobDeleting(version=seen.version, orphan=resource.orphan)
+        yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan)
 
 
 def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
@@ -153,7 +143,7 @@ def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
     for (node, reason), uids in sorted(found.items()):
         uids.sort()
         for start in range(0, len(uids), UIDS_PER_EVENT):
-            yield DisruptionNoticed(node=node, uids=tuple(uids[start : start + UIDS_PER_EVENT]), reason=reason)
+            yield watcher.DisruptionNoticed(node=node, uids=tuple(uids[start : start + UIDS_PER_EVENT]), reason=reason)
 
 
 def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:
@@ -163,17 +153,17 @@ def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | No
     now = cache.pods_of(job.key)
     changed = [pod for pod in now.values() if _changed(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
-        yield PodsObserved(pods=some, epoch=cache.epoch)
+        yield watcher.PodsObserved(pods=some, epoch=cache.epoch)
     # The launcher of a deleted job is deleted with it.
     launchers = () if _get_showed(presence, there=False) else lost
     if _get_showed(presence, there=True):
         for uid in launchers:
-            yield LauncherLost(uid=uid)
+            yield watcher.LauncherLost(uid=uid)
     others = tuple(
         uid for uid, pod in job.pods.items() if uid not in now and uid not in launchers and cache.went(job, pod)
     )
     for start in range(0, len(others), UIDS_PER_EVENT):
-        yield PodsGone(uids=others[start : start + UIDS_PER_EVENT])
+        yield watcher.PodsGone(uids=others[start : start + UIDS_PER_EVENT])
 
 
 def _get_showed(presence: Presence | None, *, there: bool) -> bool:
@@ -223,8 +213,8 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
         )
     )
     if changed:
-        yield ChildrenObserved(children=changed, epoch=cache.epoch)
+        yield watcher.ChildrenObserved(children=changed, epoch=cache.epoch)
     for (kind, name), child in job.children.items():
         listing = cache.children.get(kind)
         if listing is not None and listing.listed and (kind, name) not in now and child.version <= listing.version:
-            yield ChildGone(kind=kind, name=name, uid=child.uid)
+            yield watcher.ChildGone(kind=kind, name=name, uid=child.uid)
