@@ -1,7 +1,7 @@
 """The smallest possible kube-scheduler: a pending pod goes to the Ready node with the fewest pods that has room.
 
-Room is what the node says is allocatable, minus the requests of its pods.  Node selectors, cordons, taints that are
-not tolerated and scheduling gates count; affinity, priorities and other schedulers' pods do not, and no taint evicts.
+A node's room is its allocatable amounts minus the requests of its pods.  The binder respects node selectors, cordons,
+untolerated taints and scheduling gates.  It ignores affinity, priorities and pods of other schedulers, and evicts none.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ SCHEDULER = "default-scheduler"
 DEFAULT_MAX_PODS = "110"
 
 KEEPS_OFF = ("NoSchedule", "NoExecute")
-"""Effects of taints that keep pods off a node; PreferNoSchedule is a wish."""
+"""The taint effects that keep pods off a node; `PreferNoSchedule` is ignored."""
 
 Amounts = dict[str, Decimal]
 
 
 class Node:
-    """A node as far as binding is concerned."""
+    """The fields of a node that binding depends on."""
 
     def __init__(self, entry: Entry) -> None:
         node = entry.object()
@@ -40,11 +40,11 @@ class Node:
         taints = spec.get("taints") or ()
         self.taints = [taint for taint in taints if taint.get("effect") in KEEPS_OFF]
         self.offer = (self.open, self.labels, self.allocatable, self.taints)
-        """What has to change before a pod that found no place here is tried again."""
+        """A change of one of these lets pending pods be tried again."""
 
 
 class Use:
-    """What the pods of one node ask for."""
+    """The requests of the pods on one node."""
 
     def __init__(self) -> None:
         self.pods: dict[Place, Amounts] = {}
@@ -71,14 +71,14 @@ class Binder:
         self._homes: dict[Place, str] = {}
         """The node of each pod that uses one."""
         self._due: dict[Place, None] = {}
-        """The pending pods worth trying: a new one, or all when a node or room appeared."""
+        """The pending pods to try now: a new pod, or all of them after a node was added or room became free."""
         self._awake = asyncio.Event()
         for key in (NODES.key, PODS.key):
             for entry in store.all(key):
                 self._take(key, entry)
-        store.listeners.append(self._hear)
+        store.listeners.append(self._on_change)
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.key not in (PODS.key, NODES.key):
             return
         place = change.entry.place
@@ -105,7 +105,7 @@ class Binder:
             self._used[node_name].add(entry.place, pod)
             self._homes[entry.place] = node_name
             self._pending.pop(entry.place, None)
-        # A pod that found no room is written once, to say so, which is no reason to try again.
+        # The binder itself writes the condition of a pod without a node; that write does not queue the pod again.
         elif spec.get("schedulerName") == SCHEDULER and entry.place not in self._pending:
             self._pending[entry.place] = None
             self._try(entry.place)
@@ -121,7 +121,7 @@ class Binder:
         self._awake.set()
 
     async def run(self) -> None:
-        """Bind what is pending whenever pods, nodes or room appear, for as long as the server runs."""
+        """Bind pending pods after each change that may give them a node, for as long as the server runs."""
         while True:
             await self._awake.wait()
             self._awake.clear()
@@ -138,7 +138,7 @@ class Binder:
             return
         pod = entry.object()
         if pod["spec"].get("schedulingGates"):
-            # Forgotten until it changes, which is when a gate may have gone.
+            # The removal of a gate is a change of the pod, which queues it again.
             del self._pending[place]
             return
         requests = _requests(pod)
@@ -156,7 +156,7 @@ class Binder:
         finish(self._store, PODS.key, pod)
 
     def _problem(self, node: Node, pod: Json, requests: Amounts) -> str:
-        """Why the pod cannot go there."""
+        """Why the pod cannot run on the node; empty if it can."""
         if not node.open:
             return "node is not ready or unschedulable"
         tolerations = pod["spec"].get("tolerations") or ()
@@ -182,7 +182,7 @@ def _tolerated(taint: Json, tolerations: Iterable[Json]) -> bool:
 
 
 def _set_scheduled(pod: Json, status: str, reason: str, message: str) -> bool:
-    """Put the condition PodScheduled into the pod; whether that changed anything."""
+    """Put the condition PodScheduled into the pod; return True if that changed the pod."""
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     found = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
     wanted: Json = {"type": "PodScheduled", "status": status}

@@ -64,7 +64,7 @@ class Target:
 
 
 def parse_path(path: str) -> Target | None:
-    """None for everything that is not about a kind."""
+    """The target of a path; None for paths such as `/healthz` that name no kind."""
     parts = [part for part in path.split("/") if part]
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
@@ -116,7 +116,7 @@ class Call:
         return bool(asked)
 
     def wrong_option(self, cause: Cause) -> ApiError:
-        """The refusal of an option of this kind of call."""
+        """The error for an invalid option of a call of this verb."""
         kind = {"deletecollection": "Delete"}.get(self.verb, self.verb.capitalize())
         return invalid("meta.k8s.io", f"{kind}Options", "", [cause])
 
@@ -159,17 +159,17 @@ def decode(raw: bytes, content_type: str = "application/json") -> Any:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML without aliases, which a few bytes can unfold into gigabytes."""
+    """YAML without aliases: with them a few bytes can expand to gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read here; clients send them unfolded")
+            raise yaml.YAMLError("YAML aliases are not supported; send the values themselves")
         return super().compose_node(parent, index)
 
 
 def decode_yaml(raw: bytes) -> Any:
     try:
-        # Through JSON, so that dates become text again and keys text in any case.
+        # JSON has no dates and only text keys: encoding turns both back into text.
         return msgspec.json.decode(msgspec.json.encode(yaml.load(raw, _PlainLoader)))  # noqa: S506
     except (yaml.YAMLError, msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError) as error:
         raise bad_request(f"couldn't read the body as YAML: {error}") from error

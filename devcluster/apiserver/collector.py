@@ -1,7 +1,7 @@
-"""What follows from a deletion: dependents go with their last owner, contents with their namespace or definition.
+"""The garbage collector: deletes dependents after their last owner, and the contents of namespaces and definitions.
 
-The collector hears every change, and works off what it owes in the background, as the real controllers do.
-Whatever it finds is looked up again when its turn comes, so that being told twice or late does no harm.
+Each change puts tasks into a queue, and the collector works through it in the background, as the real controllers do.
+A task looks its object up again when it runs, so a repeated or late task does no harm.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ class Collector:
         self._dependents: dict[str, set[Reference]] = defaultdict(set)
         """By the owner's uid."""
         self._places: dict[str, Reference] = {}
-        """Where each living uid is."""
-        self._owed: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+        """The object of each existing uid."""
+        self._tasks: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
         stored = [(key, entry) for key in self._store.kinds() for entry in self._store.all(key)]
         for key, entry in stored:
-            self._note(key, entry)
-        # What went wrong while the server was down is owed now: every object is looked at once.
+            self._index(key, entry)
+        # A crash loses the queue: after a start every object is checked once.
         for key, entry in stored:
-            self._owe_for(key, entry)
-        self._store.listeners.append(self._hear)
+            self._add_tasks(key, entry)
+        self._store.listeners.append(self._on_change)
 
     async def run(self) -> None:
-        """Work off what is owed, for as long as the server runs."""
+        """Run the queued tasks, for as long as the server runs."""
         while True:
-            task = await self._owed.get()
+            task = await self._tasks.get()
             try:
                 task()
             except ApiError as error:
@@ -50,74 +50,74 @@ class Collector:
             # A namespace of thousands must not keep clients waiting.
             await asyncio.sleep(0)
 
-    # Hearing
+    # Queueing
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         key, entry, previous = change.key, change.entry, change.previous
         for owner in previous.owners if previous else ():
             self._dependents[owner].discard((key, entry.place))
         if change.type == DELETED:
             self._places.pop(entry.uid, None)
-            self._owe(lambda: self._bereave(entry.uid))
+            self._add(lambda: self._check_dependents(entry.uid))
             for owner in entry.owners:
-                self._owe(lambda owner=owner: self._continue_foreground(owner))  # type: ignore[misc]
-            self._owe_for_containers(key, entry)
+                self._add(lambda owner=owner: self._continue_foreground(owner))  # type: ignore[misc]
+            self._add_tasks_of_container(key, entry)
             return
-        self._note(key, entry)
-        self._owe_for(key, entry, owners_changed=previous is None or previous.owners != entry.owners)
+        self._index(key, entry)
+        self._add_tasks(key, entry, owners_changed=previous is None or previous.owners != entry.owners)
 
-    def _note(self, key: Key, entry: Entry) -> None:
+    def _index(self, key: Key, entry: Entry) -> None:
         self._places[entry.uid] = (key, entry.place)
         for owner in entry.owners:
             self._dependents[owner].add((key, entry.place))
 
-    def _owe_for(self, key: Key, entry: Entry, *, owners_changed: bool = True) -> None:
+    def _add_tasks(self, key: Key, entry: Entry, *, owners_changed: bool = True) -> None:
         reference = (key, entry.place)
         if entry.owners and owners_changed:
-            self._owe(lambda: self._check_owners(reference))
+            self._add(lambda: self._check_owners(reference))
         if not entry.deleting:
             return
-        self._owe(lambda: self._continue_foreground(entry.uid))
-        self._owe(lambda: self._orphan(entry.uid))
+        self._add(lambda: self._continue_foreground(entry.uid))
+        self._add(lambda: self._orphan(entry.uid))
         if key == NAMESPACES.key:
-            self._owe(lambda: self._empty_namespace(entry.place.name))
+            self._add(lambda: self._empty_namespace(entry.place.name))
         if key == DEFINITIONS.key:
-            self._owe(lambda: self._empty_definition(entry.place))
+            self._add(lambda: self._empty_definition(entry.place))
 
-    def _owe_for_containers(self, key: Key, entry: Entry) -> None:
-        """Something is gone, which may have been the last thing in something that is going."""
+    def _add_tasks_of_container(self, key: Key, entry: Entry) -> None:
+        """A removed object may have been the last one of its namespace or kind that is being deleted."""
         namespace = self._store.get(NAMESPACES.key, Place("", entry.place.namespace))
         if namespace and namespace.deleting:
-            self._owe(lambda: self._empty_namespace(entry.place.namespace))
+            self._add(lambda: self._empty_namespace(entry.place.namespace))
         definition = self._store.get(DEFINITIONS.key, Place("", f"{key.plural}.{key.group}"))
         if definition and definition.deleting:
-            self._owe(lambda: self._empty_definition(definition.place))
+            self._add(lambda: self._empty_definition(definition.place))
 
-    def _owe(self, task: Callable[[], None]) -> None:
-        self._owed.put_nowait(task)
+    def _add(self, task: Callable[[], None]) -> None:
+        self._tasks.put_nowait(task)
 
     # Owners
 
-    def _bereave(self, uid: str) -> None:
+    def _check_dependents(self, uid: str) -> None:
         for reference in [*self._dependents.pop(uid, ())]:
             self._check_owners(reference)
 
     def _check_owners(self, reference: Reference) -> None:
-        """Delete what has lost all its owners; let go of owners that are lost when others live."""
+        """Delete an object without an existing owner; with one, drop the references to owners that are gone."""
         entry = self._store.get(*reference)
         if entry is None or not entry.owners or entry.deleting:
             return
         obj = entry.object()
         owners = obj["metadata"]["ownerReferences"]
-        living = [owner for owner in owners if self._lives(owner, entry.place.namespace)]
-        if not living:
+        existing = [owner for owner in owners if self._exists(owner, entry.place.namespace)]
+        if not existing:
             delete(self._store, reference[0], entry, Delete(uid=entry.uid, policy="Background"))
-        elif len(living) < len(owners):
-            obj["metadata"]["ownerReferences"] = living
+        elif len(existing) < len(owners):
+            obj["metadata"]["ownerReferences"] = existing
             finish(self._store, reference[0], obj)
 
-    def _lives(self, owner: Json, namespace: str) -> bool:
-        """Whether the owner is there under exactly the name, kind and uid that the reference says."""
+    def _exists(self, owner: Json, namespace: str) -> bool:
+        """True if the owner exists with exactly the name, kind and uid of the reference."""
         resource = self._objects.registry.of_kind(owner["apiVersion"], owner["kind"])
         if resource is None:
             # A version that is not served now may be served again: the real collector waits too.
@@ -126,7 +126,7 @@ class Collector:
         return entry is not None and entry.uid == owner["uid"]
 
     def _orphan(self, uid: str) -> None:
-        """Before an owner goes that is deleted with policy Orphan, its dependents forget it."""
+        """Remove the references to an owner that is deleted with policy Orphan, then its finalizer."""
         held = self._held_by(uid, ORPHAN)
         if held is None:
             return
@@ -142,7 +142,7 @@ class Collector:
         self._release(held, ORPHAN)
 
     def _continue_foreground(self, uid: str) -> None:
-        """An owner that is deleted with policy Foreground goes after the dependents that block it."""
+        """Remove the finalizer of an owner that is deleted with policy Foreground once no dependent blocks it."""
         held = self._held_by(uid, FOREGROUND)
         if held is None:
             return
@@ -190,7 +190,7 @@ class Collector:
             self._release((DEFINITIONS.key, place), INSTANCES)
 
     def _empty(self, keys: list[Key], namespace: str) -> bool:
-        """Delete all of these kinds in the namespace; whether nothing of them is left."""
+        """Delete all objects of these kinds in the namespace; return True if none is left."""
         left = [(key, entry) for key in keys for entry in self._store.all(key, namespace)]
         for key, entry in left:
             if not entry.deleting:

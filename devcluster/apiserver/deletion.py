@@ -1,7 +1,7 @@
 """Deleting: preconditions, grace periods, propagation and finalizers.
 
-An object that something still holds back is only marked; `finish` removes it when the last hold is gone.
-What follows from a deletion elsewhere (dependents, contents of a namespace) is the collector's affair.
+An object with a finalizer or a grace period is only marked as being deleted; `finish` removes it once it has neither.
+The collector deletes the dependents of the object and the contents of a namespace.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from devcluster.clock import after, now
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 INSTANCES = "customresourcecleanup.apiextensions.k8s.io"
-"""Holds a definition until its last resource is gone."""
+"""The finalizer that keeps a definition until its last resource is gone."""
 
 IMMORTAL = ("default", "kube-system", "kube-public")
 """Namespaces that every cluster has."""
@@ -32,12 +32,12 @@ POLICIES = ("Background", "Foreground", "Orphan")
 
 @dataclass(frozen=True, kw_only=True)
 class Delete:
-    """How an object is to be deleted."""
+    """The options of a deletion."""
 
     uid: str = ""
     resource_version: str = ""
     grace: int | None = None
-    """Seconds a pod's containers get to end; None for what the pod itself says."""
+    """Seconds that a pod's containers have to end; None for the pod's own terminationGracePeriodSeconds."""
     policy: str = ""
     dry_run: bool = False
 
@@ -60,7 +60,7 @@ def delete(store: Store, key: Key, entry: Entry, how: Delete) -> Deleted:
         return Deleted(entry, not held)
     if not held:
         if key == PODS.key and _says_something_new(metadata, finalizers, grace):
-            # Even a pod that ends at once is first marked, which watches see.
+            # Watches see the mark of deletion even of a pod that is removed at once.
             obj = store.put(key, _marked(obj, key, finalizers, grace)).object()
         return Deleted(store.delete(key, obj), True)
     if not _says_something_new(metadata, finalizers, grace):
@@ -69,7 +69,7 @@ def delete(store: Store, key: Key, entry: Entry, how: Delete) -> Deleted:
 
 
 def evict(store: Store, entry: Entry, how: Delete) -> Deleted:
-    """Delete a pod, which says first that it is to go."""
+    """Delete a pod after its condition DisruptionTarget was set."""
     if not how.dry_run:
         _check_preconditions(PODS.key, entry, how)
         pod = entry.object()
@@ -81,7 +81,7 @@ def evict(store: Store, entry: Entry, how: Delete) -> Deleted:
 
 
 def _marked(obj: Json, key: Key, finalizers: list[str], grace: int) -> Json:
-    """`obj`, which is used up, as something that is being deleted."""
+    """`obj`, changed in place, with the marks of a deletion."""
     metadata = obj["metadata"]
     if "generation" in metadata and not metadata.get("deletionTimestamp"):
         metadata["generation"] += 1
@@ -96,7 +96,7 @@ def _marked(obj: Json, key: Key, finalizers: list[str], grace: int) -> Json:
 
 
 def finish(store: Store, key: Key, obj: Json) -> Entry:
-    """Store a changed object, or remove it when it was being deleted and this change lets go of it."""
+    """Store a changed object, or remove it if it is being deleted and has no finalizer and no grace period left."""
     metadata = obj["metadata"]
     if not metadata.get("finalizers"):
         metadata.pop("finalizers", None)
@@ -135,7 +135,7 @@ def _finalizers(key: Key, current: list[str], how: Delete) -> list[str]:
 
 
 def _grace(key: Key, obj: Json, how: Delete) -> int:
-    """Only pods end gracefully, and only those that run: what is not bound, or over, has nothing to end."""
+    """The grace period; 0 for other kinds than Pod, and for a pod that is not bound or has ended."""
     if key != PODS.key:
         return 0
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
@@ -146,7 +146,7 @@ def _grace(key: Key, obj: Json, how: Delete) -> int:
 
 
 def _says_something_new(metadata: Json, finalizers: list[str], grace: int) -> bool:
-    """A second deletion may shorten the grace period or change the propagation, and else repeats the first."""
+    """True for the first deletion, and for a later one that shortens the grace period or changes the propagation."""
     if not metadata.get("deletionTimestamp"):
         return True
     return finalizers != (metadata.get("finalizers") or []) or grace < metadata.get("deletionGracePeriodSeconds", 0)

@@ -1,7 +1,7 @@
-"""Discovery: which groups, versions and kinds there are, and what OpenAPI v3 says of them, as far as kubectl reads it.
+"""Discovery: the groups, versions and kinds, and the part of OpenAPI v3 that kubectl reads.
 
-`kubectl explain` shows the schemas of custom kinds, and kubectl leaves the validation of fields to a server that says
-that it validates.
+`kubectl explain` shows the schemas of custom kinds.  kubectl leaves the validation of fields to a server whose OpenAPI
+document has the parameter `fieldValidation`.
 """
 
 from devcluster.apiserver.errors import Json, no_such_path
@@ -69,7 +69,7 @@ def _response_kind(resource: Resource, subresource: str) -> Json:
     if subresource == "scale":
         return {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     if subresource == "eviction":
-        # By this kubectl knows that it can drain a node with evictions, and need not simply delete.
+        # With this, `kubectl drain` evicts pods instead of deleting them.
         return {"group": "policy", "version": "v1", "kind": "Eviction"}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
@@ -87,7 +87,7 @@ PARAMETERS = [
 
 
 def openapi_index(registry: Registry) -> Json:
-    """The documents there are."""
+    """The index of the OpenAPI documents."""
     paths = {_path(one): {"serverRelativeURL": f"/openapi/v3/{_path(one)}"} for one in registry if not one.virtual}
     return {"paths": paths}
 

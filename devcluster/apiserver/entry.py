@@ -1,4 +1,4 @@
-"""One stored object: its bytes, and the few fields that are asked for without decoding it."""
+"""One stored object: its bytes, and the few fields that are read without decoding it."""
 
 from typing import Any, NamedTuple
 
@@ -8,14 +8,14 @@ from devcluster.apiserver.errors import Json
 
 
 class Key(NamedTuple):
-    """Where a kind is stored, whatever version it is served in."""
+    """The store's key of a kind, the same in every served version."""
 
     group: str
     plural: str
 
 
 class Place(NamedTuple):
-    """Where an object of a kind is stored; the order of two places is the order of a LIST."""
+    """The store's key of an object within its kind; places sort in the order of a LIST."""
 
     namespace: str
     name: str
@@ -24,8 +24,7 @@ class Place(NamedTuple):
 class Entry:
     """An object at one resourceVersion, never changed.
 
-    Kept as JSON: a decoded Pod takes ten times the memory, and handing out the one dictionary would let
-    a reader change what is stored.
+    It is kept as JSON: a decoded Pod takes ten times the memory, and a shared dictionary could be changed by a reader.
     """
 
     __slots__ = ("_fields", "deleting", "labels", "owners", "place", "raw", "uid", "version")
@@ -42,7 +41,7 @@ class Entry:
         self._fields: dict[str, str] = {"metadata.name": self.place.name, "metadata.namespace": self.place.namespace}
 
     def object(self) -> Json:
-        """A copy of its own for the caller."""
+        """The object, decoded anew for each caller."""
         obj: Json = msgspec.json.decode(self.raw)
         return obj
 

@@ -1,4 +1,4 @@
-"""Refusals as the API server words them: every one becomes a `Status` object.
+"""Errors with the messages of the real API server: each becomes a `Status` object.
 
 `Cause` is one field error; several of them make one `invalid` (422).
 """
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 class ApiError(Exception):
-    """A request that is answered with a `Status` of failure."""
+    """The request is answered with a `Status` of failure."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class ApiError(Exception):
 
 
 class UndecodableError(ApiError):
-    """What was sent has fields of the wrong types."""
+    """The body has fields of the wrong types, or unknown ones."""
 
 
 class Cause(NamedTuple):
-    """What is wrong with one field; `reason` is one of the API's `FieldValue...` words."""
+    """The error of one field; `reason` is one of the API's `FieldValue...` words."""
 
     field: str
     reason: str

@@ -1,4 +1,4 @@
-"""The calls on kinds, objects and reviews: from a request to the operation and its answer."""
+"""The handlers of requests for kinds, objects and reviews: each reads the request and calls an operation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ from devcluster.apiserver.streams import Streams
 from devcluster.apiserver.watches import Watches
 
 SHOWN_WHEN_DELETED = (PODS.key, SERVICES.key, Key("", "serviceaccounts"))
-"""The kinds of which the answer to a deletion is the object; of others it is a Status."""
+"""The kinds whose DELETE is answered with the object; the answer for other kinds is a Status."""
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -64,7 +64,7 @@ class Handlers:
             case "create" if not call.target.name:
                 return await self._create(call, resource)
             case "get" | "update" | "patch" | "delete" as verb if call.target.name:
-                # What has a namespace is only found under it.
+                # The path of a namespaced object includes its namespace.
                 if resource.namespaced and not call.target.namespace:
                     raise no_such_path()
                 operation = {"get": self._get, "update": self._update, "patch": self._patch, "delete": self._delete}
@@ -124,12 +124,12 @@ class Handlers:
         try:
             entry = self._objects.patch(resource, call.place, change, how, call.target.subresource)
         except UndecodableError as error:
-            # The real server blames the patch for what it made of the object.
+            # The real server names the patch as the invalid value, not the field.
             raise invalid("", "", "", [invalid_value("patch", decode(raw), error.message)]) from error
         return self._one(call, resource, entry, how)
 
     async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
-        """Server-side apply as a plain merge: fields have no owners, so nothing conflicts and nothing is removed."""
+        """Server-side apply as a plain merge: without field ownership nothing conflicts and nothing is removed."""
         if not call.query.get("fieldManager"):
             cause = required("fieldManager", "is required for apply patch")
             raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
@@ -184,7 +184,7 @@ class Handlers:
                 wanted = change(scale.read(paths, document))
                 return scale.write(paths, document, wanted)
 
-            # A Scale is no whole object: defaults are not for it.
+            # A write through the scale subresource fills in no defaults.
             entry = self._objects.patch(resource, call.place, set_replicas, how, defaults=False)
         return answer(scale.read(paths, self._objects.served(resource, entry)), 200, how.warnings)
 
@@ -197,7 +197,7 @@ def read_write(call: Call, *, replaces: bool = False) -> Write:
 
 
 def read_delete(call: Call, body: Any) -> Delete:
-    """Options come in the query, or else in a body, beside which the query does not count."""
+    """The options of a DELETE: from the body if there is one, otherwise from the query."""
     if body is None:
         names = ("propagationPolicy", "orphanDependents")
         body = {name: call.query[name] for name in names if call.query.get(name)}
@@ -227,13 +227,13 @@ def read_delete(call: Call, body: Any) -> Delete:
 
 
 def read_patch(resource: Resource, content_type: str, raw: bytes) -> Callable[[Json], Any]:
-    """The patch as a function of the document."""
+    """The patch as a function from the old document to the new one."""
     accepted = [JSON_PATCH, MERGE_PATCH, *([] if resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
     if content_type not in accepted:
         raise unsupported_media_type(accepted)
 
     def change(document: Json) -> Any:
-        # Decoded only now: a patch of an object that does not exist is answered with 404, whatever it says.
+        # Decoded only when the object exists: a patch of a missing object is answered with 404, even if it is invalid.
         patch = decode(raw)
         if content_type == JSON_PATCH:
             return json_patch(document, patch)

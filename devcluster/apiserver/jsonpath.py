@@ -15,7 +15,7 @@ STEP = re.compile(
 
 @lru_cache(maxsize=512)
 def _steps(path: str) -> tuple[dict[str, str | None], ...] | None:
-    """None when the path is of a form that is not known here."""
+    """The steps of a path; None if its syntax is not supported."""
     steps, at = [], 0
     while at < len(path):
         match = STEP.match(path, at)

@@ -1,4 +1,4 @@
-"""LIST: consistent, in order, page by page as of the version of the first page; and selectors, of a watch as well."""
+"""LIST: consistent and in order, each page at the version of the first page; and the selectors of lists and watches."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ TOO_OLD_CONTINUE = (
 
 
 class Continue(msgspec.Struct, frozen=True):
-    """Where the next page begins, after `namespace`/`name`; version 0 is a list that gave up consistency."""
+    """The next page begins after `namespace`/`name`; version 0 marks a list that is no longer consistent."""
 
     version: int
     namespace: str
@@ -60,7 +60,7 @@ WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 
 
 def selector(labels: str, fields: str, selectable: Mapping[str, str]) -> Selector | None:
-    """Both selectors as one question about an entry, or None when everything is selected.
+    """Both selectors as one predicate on entries, or None when everything is selected.
 
     `selectable` maps the field paths that the kind offers to those where the values are stored.
     """
@@ -125,7 +125,7 @@ def _field_requirement(part: str, selectable: Mapping[str, str]) -> Selector:
 
 
 def call_selector(resource: Resource, call: Call) -> Selector | None:
-    """What the call selects; a name in the path of a watch counts as a selector."""
+    """The selector of the call; a name in the path of a watch is a selector, too."""
     fields = call.query.get("fieldSelector", "")
     if call.target.name:
         fields = f"metadata.name={call.target.name}"
@@ -160,7 +160,7 @@ def page(store: Store, resource: Resource, call: Call) -> Page:
         metadata["continue"] = ""
     limit = call.number("limit") or 0
     if 0 < limit < len(entries):
-        # With a selector the real server does not know how much is left.
+        # As the real server, which does not count the remaining items of a list with a selector.
         if not chosen:
             metadata["remainingItemCount"] = len(entries) - limit
         entries = entries[:limit]
@@ -184,7 +184,7 @@ def _list_version(store: Store, call: Call, start: Continue | None) -> int:
         cause = Cause("", "ResourceVersionTooLarge", "Too large resource version")
         details = {"causes": [cause._asdict()], "retryAfterSeconds": 1}
         raise ApiError(504, "Timeout", message, details)
-    # A plain resourceVersion asks for nothing older; what there is now is always good enough, except for Exact.
+    # Without `Exact`, a resourceVersion means "not older than this": the present version satisfies it.
     exact = match == "Exact" or (asked and not match and call.query.get("limit", "0") not in ("", "0"))
     return asked if asked and exact else store.version
 

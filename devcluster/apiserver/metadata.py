@@ -1,4 +1,4 @@
-"""What every object's metadata goes through on its way in, and its identity."""
+"""The checks of every object's metadata in a write, and the fields that only the server sets."""
 
 import random
 import uuid
@@ -10,7 +10,7 @@ from devcluster.apiserver.shapes import METADATA, check_shape, shape
 from devcluster.clock import now
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""As the real server: no vowels, so that no words come out, and nothing that looks like something else."""
+"""The real server's alphabet: without vowels, so that no words arise, and without characters that look alike."""
 
 METADATA_SHAPE = shape(METADATA)
 
@@ -40,7 +40,7 @@ def read_metadata(resource: Resource, obj: Json) -> list[str]:
 
 
 def check_type(resource: Resource, obj: object, *, patched: bool = False) -> Json:
-    """`obj`, if it is an object of this kind; kind and apiVersion are filled in, of built-in kinds alone."""
+    """`obj`, if it is an object of this kind; a missing kind or apiVersion is filled in, except for custom kinds."""
     if not isinstance(obj, dict):
         raise bad_request(f"the body of the request is not a {resource.kind}")
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
@@ -48,7 +48,7 @@ def check_type(resource: Resource, obj: object, *, patched: bool = False) -> Jso
         wanted = f"must be of type {resource.kind}"
         raise bad_request(f"the object provided is unrecognized ({wanted}): its kind or apiVersion is missing")
     wrong = [invalid_value("kind", kind, f"must be {resource.kind}")] if kind != resource.kind else []
-    # Only a body that was sent as it is, is read as what it says that it is.
+    # As the real server: a patch that changes the apiVersion is invalid, a whole object with another one a bad request.
     if patched and api_version != resource.api_version:
         wrong.append(invalid_value("apiVersion", api_version, f"must be {resource.api_version}"))
     if resource.custom and wrong:
@@ -80,7 +80,7 @@ def settle_name(metadata: Json) -> None:
     if metadata.get("name"):
         return
     prefix = metadata.get("generateName")
-    # Names only have to differ; an empty one is found wrong later.
+    # The suffix guards no secret.  An empty name is rejected later, with the other causes.
     metadata["name"] = "" if not prefix else prefix[:58] + "".join(random.choices(SUFFIX_ALPHABET, k=5))  # noqa: S311
 
 
@@ -90,9 +90,9 @@ def give_identity(metadata: Json) -> None:
 
 
 def keep_identity(metadata: Json, old: Json) -> list[Cause]:
-    """Keep what the server alone sets, whatever the client sent.
+    """Restore the fields that only the server sets.
 
-    The causes name another uid, or a deletion, that the client claims.
+    The causes name a uid or a deletion that the client tried to set.
     """
     claimed = [
         invalid_value(f"metadata.{name}", metadata[name], "field is immutable")

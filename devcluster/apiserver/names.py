@@ -1,4 +1,4 @@
-"""What names, labels and annotations may look like."""
+"""The rules for names, labels and annotations."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ QUALIFIED_NAME_RULE = (
 )
 
 NameRule = Callable[[str], str]
-"""What is wrong with a name, or nothing."""
+"""Returns why a name is invalid; empty if it is valid."""
 
 
 def label_1123(name: str) -> str:
@@ -76,7 +76,7 @@ def label_causes(labels: dict[str, Any], field: str) -> list[Cause]:
 
 
 def metadata_causes(metadata: Json, rule: NameRule) -> list[Cause]:
-    """What is wrong with the metadata of any object; its types are right already."""
+    """The causes for which the metadata of any object is invalid; the types of its fields were checked before."""
     causes = []
     if not metadata.get("name"):
         causes.append(required("metadata.name", "name or generateName is required"))

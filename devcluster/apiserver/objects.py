@@ -1,6 +1,6 @@
-"""Creating, updating and patching objects as the real API server does it: what is checked, kept, counted and refused.
+"""Creating, updating and patching objects with the checks of the real API server.
 
-Everything here is synchronous, so that each write is made on the state it was checked against.
+All functions are synchronous, so that no other write comes between the checks of a write and its storing.
 Deleting is in `deletion.py`; HTTP is in `handlers.py`.
 """
 
@@ -46,23 +46,23 @@ from devcluster.apiserver.store import Change, Store
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 UNSAVED = 0
-"""The version of an entry that only shows what a write would have stored (dry run)."""
+"""The version of the entry that answers a dry run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """How a write is to be done."""
+    """The options of a write."""
 
     dry_run: bool = False
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
-    """Filled while writing; the client is shown them."""
+    """Filled during the write, and sent to the client."""
     replaces: bool = False
-    """A PUT, which replaces what its author has read."""
+    """True for a PUT, which replaces the version that the client has read."""
 
 
 class Objects:
-    """The store with the API's rules around it."""
+    """The store behind the API's rules."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -115,13 +115,13 @@ class Objects:
         if resource.key == DEFINITIONS.key:
             new["status"] = definitions.established(new)
         if how.dry_run:
-            # Only tried, it shows the version that came with it.
+            # As the real server: the answer to a dry run has the client's resourceVersion.
             new["metadata"] |= {"resourceVersion": version} if version else {}
             return Entry(versions.stored(resource, new), UNSAVED)
         return self.store.put(resource.key, versions.stored(resource, new))
 
     def _check_open(self, resource: Resource, place: Place) -> None:
-        """Nothing is created in a namespace that is missing or going away, nor of a kind that is."""
+        """Raise if the namespace is missing or being deleted, or if the definition of the kind is."""
         if resource.custom:
             definition = self.store.get(DEFINITIONS.key, Place("", resource.qualified))
             if definition and definition.deleting:
@@ -147,7 +147,7 @@ class Objects:
         subresource: str = "",
         claimed: Sequence[Cause] = (),
     ) -> None:
-        """Complete `new` in place, and find it valid."""
+        """Fill in defaults of `new` in place, and raise if it is invalid."""
         rules = _rules(resource)
         rules.fill(new, old)
         causes = []
@@ -157,12 +157,12 @@ class Objects:
             causes += custom.wrong(resource, new, old, causes, subresource)
         else:
             causes += rules.wrong(new, old)
-        # Beside the status of a custom resource anything is passed over, beside that of a pod claims of a deletion.
+        # A write to the status of a custom resource ignores its metadata; one to that of a pod ignores a deletion.
         if not (subresource and resource.custom):
-            in_vain = subresource and resource.key == PODS.key
-            causes += [cause for cause in claimed if cause.field == "metadata.uid" or not in_vain]
+            ignored = subresource and resource.key == PODS.key
+            causes += [cause for cause in claimed if cause.field == "metadata.uid" or not ignored]
         if causes:
-            # Events are checked in their old shape.
+            # Events are validated in the shape of the core group.
             group = EVENTS.group if resource.key == EVENTS.key else resource.group
             raise invalid(group, resource.kind, new["metadata"]["name"], causes)
 
@@ -197,7 +197,7 @@ class Objects:
         *,
         defaults: bool = True,
     ) -> Entry:
-        """Replace the object by what `change` makes of it; versions and uids that it brings in are preconditions."""
+        """Replace the object by the result of `change`; a resourceVersion or uid that it sets is a precondition."""
         old = self.find(resource, place)
         new = _read(resource, change(self.served(resource, old)), how, patched=True, defaults=defaults)
         name = new["metadata"].get("name")
@@ -225,18 +225,18 @@ class Objects:
         if _counts_generations(resource) and _spec_changed(resource, new, before):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         new = versions.stored(resource, new)
-        # A write that changes nothing is no write: no watch is told of it, and no version is spent on it.
+        # A write that changes nothing is not stored: it gets no new version, and watches get no event.
         if same(new, old) or how.dry_run:
             return entry if same(new, old) else Entry(new, entry.version)
         return finish(self.store, resource.key, new)
 
     def _check_preconditions(self, resource: Resource, entry: Entry, metadata: Json, how: Write) -> None:
         uid = metadata.get("uid", "")
-        # Of a patch this is a change like others, of a field that cannot be changed.
+        # In a patch another uid is a change of an immutable field, which `keep_identity` reports.
         if uid and uid != entry.uid and how.replaces:
             raise conflict(resource.group, resource.plural, entry.place.name, uid_mismatch(uid, entry.uid))
         version = version_of(metadata.get("resourceVersion", ""))
-        if not version and (resource.custom or _rules(resource).must_say_version):
+        if not version and (resource.custom or _rules(resource).requires_version):
             cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(resource.group, resource.plural, entry.place.name, [cause])
         if version not in (0, entry.version):
@@ -265,7 +265,7 @@ class Objects:
 
 
 def _read(resource: Resource, obj: object, how: Write, *, patched: bool = False, defaults: bool = True) -> Json:
-    """What was sent as an object of this kind, or a patch made of one: with defaults, and without unknown fields."""
+    """A sent or patched object of this kind, with defaults and without unknown fields."""
     new = check_type(resource, obj, patched=patched)
     dropped = read_metadata(resource, new)
     if resource.key == EVENTS.key and resource is not EVENTS:
@@ -305,7 +305,7 @@ def _metadata_changed(new: Json, old: Json | None) -> bool:
 
 
 def _only_status(resource: Resource, new: Json, old: Json) -> Json:
-    """The old object with the new status; of built-in kinds the metadata may change with it, but not a pod's owners."""
+    """The old object with the new status; the metadata of built-in kinds changes too, except for a pod's owners."""
     changed = {name: value for name, value in old.items() if name != "status"}
     if "status" in new:
         changed["status"] = new["status"]

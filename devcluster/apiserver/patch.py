@@ -1,8 +1,8 @@
 """JSON patch (RFC 6902), JSON merge patch (RFC 7396), and the strategic merge patch that kubectl sends.
 
-The latter as far as kubectl needs it for built-in kinds: lists of objects merge by their key.  Merge keys are known by
-the name of the field, not by the type it belongs to, which is unambiguous for the kinds this server stores.
-Server-side apply uses the same merge, without keeping field ownership.
+The strategic merge patch has what kubectl needs for built-in kinds: lists of objects merge by their key.  The merge key
+depends on the name of the field alone, not on its type: the kinds of this server have no two keys for one name.
+Server-side apply uses the same merge, without field ownership.
 """
 
 import copy
@@ -15,11 +15,11 @@ from jsonpointer import JsonPointerException
 from devcluster.apiserver.errors import ApiError, Json, bad_request
 
 MOST_OPERATIONS = 10_000
-"""The real server's bound, against a patch that copies without end."""
+"""The real server's limit: each operation of a patch may double the document."""
 
 
 def merge_patch(document: Any, patch: Any) -> Any:
-    """`document`, which is used up, with `patch` laid over it; null removes."""
+    """`document`, changed in place, with `patch` merged into it; null removes a member."""
     if not isinstance(patch, dict):
         return without_nulls(patch)
     merged = document if isinstance(document, dict) else {}
@@ -57,7 +57,7 @@ def json_patch(document: Any, patch: Any) -> Any:
 
 
 class _Replace(jsonpatch.ReplaceOperation):
-    """Of an object also a member that is not there: the real server takes that as it comes."""
+    """`replace` that also adds a missing member of an object, as the real server does."""
 
     def apply(self, obj: Any) -> Any:
         parent, member = self.pointer.to_last(obj)
@@ -125,7 +125,7 @@ def _object(current: Json, patch: Json) -> Json | None:
     if isinstance(retained, list):
         current = {name: value for name, value in current.items() if name in retained}
     for name, value in fields.items():
-        # What was not there is taken as it comes.
+        # A field without an old value gets the patch's.
         merged = _value(name, current[name], value) if current.get(name) is not None else _fresh(value)
         if merged is None:
             current.pop(name, None)
@@ -160,7 +160,7 @@ def _items(current: Json, field: str) -> list[Any]:
 
 
 def merge_key(field: str, items: list[Any]) -> str | None:
-    """The key by which items of this list are told apart, or None for a list that is replaced whole."""
+    """The merge key of this list's items, or None for a list that is replaced as a whole."""
     if not all(isinstance(item, dict) for item in items):
         return None
     if field == "ports":
@@ -193,7 +193,7 @@ def _list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def _interleaved(others: list[Any], mine: list[Any], before: list[str], key: str | None) -> list[Any]:
-    """Both lists in one, each in its own order: what is new comes first, the rest as it stood before."""
+    """Both lists in one, each in its own order: new items come first, the others keep their places."""
     merged, others = [], [*others]
     rank = {identity: index for index, identity in enumerate(before)}
     for one in mine:
@@ -209,7 +209,7 @@ def _identity(item: Any, key: str | None) -> str:
 
 
 def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
-    """`items` in the order that the patch asks for, and those it does not name where they stood."""
+    """`items` in the order that the patch names; items that it does not name keep their places."""
     key = merge_key(field, items)
     rank = {_identity(item, key): index for index, item in enumerate(order)}
     named = [item for item in items if _identity(item, key) in rank]

@@ -20,7 +20,7 @@ RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKM
 
 
 def parse_quantity(text: str | float) -> Decimal:
-    """Raises `ValueError` with the rule."""
+    """The value of a quantity.  Raises `ValueError` with the rule."""
     match = PATTERN.fullmatch(str(text))
     if not match:
         raise ValueError(RULE)

@@ -1,4 +1,4 @@
-"""Answers in the form that the client accepts: whole objects, metadata alone, or a table."""
+"""Answers in the form that the client accepts: whole objects, metadata only, or a table."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -24,7 +24,7 @@ class Form(Enum):
 
 
 def asked_form(call: Call) -> Form:
-    """The first form in the Accept header that this server has; there is no protobuf."""
+    """The first form in the Accept header that this server supports; it has no protobuf."""
     accept = call.request.headers.get("Accept", "")
     for part in accept.split(",") if accept.strip() else ["*/*"]:
         media, *parameters = [piece.strip() for piece in part.split(";")]
@@ -46,7 +46,7 @@ class Renderer:
     """Entries of one kind in one form, as bytes."""
 
     def __init__(self, resource: Resource, form: Form, include: str = "Metadata") -> None:
-        """`include` is what a table carries along with each row: None, Metadata or Object."""
+        """`include` says which object each row of a table has: None, Metadata or Object."""
         self._resource = resource
         self._form = form
         self._include = include
@@ -73,7 +73,7 @@ class Renderer:
         return head[:-1] + b',"items":[' + b",".join(self._item(entry) for entry in entries) + b"]}"
 
     def _item(self, entry: Entry) -> bytes:
-        """One of a list: the kind of a built-in one is said only once, by the list."""
+        """An item of a list; items of built-in kinds have no kind and apiVersion, which the list has."""
         if self._form is not Form.WHOLE or self._resource.custom:
             return self.one(entry)
         obj = _served(self._resource, entry.object())
@@ -106,7 +106,7 @@ class Renderer:
 
 
 def whole(resource: Resource, entry: Entry) -> bytes:
-    """The object as this kind and version show it; mostly the stored bytes as they are."""
+    """The object in this kind and version: usually the stored bytes."""
     if resource.key == EVENTS.key and resource is not EVENTS:
         return msgspec.json.encode(_served(resource, entry.object()))
     return shown(resource, entry).raw
@@ -129,7 +129,7 @@ def answer(body: bytes | Json, code: int = 200, warnings: Sequence[str] = ()) ->
     response.headers["Cache-Control"] = "no-cache, private"
     for warning in warnings:
         text = warning.replace("\\", "\\\\").replace('"', '\\"')
-        # Header values are one line of printable text, and a field's name may be anything.
+        # A header value is one line of printable text, but the name of an unknown field may have any characters.
         safe = "".join(letter if letter.isprintable() and letter.isascii() else "?" for letter in text)
         response.headers.add("Warning", f'299 - "{safe}"')
     return response

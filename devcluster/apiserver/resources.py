@@ -1,4 +1,4 @@
-"""What kinds there are: the built-in ones and those of custom resource definitions."""
+"""The kinds that are served: the built-in ones and those of custom resource definitions."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,13 +11,13 @@ from devcluster.apiserver.entry import Key
 from devcluster.apiserver.errors import Json, qualified
 
 STAGES = (None, "beta", "alpha")
-"""Of a version, by its name; none is said of what is stable."""
+"""The stages of a version, by the text in its name; a stable version has none."""
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resource:
-    """One kind in one version, as it is served."""
+    """One kind in one served version."""
 
     group: str = ""
     version: str = "v1"
@@ -29,17 +29,17 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
-    """What field selectors may name besides name and namespace."""
+    """The fields that field selectors can use besides name and namespace."""
     renamed_fields: Mapping[str, str] = field(default_factory=dict)
     """The same, for fields that are stored under another path."""
     stored_as: Key | None = None
-    """Where objects are kept when another kind is the same objects (the two kinds of events)."""
+    """The key under which the objects are stored, if two kinds share them (the two kinds of Kubernetes Event)."""
     virtual: bool = False
-    """A review: answered at once, never stored."""
+    """True for a review: answered at once, never stored."""
     definition: Json | None = field(default=None, repr=False)
     """The version of the custom resource definition that this kind comes from."""
     schemas: Mapping[str, Json] = field(default_factory=dict, repr=False)
-    """Of all versions of a custom kind, whether they are served or not, by apiVersion."""
+    """The schemas of all versions of a custom kind, served or not, by apiVersion."""
     stored_version: str = ""
     """The apiVersion in which a custom kind is stored."""
 
@@ -59,12 +59,12 @@ class Resource:
     def verbs(self) -> tuple[str, ...]:
         if self.virtual:
             return ("create",)
-        # Namespaces cannot be deleted all at once, as with the real server.
+        # As in the real server, namespaces have no `deletecollection`.
         return tuple(verb for verb in ALL_VERBS if verb != "deletecollection" or self.plural != "namespaces")
 
     @property
     def selectable(self) -> dict[str, str]:
-        """What field selectors may name, and where that is stored."""
+        """The fields that field selectors can use, and the paths where they are stored."""
         same = {path: path for path in self.fields | {"metadata.name", "metadata.namespace"}}
         return same | dict(self.renamed_fields)
 
@@ -200,8 +200,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
-        self._said: dict[Key, tuple[Json, Json]] = {}
-        """What the definitions of the kinds that are served say of them."""
+        self._defined: dict[Key, tuple[Json, Json]] = {}
+        """The spec and the accepted names of each served custom kind's definition."""
         for resource in BUILT_IN:
             self._add(resource)
 
@@ -219,7 +219,7 @@ class Registry:
         return next((one for one in self._resources.values() if one.key == key and not one.virtual), None)
 
     def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        """By what an owner reference says: any version that is served, and no other."""
+        """The kind that an owner reference names, if that version is served."""
         found = (one for one in self if (one.api_version, one.kind) == (api_version, kind) and not one.virtual)
         return next(found, None)
 
@@ -233,42 +233,39 @@ class Registry:
         return {group: sorted(versions, key=_preference) for group, versions in groups.items()}
 
     def define(self, definition: Json) -> None:
-        """Serve what the definition says from now on, and nothing that an earlier state of it said.
-
-        What it said before stays the same `Resource`.
-        """
+        """Serve exactly the versions of the definition from now on; without a change its `Resource`s stay the same."""
         key = stored_key(definition)
-        said = (definition["spec"], definition["status"].get("acceptedNames") or {})
-        if is_established(definition) and said == self._said.get(key):
+        defined = (definition["spec"], definition["status"].get("acceptedNames") or {})
+        if is_established(definition) and defined == self._defined.get(key):
             return
         self.forget(definition)
         if is_established(definition):
-            self._said[key] = said
+            self._defined[key] = defined
             for resource in resources_of(definition):
                 self._add(resource)
 
     def forget(self, definition: Json) -> None:
         key = stored_key(definition)
-        self._said.pop(key, None)
+        self._defined.pop(key, None)
         for one in self:
             if one.custom and one.key == key:
                 del self._resources[one.group, one.version, one.plural]
 
 
 def stored_key(definition: Json) -> Key:
-    """Where the resources that a definition defines are stored."""
+    """The store's key of the kind that a definition defines."""
     spec = definition["spec"]
     return Key(spec["group"], spec["names"]["plural"])
 
 
 def is_established(definition: Json) -> bool:
-    """Whether its names were accepted once; from then on its kind is served."""
+    """True once the names were accepted: the kind is served from then on."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any((one.get("type"), one.get("status")) == ("Established", "True") for one in conditions)
 
 
 def resources_of(definition: Json) -> Iterable[Resource]:
-    """The kind in each version that is served, under the names that were accepted."""
+    """The kind in each served version, with the accepted names."""
     spec = definition["spec"]
     names: dict[str, Any] = spec["names"]
     accepted: dict[str, Any] = definition["status"].get("acceptedNames") or {}
@@ -296,7 +293,7 @@ def resources_of(definition: Json) -> Iterable[Resource]:
 
 
 def _preference(version: str) -> tuple[int, int, int, str]:
-    """Stable before beta before alpha, and the newer before the older; other names come last, by the alphabet."""
+    """The sort key of versions: stable, beta, alpha, each with the newest first; then other names, alphabetically."""
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if not match:
         return len(STAGES), 0, 0, version

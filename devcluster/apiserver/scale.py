@@ -1,4 +1,4 @@
-"""The scale subresource of custom resources: `kubectl scale` without knowing the kind."""
+"""The scale subresource of custom resources, for `kubectl scale`."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ def read(paths: Json, obj: Json) -> Json:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: obj["metadata"][name] for name in IDENTITY if name in obj["metadata"]},
-        # The real server leaves a nought out, here and not in the status.
+        # The real server omits a zero here, but not in the status.
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 
 
 def write(paths: Json, obj: Json, wanted: Any) -> Json:
-    """`obj` with the replicas of the Scale `wanted`, whose version and uid become preconditions."""
+    """`obj` with the replicas of the Scale `wanted`; the Scale's resourceVersion and uid become preconditions."""
     metadata = wanted.get("metadata") if isinstance(wanted, dict) else None
     spec = wanted.get("spec") if isinstance(wanted, dict) else None
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None

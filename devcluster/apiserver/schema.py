@@ -1,4 +1,4 @@
-"""Structural schemas applied to custom resources: pruning, defaulting and where `oldSelf` is.
+"""Structural schemas applied to custom resources: pruning, defaulting, and the old value of each part.
 
 Validation is in `validation.py`, rules in `cel.py`.
 """
@@ -12,19 +12,19 @@ from msgspec.json import encode
 from devcluster.apiserver.errors import Json
 
 RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
-"""Belong to every resource, whatever its schema says of them."""
+"""The fields of every resource; its schema cannot remove them."""
 
 ABSENT = object()
-"""Stands for an old value that is not there, since null is a value."""
+"""Stands for a missing old value, because null is a value."""
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal as JSON, where 1 is not true and 1.0 is not 1."""
+    """True if both are equal as JSON, where 1 is not true and 1.0 is not 1."""
     return bool(one == other) and encode(one, order="deterministic") == encode(other, order="deterministic")
 
 
 def prune(schema: Json, value: Any, *, root: bool = True, path: str = "") -> list[str]:
-    """Drop, in place, what the schema does not declare; the paths of what was dropped."""
+    """Drop the fields that the schema does not declare, in place; return their paths."""
     dropped: list[str] = []
     if isinstance(value, dict):
         for name in [*value]:
@@ -44,7 +44,7 @@ def prune(schema: Json, value: Any, *, root: bool = True, path: str = "") -> lis
 
 
 def apply_defaults(schema: Json, value: Any) -> None:
-    """Fill in, in place, the defaults of what is missing, also within defaults and for nulls that may not be null."""
+    """Fill in defaults in place: for missing fields, within defaults, and for nulls where null is not allowed."""
     if isinstance(value, dict):
         for name, inner in (schema.get("properties") or {}).items():
             if "default" in inner and (name not in value or (value[name] is None and not inner.get("nullable"))):
@@ -59,7 +59,7 @@ def apply_defaults(schema: Json, value: Any) -> None:
 
 
 def child(schema: Json, name: str) -> Json | bool:
-    """The schema of the member `name` of an object; True when anything may stand there, False when nothing is said."""
+    """The schema of the member `name`; True if any value is allowed there, False if the member is not declared."""
     properties = schema.get("properties") or {}
     if name in properties:
         inner = properties[name]
@@ -69,7 +69,7 @@ def child(schema: Json, name: str) -> Json | bool:
 
 
 class Pair(NamedTuple):
-    """A part of the new object and the same part of the old one, if they can be told to be the same."""
+    """A part of the new object and the corresponding part of the old one, or `ABSENT`."""
 
     path: str
     schema: Json
@@ -80,9 +80,9 @@ class Pair(NamedTuple):
 def pairs(
     schema: Json, value: Any, old: Any, path: str = "", *, root: bool = True, dotted: bool = False
 ) -> Iterator[Pair]:
-    """The members or items directly within `value` that have a schema, each with its former self or `ABSENT`.
+    """The direct members or items of `value` that have a schema, each with its old value or `ABSENT`.
 
-    A member whose name the schema does not know is `path[name]` for rules, and `path.name` where `dotted`.
+    The path of a member that the schema does not name is `path[name]` for rules, and `path.name` if `dotted`.
     """
     if isinstance(value, dict):
         for name, member in value.items():
@@ -105,7 +105,7 @@ def _member_path(path: str, name: str, *, declared: bool) -> str:
 
 
 def _former_item(schema: Json, item: Any, old: Any) -> Any:
-    """Only items of a list of type map are the same thing before and after: those with equal keys."""
+    """The old item with the same keys in a list of type map; `ABSENT` in other lists."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return ABSENT
     key = map_key(schema, item)
@@ -113,6 +113,6 @@ def _former_item(schema: Json, item: Any, old: Any) -> Any:
 
 
 def map_key(schema: Json, item: Any) -> tuple[str, ...]:
-    """What tells an item of a list of type map from the others."""
+    """The key of an item in a list of type map."""
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     return tuple(repr(item.get(key)) if isinstance(item, dict) else "" for key in keys)

@@ -1,4 +1,4 @@
-"""The server itself: TLS, who is calling, which handler answers, and what becomes of errors."""
+"""The server: TLS, authentication, the choice of the handler, and the answers to errors."""
 
 import asyncio
 import contextlib
@@ -36,21 +36,21 @@ VERSION: Json = {
     "platform": "python",
 }
 OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
-"""For everybody, as on a real server."""
+"""Paths that need no token, as in a real server."""
 
 IDLE = 3600.0
-"""Seconds that a quiet connection is kept: clients of ours come back to it after long pauses."""
+"""Seconds that an idle connection stays open: Muster's clients use it again after long pauses."""
 
 LONGEST_LINE = 1 << 20
-"""Bytes of a URL, which for an exec has the whole command; Go's servers take as much."""
+"""The most bytes of a URL, which for an exec has the whole command; Go's servers accept as many."""
 
 log = structlog.get_logger()
 
 
 class Audit:
-    """A record of every request for tests that ask who did what, one JSON line each.
+    """A file with one JSON line for each request; tests read from it which user did what.
 
-    A watch is recorded when it begins, everything else when it is answered.
+    A watch is recorded when it begins, other requests when they are answered.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ class ApiServer:
 
     def __post_init__(self) -> None:
         self.controllers: list[asyncio.Future[None]] = []
-        """Run while serving; one that ends has failed, and the server with it."""
+        """The tasks that run while serving; if one ends it has failed, and the server fails too."""
         self._watches = Watches(self.objects)
         self._streams = Streams(self.objects.store, self.node_token)
         self._handlers = Handlers(self.objects, self._watches, self._streams)
@@ -126,7 +126,7 @@ class ApiServer:
                     await task
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Every request comes here, and every answer, right or wrong, leaves from here."""
+        """Answer any request, with an error if it fails."""
         call = None
         user = ANONYMOUS
         try:
@@ -165,7 +165,7 @@ class ApiServer:
             self.audit.record(user=user.name, verb=call.verb, target=call.target, code=code)
 
     def _meta(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Everything that is not about a kind."""
+        """Answer a request whose path names no kind."""
         if request.method not in ("GET", "HEAD"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         registry = self.objects.registry

@@ -1,6 +1,6 @@
-"""The types of the fields that this server and its node agents read themselves.
+"""The types of the fields that this server and its node agents read.
 
-A body with another type there is refused (400, as a decoder does it).  A field that is not named is kept as it is.
+A body with another type in such a field is refused with 400.  A field that is not named here may have any type.
 """
 
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ Amounts = dict[str, str | int | float]
 
 
 def of(kind: Any, names: str) -> dict[str, Any]:
-    """Fields of one type, by their names."""
+    """Fields of one type, by name."""
     return dict.fromkeys(names.split(), kind)
 
 
 def shape(*fields: Mapping[str, Any], required: Mapping[str, Any] | None = None, **more: Any) -> Any:
-    """The type of an object: what is not required may be absent or null, and other fields may stand beside these."""
+    """The type of an object: fields that are not required may be absent or null, and other fields are allowed."""
     parts = (*fields, more)
-    # Not `kind | None`, which a name that is looked up later does not know.
+    # `kind | None` fails for a forward reference, which is a string.
     known: dict[str, Any] = {name: Optional[kind] for part in parts for name, kind in part.items()}  # noqa: UP045
     known |= {name: Required[kind] for name, kind in (required or {}).items()}
     return TypedDict("Shape", known, total=False)  # type: ignore[operator]
 
 
 def many(*fields: Mapping[str, Any], **more: Any) -> Any:
-    """The type of a list of such objects."""
+    """The type of a list of objects with these fields."""
     return list[shape(*fields, **more)]  # type: ignore[misc]
 
 
@@ -73,7 +73,7 @@ SERVICE = shape(spec=shape(type=str, selector=Strings, ports=list[Json], publish
 CONFIG_MAP = shape(data=Strings, binaryData=dict[str, bytes])
 SECRET = shape(data=dict[str, bytes], stringData=Strings, type=str)
 EVENT = shape(of(Json, "involvedObject series"), source=Strings)
-"""In the shape of the core group, in which events are stored."""
+"""The shape of the core group, in which Kubernetes Events are stored."""
 
 NODE = shape(
     spec=shape(unschedulable=bool, taints=list[Json]),
@@ -134,7 +134,7 @@ ANYTHING = shape()
 
 
 def check_shape(wanted: Any, value: Any, what: str) -> None:
-    """`what` is being read, such as `Pod in version "v1"`."""
+    """Raise if `value` has other types; `what` names it in the message, such as `Pod in version "v1"`."""
     try:
         msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:

@@ -1,7 +1,7 @@
-"""All objects in memory, in the order of one resourceVersion, with watches, and a journal of them on disk.
+"""All objects in memory, versioned by one resourceVersion, with watches and a journal on disk.
 
-A write is in the journal before it is anywhere else, so no client sees what the end of this process takes back.
-What an object may look like is decided in `objects.py`.
+A write is in the journal before any client sees it, so that the end of this process takes nothing back.
+`objects.py` validates objects.
 """
 
 import bisect
@@ -29,11 +29,11 @@ class Change(NamedTuple):
 
 
 class CompactedError(Exception):
-    """The history no longer reaches back to the version asked for."""
+    """The requested version is older than the kept history."""
 
 
 FORMAT = 1
-"""Raised when the tables change; a file of another format is refused instead of being misread."""
+"""The version of the tables; a file with another one is refused instead of misread."""
 
 TABLES = """
 create table if not exists objects (
@@ -45,7 +45,7 @@ create table if not exists counters (name text primary key, value integer) witho
 
 
 class Row(NamedTuple):
-    """One object as it is kept."""
+    """One object in the journal."""
 
     group: str
     plural: str
@@ -82,7 +82,7 @@ class Journal:
         return int(row[0]) if row else 0
 
     def last_version(self) -> int:
-        """The resourceVersion given last, even to an object that is gone."""
+        """The newest resourceVersion, even if its object is gone."""
         return self._counter("version")
 
     def rows(self) -> Iterator[Row]:
@@ -93,7 +93,7 @@ class Journal:
         self._write(row.version, "insert or replace into objects values (?, ?, ?, ?, ?, ?)", row)
 
     def delete(self, version: int, place: tuple[str, str, str, str]) -> None:
-        """Group, plural, namespace and name of an object that is gone since `version`."""
+        """Remove an object, deleted at `version`, by group, plural, namespace and name."""
         statement = "delete from objects where api_group = ? and plural = ? and namespace = ? and name = ?"
         self._write(version, statement, place)
 
@@ -109,7 +109,7 @@ class Journal:
 
 class Store:
     def __init__(self, journal: Journal | None = None, *, history: int = 10_000) -> None:
-        """`history` is how many changes of each kind can be watched or listed again."""
+        """`history` is the number of changes of each kind from which a watch or a list can start."""
         self.version = 1
         self.listeners: list[Callable[[Change], None]] = []
         """Called within each write: the server's own indices and controllers."""
@@ -122,7 +122,7 @@ class Store:
             self._load(journal)
         beginning = self.version
         self._floor: dict[Key, int] = defaultdict(lambda: beginning)
-        """The oldest version of each kind that a watch may start from."""
+        """The oldest version of each kind from which a watch can start."""
 
     def _load(self, journal: Journal) -> None:
         for row in journal.rows():
@@ -180,7 +180,7 @@ class Store:
         return entry
 
     def delete(self, key: Key, obj: Json) -> Entry:
-        """Remove the object at `obj`'s place; `obj` is the last state that watchers are shown."""
+        """Remove the object at `obj`'s place; `obj` is the last state that watches show."""
         entry = self._next(obj)
         if self._journal:
             self._journal.delete(entry.version, (*key, *entry.place))

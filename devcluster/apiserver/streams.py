@@ -1,6 +1,6 @@
-"""Logs and exec: handed through to the kubelet API of the node that runs the pod.
+"""Logs and exec: proxied to the kubelet API of the pod's node.
 
-The node serves HTTPS with a certificate of its own making, so what proves us to each other is the shared token.
+The node's certificate is self-signed, so a shared token authenticates both sides.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from devcluster.apiserver.store import Store
 CHANNEL_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 LOG_OPTIONS = ("follow", "tailLines", "previous", "timestamps", "sinceSeconds", "sinceTime", "limitBytes")
 EXEC_STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-"""The names of the streams at the API server, and at the kubelet."""
+"""The names of the streams in requests to the API server, and in those to the kubelet."""
 
 CONNECT_TIMEOUT = 5.0
 
@@ -69,7 +69,7 @@ class Streams:
                     async for chunk in upstream.content.iter_any():
                         await response.write(chunk)
                 except (ConnectionError, asyncio.CancelledError, aiohttp.ClientPayloadError):
-                    # Either side went away, which is how following a log ends.
+                    # Following a log ends when either side closes the connection.
                     pass
                 return response
         except aiohttp.ClientConnectionError as error:
@@ -95,7 +95,7 @@ class Streams:
             headers={"Accept": request.headers.get("Accept", "*/*")},
         )
         try:
-            # The node chooses the protocol first; what it speaks is all that can be offered to the client.
+            # The node chooses the protocol first; the client is then offered only that one.
             async with socket as node:
                 protocols = [node.protocol] if node.protocol else offered
                 client = web.WebSocketResponse(protocols=protocols, max_msg_size=0)
@@ -103,7 +103,7 @@ class Streams:
                 await _bridge(client, node)
                 return client
         except _NodeRefusedError as refusal:
-            # The real server hands on what the kubelet says as it is.
+            # The real server passes the kubelet's answer on unchanged.
             return web.Response(status=refusal.code, text=refusal.text)
         except aiohttp.WSServerHandshakeError as error:
             raise ApiError(502, "BadGateway", f"the node does not speak WebSocket: {error.message}") from error
@@ -141,12 +141,12 @@ def _kubelet(node: Json) -> str:
     port = dig(node, "status.daemonEndpoints.kubeletEndpoint.Port")
     if not address or not port:
         name = node["metadata"]["name"]
-        raise ApiError(503, "ServiceUnavailable", f"node {name} says no address and port for logs and exec")
+        raise ApiError(503, "ServiceUnavailable", f"the status of node {name} has no address and port of a kubelet")
     return f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
 
 
 async def _bridge(client: web.WebSocketResponse, node: aiohttp.ClientWebSocketResponse) -> None:
-    """Messages both ways, unchanged, until either side closes."""
+    """Pass messages both ways, unchanged, until either side closes."""
 
     async def pump(source: Any, sink: Any) -> None:
         async for message in source:
@@ -166,7 +166,7 @@ async def _bridge(client: web.WebSocketResponse, node: aiohttp.ClientWebSocketRe
 
 
 async def _must_have_upgraded(response: aiohttp.ClientResponse) -> None:
-    """Every answer of a node goes through here: of a refused WebSocket the library would lose the body."""
+    """Raise with the body of a refused WebSocket handshake, which the library drops."""
     if response.status >= 400 and "Upgrade" in response.request_info.headers:
         raise _NodeRefusedError(response.status, await response.text())
 

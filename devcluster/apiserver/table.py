@@ -1,4 +1,4 @@
-"""Tables: the rows that `kubectl get` prints, made here because only the server knows the columns.
+"""Tables: the rows that `kubectl get` prints; the server makes them, because only it knows the columns.
 
 Pods, Kubernetes Events and custom resources have their own columns; every other kind has its name and its age.
 """
@@ -64,7 +64,7 @@ class Column:
     type: str = "string"
     format: str = ""
     priority: int = 0
-    """Above 0 it is only shown with `-o wide`."""
+    """A column with a priority above 0 is shown only with `-o wide`."""
     description: str = ""
 
     def definition(self) -> Json:
@@ -111,7 +111,7 @@ def ready(pod: Json) -> str:
 
 
 def state(pod: Json) -> str:
-    """The most telling reason: of the first init container that is not done, else of the first container in trouble."""
+    """The pod's STATUS column: the reason of the first unfinished init container, or else of the first failing one."""
     status = pod.get("status") or {}
     reason: str = status.get("reason") or status.get("phase") or "Unknown"
     if pod["metadata"].get("deletionTimestamp"):
@@ -222,7 +222,7 @@ def _custom(column: Json) -> Column:
 
 
 def table(resource: Resource, stored: Iterable[Json], include: Callable[[Json], Json | None], metadata: Json) -> Json:
-    """`stored` objects in the form in which they are stored; `include` makes what goes along with each row."""
+    """A table of objects in their stored form; `include` makes the object of each row."""
     shown = columns(resource)
     return {
         "kind": "Table",

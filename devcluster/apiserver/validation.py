@@ -1,7 +1,7 @@
-"""Values checked against a structural schema, as far as the definitions of Muster say, in the real server's words.
+"""Values checked against a structural schema, with the keywords of Muster's definitions and the real server's messages.
 
-What an update leaves as it was is not held against it (ratcheting), so that tightening a schema does not
-block the status of older objects.
+An update is not rejected for a part that it does not change (ratcheting), so that a stricter schema does not block the
+status of older objects.
 """
 
 import re
@@ -23,7 +23,7 @@ from devcluster.apiserver.errors import (
 from devcluster.apiserver.schema import ABSENT, map_key, pairs, same
 
 ENOUGH = 50
-"""Causes that one answer lists at most."""
+"""The most causes in one answer."""
 
 INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
@@ -44,7 +44,7 @@ def validate(schema: Json, value: Any, old: Any = ABSENT, path: str = "", *, roo
 
 
 def _validate_name(schema: Json, value: Json) -> list[Cause]:
-    """Of all metadata, a schema may only say something about the name."""
+    """The causes for the name: a schema can restrict no other metadata."""
     metadata = (schema.get("properties") or {}).get("metadata") or {}
     name = (metadata.get("properties") or {}).get("name")
     if not name or "metadata" not in value:
@@ -53,7 +53,7 @@ def _validate_name(schema: Json, value: Json) -> list[Cause]:
 
 
 def _validate_here(schema: Json, value: Any, path: str) -> list[Cause]:
-    """The checks of this very value, without its members."""
+    """The causes for the value itself, without its members."""
     where = path or "<nil>"
     if value is None:
         if schema.get("nullable") or ("type" not in schema and not schema.get("x-kubernetes-int-or-string")):
@@ -99,7 +99,7 @@ def _quoted(value: Any) -> str:
 
 
 def _type_problem(schema: Json, value: Any) -> str:
-    """The type that was wanted, when it is another."""
+    """The type that the schema wants, if the value has another; otherwise empty."""
     actual = type_name(value)
     if schema.get("x-kubernetes-int-or-string"):
         return "" if actual in ("integer", "string") else "integer,string"

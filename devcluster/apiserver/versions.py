@@ -1,8 +1,7 @@
-"""Custom resources in the version in which they are stored, and in the one that a client asks for.
+"""Conversion of custom resources between the stored version and the one that a client asks for.
 
-As with the conversion strategy None of the real server, versions differ by their apiVersion and by what their schemas
-know: an object loses, on its way into the store and out of it, what the version does not know that it is turned into.
-Defaults are filled in by the version of the call when it writes, and by the stored version whenever it is read.
+As with the real server's conversion strategy None, a conversion changes the apiVersion and drops the fields that the
+target's schema does not declare.  A write fills in the defaults of the client's version, a read those of the stored.
 """
 
 from functools import lru_cache
@@ -13,16 +12,16 @@ from devcluster.apiserver.resources import Resource
 from devcluster.apiserver.schema import apply_defaults, prune
 
 REMEMBERED = 4096
-"""Entries in the form of a version: a list or a watch of many clients asks for the same ones again and again."""
+"""The number of cached conversions: lists and watches of many clients need the same ones again."""
 
 
 def stored(resource: Resource, obj: Json) -> Json:
-    """`obj` of this kind and version, which is used up, in the form in which it is kept."""
+    """`obj` of this kind and version, changed in place, in its stored version."""
     return _turned(resource, obj, resource.stored_version) if resource.custom else obj
 
 
 def shown(resource: Resource, entry: Entry) -> Entry:
-    """What is kept, in the form of this kind and version."""
+    """The stored entry in this kind and version."""
     return _shown(resource, entry) if resource.custom else entry
 
 

@@ -1,4 +1,4 @@
-"""WATCH over HTTP: first what there is, if asked for, then every change, with bookmarks in between."""
+"""WATCH over HTTP: first the present objects, if asked for, then every change, with bookmarks in between."""
 
 import asyncio
 import random
@@ -17,17 +17,17 @@ from devcluster.apiserver.resources import DEFINITIONS, Resource
 from devcluster.apiserver.store import ADDED, DELETED, MODIFIED, Change, CompactedError, Store
 
 PATIENCE = 10.0
-"""Seconds of quiet after which a bookmark is sent, or the client is found gone."""
+"""Seconds without a change after which a bookmark is sent, or a closed connection is noticed."""
 
 LAST_WORD = 2.0
-"""Seconds before its end at which a watch brings a bookmark, so that the next one can begin there."""
+"""Seconds before the end of a watch at which it sends a bookmark, from which the next watch can start."""
 
 LONGEST = (1800.0, 3600.0)
-"""Seconds that a watch lasts when the client does not say, spread so that not all come back at once."""
+"""Seconds that a watch without timeoutSeconds lasts, chosen at random so that clients do not reconnect together."""
 
 
 QUEUE = 50_000
-"""Changes that wait for one slow client; past that its watch ends, and it has to start again."""
+"""The most changes that wait for one slow client; with more, its watch ends and the client has to start again."""
 
 
 class Watch:
@@ -38,7 +38,7 @@ class Watch:
 
     def __init__(self, store: Store, key: Key, namespace: str, selector: Selector | None, since: int) -> None:
         self.ended = False
-        """No more changes will come: the client was too slow, or the server stops."""
+        """True if no more changes will come: the client was too slow, the kind has changed, or the server stops."""
         self._store = store
         self._key = key
         self._namespace = namespace
@@ -46,16 +46,16 @@ class Watch:
         self._waiting: deque[tuple[str, Entry]] = deque()
         self._arrived = asyncio.Event()
         for change in store.since(key, since):
-            self._hear(change)
+            self._on_change(change)
 
     def __enter__(self) -> "Watch":
-        self._store.subscribers[self._key].append(self._hear)
+        self._store.subscribers[self._key].append(self._on_change)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._store.subscribers[self._key].remove(self._hear)
+        self._store.subscribers[self._key].remove(self._on_change)
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if self.ended or (self._namespace and change.entry.place.namespace != self._namespace):
             return
         seen = seen_as(change, self._selector)
@@ -69,7 +69,7 @@ class Watch:
 
     @property
     def waiting(self) -> bool:
-        """Something has arrived that was not taken yet."""
+        """True if a change has arrived that `changes` has not returned yet."""
         return bool(self._waiting)
 
     def end(self) -> None:
@@ -77,7 +77,7 @@ class Watch:
         self._arrived.set()
 
     async def changes(self, patience: float) -> list[tuple[str, Entry]]:
-        """What has gathered; empty when nothing comes within `patience` seconds."""
+        """The changes that have arrived; empty if none comes within `patience` seconds."""
         if not self._waiting and not self.ended:
             try:
                 await asyncio.wait_for(self._arrived.wait(), patience)
@@ -90,7 +90,7 @@ class Watch:
 
 
 def seen_as(change: Change, selector: Selector | None) -> tuple[str, Entry] | None:
-    """What the change looks like through a selector: coming into view is ADDED, leaving it is DELETED."""
+    """The change as a watch with this selector shows it: ADDED if the object begins to match, DELETED if it stops."""
     if selector is None:
         return change.type, change.entry
     previous = change.previous
@@ -102,7 +102,7 @@ def seen_as(change: Change, selector: Selector | None) -> tuple[str, Entry] | No
         return None
     if change.type == DELETED:
         return DELETED, change.entry
-    # What left the view is shown as it last was in view, at the version of the change that took it out.
+    # An object that stops matching is shown in its last matching state, with the version of the change.
     assert previous is not None, change
     last = previous.object()
     last["metadata"]["resourceVersion"] = str(change.entry.version)
@@ -110,7 +110,7 @@ def seen_as(change: Change, selector: Selector | None) -> tuple[str, Entry] | No
 
 
 class Watches:
-    """All open watches, so that they can be ended together, or when their kind is not what it was."""
+    """All open watches: they end when the server stops, or when their kind's definition changes."""
 
     def __init__(self, objects: Objects) -> None:
         self._store = objects.store
@@ -167,7 +167,7 @@ class Watches:
         end = clock() + seconds
         bookmarks = call.query.get("allowWatchBookmarks") in ("true", "1")
         bookmarked = clock()
-        # The bookmark that comes in any case.
+        # The time of the last bookmark.
         last = end - LAST_WORD
         while not watch.ended and (left := end - clock()) > 0:
             changes = await watch.changes(min(left, PATIENCE, max(last - clock(), 0) or left))
@@ -177,7 +177,7 @@ class Watches:
                 return
             elif bookmarks and not watch.waiting and (clock() - bookmarked >= PATIENCE or bookmarked < last <= clock()):
                 bookmarked = clock()
-                # This watch has heard of every write so far, and none of them waits.
+                # The client has got every change of its kind up to this version.
                 await response.write(renderer.bookmark(self._store.version))
 
 

@@ -1,7 +1,7 @@
-"""What each kind adds to the rules that all objects obey: its shape, its names, its defaults, its validation.
+"""The rules of each kind, besides those of all objects: field types, names, defaults, validation.
 
-`RULES` maps the kinds that have any of that; a built-in kind without an entry is stored as it comes.
-Custom resources are in `custom.py`.  Nothing here knows HTTP or the store.
+`RULES` has an entry for each built-in kind with such rules; objects of the others are stored as they were sent.
+Custom resources are in `custom.py`.  These modules use neither HTTP nor the store.
 """
 
 from devcluster.apiserver import resources

@@ -1,4 +1,4 @@
-"""Custom resources: validated by their schema, then by its rules."""
+"""Custom resources: validated by their schema, then by its CEL rules."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ RULES_SKIPPED = Cause(
 
 
 def _wrong_status(schema: Json, obj: Json, old: Json) -> list[Cause]:
-    """Of a status that is written alone, messages name the fields from there."""
+    """The causes of a write to the status subresource; their messages have paths relative to `status`."""
     part = child(schema, "status")
     if "status" not in obj or not isinstance(part, dict):
         return []
@@ -41,7 +41,7 @@ def _under_status(field: str) -> str:
 def wrong(
     resource: Resource, obj: Json, old: Json | None, known: Sequence[Cause] = (), subresource: str = ""
 ) -> list[Cause]:
-    """`known` is what is wrong with its metadata."""
+    """The causes of an invalid custom resource; `known` are those of its metadata."""
     if resource.schema is None:
         return []
     former = ABSENT if old is None else old

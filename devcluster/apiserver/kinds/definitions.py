@@ -1,6 +1,6 @@
-"""Custom resource definitions: named after what they define, one stored version, and rules that compile.
+"""Custom resource definitions: the name is `<plural>.<group>`, one version is stored, and the CEL rules compile.
 
-That a schema is structural is not checked here: the definitions of Muster are held to the real server by `tests/crds`.
+Whether a schema is structural is not checked here: `tests/crds` applies Muster's definitions to the real server.
 """
 
 from typing import Any
@@ -58,7 +58,7 @@ def _at(value: Any, *keys: str) -> Any:
 
 
 def established(definition: Json) -> Json:
-    """The status of a definition, which this server serves at once under all the names that it asks for."""
+    """The status of a definition whose names are accepted: this server accepts all names at once."""
     before: Json = definition.get("status") or {}
     versions = [version["name"] for version in definition["spec"]["versions"] if version.get("storage")]
     stored = before.get("storedVersions") or []
@@ -71,4 +71,4 @@ def established(definition: Json) -> Json:
     return before | {"acceptedNames": names, "conditions": conditions, "storedVersions": [*stored, *more]}
 
 
-RULES = Rules(shape=DEFINITION, fill=fill, wrong=wrong, counts_generations=True, must_say_version=True)
+RULES = Rules(shape=DEFINITION, fill=fill, wrong=wrong, counts_generations=True, requires_version=True)

@@ -13,7 +13,7 @@ CORE_NAMES = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-"""The fields of events.k8s.io/v1 that the core group calls otherwise; all others have one name."""
+"""The fields of events.k8s.io/v1 that have another name in the core group."""
 
 NEW_NAMES = {core: new for new, core in CORE_NAMES.items()}
 

@@ -1,4 +1,4 @@
-"""Pods: defaults, what an update may change, and the mistakes that no scheduler and no node could do anything with."""
+"""Pods: defaults, the fields that an update may change, and the validation that the binder and nodes rely on."""
 
 import copy
 from collections.abc import Iterator
@@ -49,8 +49,8 @@ GATED: Json = {
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
 NODE_TROUBLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-PATIENCE_WITH_NODES = 300
-"""Seconds that a pod stays on a node that is in trouble, when it does not say."""
+DEFAULT_TOLERATION_SECONDS = 300
+"""Seconds that a pod without such tolerations stays on a node that is not ready or unreachable."""
 
 
 def fill(pod: Json, old: Json | None) -> None:
@@ -70,7 +70,7 @@ def fill(pod: Json, old: Json | None) -> None:
                 volume[source].setdefault("defaultMode", 0o644)
     tolerated = {one.get("key") for one in spec.get("tolerations") or ()}
     missing = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_WITH_NODES}
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": DEFAULT_TOLERATION_SECONDS}
         for key in NODE_TROUBLE
         if key not in tolerated and None not in tolerated
     ]
@@ -122,7 +122,7 @@ def wrong(pod: Json, old: Json | None) -> list[Cause]:
     causes = [required("spec.containers")] if not spec.get("containers") else []
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
     for index, volume in enumerate(spec.get("volumes") or ()):
-        # The node makes a folder of this name.
+        # The node uses the name as that of a folder.
         if problem := label_1123(volume.get("name") or ""):
             causes.append(invalid_value(f"spec.volumes[{index}].name", volume.get("name"), problem))
     seen: set[str] = set()
@@ -170,7 +170,7 @@ def _wrong_container(container: Json, path: str, volumes: set[Any], seen: set[st
 
 
 def _fixed(spec: Json) -> Json:
-    """The part of a spec that an update may not touch."""
+    """The part of a spec that an update may not change."""
     fixed = {name: value for name, value in spec.items() if name not in MUTABLE and value is not None}
     for field in CONTAINER_LISTS:
         if fixed.get(field):

@@ -1,4 +1,4 @@
-"""The form in which a kind states its rules."""
+"""The structure of a kind's rules."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Rules:
     fill: Callable[[Json, Json | None], None] = lambda _obj, _old: None
     """Complete the object in place with defaults; `old` is the object before an update."""
     wrong: Callable[[Json, Json | None], list[Cause]] = lambda _obj, _old: []
-    """What is wrong with the completed object, given what it was."""
+    """The causes for which the completed object is invalid; the second argument is the object before an update."""
     counts_generations: bool = False
     """`metadata.generation` grows with every change of the spec."""
     created_by_update: bool = False
     """A PUT of what does not exist creates it."""
-    must_say_version: bool = False
-    """A write has to carry the resourceVersion that it replaces; a patch does, unless it takes it away."""
+    requires_version: bool = False
+    """A write has to name the resourceVersion that it replaces; a patch names it unless it removes the field."""

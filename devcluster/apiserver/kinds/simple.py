@@ -1,4 +1,4 @@
-"""The rules of the short built-in kinds: how they are completed, and which changes are refused."""
+"""The rules of the built-in kinds with few of them: defaults, and the changes that are refused."""
 
 import base64
 
@@ -67,13 +67,13 @@ def _wrong_node(node: Json, old: Json | None) -> list[Cause]:
 
 
 def _fill_service(service: Json, old: Json | None) -> None:
-    """A Service gets no ClusterIP, since nothing proxies here: its name resolves to the pods themselves."""
+    """A Service has no ClusterIP, because there is no proxy: its name resolves to the addresses of its pods."""
     spec = service["spec"] = service.get("spec") or {}
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
-        # What has no selector may be served by any address.
+        # A Service without a selector may have endpoints with any address.
         any_family = spec.get("clusterIP") == "None" and not spec.get("selector")
         spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if any_family else ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "RequireDualStack" if any_family else "SingleStack")
@@ -88,10 +88,10 @@ def _fill_service(service: Json, old: Json | None) -> None:
 
 
 CONFIG_MAPS = Rules(shape=CONFIG_MAP, fill=_fill_config_map, wrong=_wrong_change)
-LEASES = Rules(shape=SPECIFIED, fill=_fill_lease, must_say_version=True, created_by_update=True)
+LEASES = Rules(shape=SPECIFIED, fill=_fill_lease, requires_version=True, created_by_update=True)
 NAMESPACES = Rules(shape=SPECIFIED, name=label_1123, fill=_fill_namespace)
 NODES = Rules(shape=NODE, fill=_fill_node, wrong=_wrong_node)
 RBAC = Rules(name=lambda name: "" if name.isprintable() and "/" not in name else "may not contain '/'")
-"""Names such as `system:node`."""
+"""RBAC objects may have names such as `system:node`."""
 SECRETS = Rules(shape=SECRET, fill=_fill_secret, wrong=_wrong_change)
 SERVICES = Rules(shape=SERVICE, name=label_1123, fill=_fill_service, created_by_update=True)
