@@ -17,9 +17,9 @@ from devcluster.start import Devcluster
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m devcluster", description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(".devcluster"), help="folder of everything (%(default)s)")
+    parser.add_argument("--data", type=Path, default=Path(".devcluster"), help="folder for all data (%(default)s)")
     parser.add_argument("--real", action="store_true", help="the real control plane instead of our own API server")
-    parser.add_argument("--user", action="append", default=[], help="a further user with a kubeconfig of their own")
+    parser.add_argument("--user", action="append", default=[], help="another user, who gets a kubeconfig")
     parser.add_argument("--image", type=image, action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--nodes", type=int, default=1)
     return parser.parse_args()

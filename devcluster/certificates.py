@@ -1,4 +1,6 @@
-"""The certificates of a development cluster: of the API server, of node agents, and of the API server at kubelets."""
+"""The certificates of a development cluster: those of the API server and of node agents, and the API server's client
+certificate for kubelets.
+"""
 
 import ipaddress
 import ssl
@@ -24,9 +26,9 @@ AUTHORITY = x509.BasicConstraints(ca=True, path_length=0)
 
 
 def server_context(folder: Path, *addresses: str) -> ssl.SSLContext:
-    """For serving with `folder`'s certificate, which is made when it is missing; clients trust `folder/ca.crt`.
+    """The TLS context of the API server; clients trust `folder/ca.crt`.  Missing files in `folder` are made.
 
-    It is good for this machine, and for further `addresses`.
+    The certificate is valid for this machine's loopback addresses and for `addresses`.
     """
     if not all((folder / name).exists() for name in ("ca.crt", "server.crt", "server.key")):
         _make_server(folder, ["127.0.0.1", "::1", *addresses])
@@ -46,19 +48,19 @@ def _make_server(folder: Path, addresses: Sequence[str]) -> None:
     server = certificate("devcluster-apiserver", key, NO_AUTHORITY, names, issuer, issuer=(trusted.subject, authority))
     write_private(folder / "server.key", pem(key))
     (folder / "server.crt").write_bytes(server.public_bytes(serialization.Encoding.PEM))
-    # Last, because its presence is what others wait for.
+    # Written last: other processes wait for this file.
     (folder / "ca.crt").write_bytes(trusted.public_bytes(serialization.Encoding.PEM))
 
 
 def kubelet_context(name: str, address: str, client_authority: Path | None) -> ssl.SSLContext:
-    """Of a node agent: made anew at every start, and kept nowhere.
+    """The TLS context of a node agent, made anew at every start and not stored.
 
-    Clients may show a certificate of `client_authority` instead of a token.
+    A client may authenticate with a certificate of `client_authority` instead of a token.
     """
     key = new_key()
     made = certificate(f"system:node:{name}", key, _alternatives([name], [address]))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # OpenSSL takes them only from a file.
+    # OpenSSL reads a certificate chain only from a file.
     with tempfile.NamedTemporaryFile() as file:
         file.write(made.public_bytes(serialization.Encoding.PEM) + pem(key))
         file.flush()
@@ -76,7 +78,7 @@ def certificate(
     organization: str = "",
     issuer: tuple[x509.Name, EllipticCurvePrivateKey] | None = None,
 ) -> x509.Certificate:
-    """Signed by itself where no issuer is given."""
+    """A certificate; self-signed without an `issuer`."""
     parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
     subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
     issuer_name, issuer_key = issuer or (subject, key)
@@ -87,7 +89,7 @@ def certificate(
         .issuer_name(issuer_name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # A clock that is a little behind ours must not refuse us.
+        # The clock of a client may be behind this one.
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + LIFETIME)
     )
@@ -102,7 +104,7 @@ def new_key() -> EllipticCurvePrivateKey:
 
 
 def pem(key: EllipticCurvePrivateKey) -> bytes:
-    # The format in which kube-apiserver reads the keys of service accounts, too.
+    # kube-apiserver also reads the keys of service accounts in this format.
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(encoding, form, serialization.NoEncryption())
 
@@ -113,17 +115,17 @@ def _alternatives(names: Sequence[str], addresses: Sequence[str]) -> x509.Subjec
 
 
 class Credentials:
-    """Files in `folder`, made when they are missing."""
+    """The key files in `folder`; `make` writes the missing ones."""
 
     def __init__(self, folder: Path) -> None:
         self.accounts_key = folder / "accounts.key"
         """Signs and verifies tokens of service accounts."""
         self.kubelet_client_key = folder / "kubelet-client.key"
         self.kubelet_client = folder / "kubelet-client.crt"
-        """What the API server shows to kubelets; signed by itself, so it is also the authority that they trust."""
+        """The API server's client certificate for kubelets: self-signed, and so also the authority they trust."""
 
     def make(self) -> None:
-        """Write what is missing."""
+        """Write the missing files."""
         if not self.accounts_key.exists():
             write_private(self.accounts_key, pem(new_key()))
         if not self.kubelet_client.exists():

@@ -1,4 +1,4 @@
-"""A child process with a log file, that can be killed and started again, and never outlives its parent."""
+"""A child process with a log file; it can be killed and started again, and ends with its parent."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ GRACE = 5.0
 """Seconds from SIGTERM to SIGKILL."""
 
 POLL = 0.02
-"""Seconds between two looks into the log."""
+"""Seconds between two reads of the log."""
 
 LOG_TAIL = 2000
 PR_SET_PDEATHSIG = 1
@@ -26,12 +26,12 @@ class ChildError(Exception):
 
 class Child:
     orphaned = signal.SIGTERM
-    """What the kernel sends when the parent was killed."""
+    """The signal that the kernel sends to the child when the parent is killed."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
         self.command = [*command]
-        """What the next `start` runs."""
+        """The command that the next `start` runs."""
         self.log = log
         self._environment = {**os.environ, **environment}
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,25 +56,25 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,
-                # A Ctrl-C in the terminal is for the parent, who ends its children in order.
+                # A Ctrl-C in the terminal reaches only the parent, which ends its children in order.
                 start_new_session=True,
-                # Unsafe beside threads only for what takes locks; this makes two system calls.
+                # With threads, code between fork and exec must not take locks; this code makes two system calls.
                 preexec_fn=_bound_to_parent(self.orphaned),  # noqa: PLW1509
             )
 
     async def line(self, prefix: str, timeout: float) -> str:
-        """The first line that begins with `prefix` since the last start, without it."""
+        """Wait for the first line since the last start that begins with `prefix`; return the rest of it."""
         deadline = asyncio.get_running_loop().time() + timeout
         while True:
             for line in self._output().splitlines(keepends=True):
                 if line.startswith(prefix) and line.endswith("\n"):
                     return line.removeprefix(prefix).strip()
             if not self.running or asyncio.get_running_loop().time() > deadline:
-                raise self.error(f"did not say {prefix!r} within {timeout:g} s")
+                raise self.error(f"did not print {prefix!r} within {timeout:g} s")
             await asyncio.sleep(POLL)
 
     async def until(self, ready: Callable[[], Awaitable[bool]], timeout: float) -> None:
-        """Raises `ChildError` when the program ends, or is not ready in time."""
+        """Wait until `ready` is true.  Raises `ChildError` if the program ends, or is not ready in time."""
         deadline = asyncio.get_running_loop().time() + timeout
         while not await ready():
             if not self.running or asyncio.get_running_loop().time() > deadline:
@@ -91,18 +91,18 @@ class Child:
             return log.read().decode(errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL, as a crash test wants it; gone when this returns."""
+        """Send SIGKILL, as crash tests do; the process is gone when this returns."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     async def restart(self) -> None:
-        """SIGKILL if it runs, and start it again."""
+        """Kill the process if it runs, and start it again."""
         self.kill()
         self.start()
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL; gone when this returns."""
+        """Send SIGTERM, then SIGKILL after `GRACE` seconds; the process is gone when this returns."""
         if self._process is None or not self.running:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -112,10 +112,10 @@ class Child:
 
 
 def _bound_to_parent(number: signal.Signals) -> Callable[[], None] | None:
-    """What makes the kernel end the child when its parent is killed; only Linux has that."""
+    """The code to run before exec, so that the kernel signals the child when its parent dies; None without Linux."""
     if sys.platform != "linux":
         return None
-    # Loaded before the fork: between fork and exec as little as possible may happen.
+    # Loaded before the fork: between fork and exec only system calls are safe.
     libc = ctypes.CDLL(None)
     parent = os.getpid()
 

@@ -1,4 +1,4 @@
-"""Times as the API writes them."""
+"""Times in the format of the Kubernetes API."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ def now() -> str:
 
 
 def after(seconds: float) -> str:
-    # A pod may ask for a grace period longer than the calendar is.
+    # A pod's grace period may end after the last date that Python knows.
     return stamp(datetime.now(UTC) + timedelta(seconds=min(seconds, 10**9)))
 
 

@@ -1,4 +1,4 @@
-"""What every development cluster has: users with kubeconfigs, one API server, and node agents as child processes."""
+"""The base of every development cluster: users with kubeconfigs, one API server, and node agents as child processes."""
 
 import asyncio
 import csv
@@ -22,27 +22,27 @@ from shared.private import write_private
 
 ADMIN = "admin"
 NODE_USER = "system:node:"
-"""A kubelet's user name begins so; the Node authorizer knows kubelets by it."""
+"""The prefix of a kubelet's user name, by which the Node authorizer recognizes kubelets."""
 
 NOT_READY = "node.kubernetes.io/not-ready"
-"""The taint of a node that was not Ready a moment ago."""
+"""The taint that the control plane keeps on a node until it has been Ready."""
 
 SERVICES_NAMESPACE = "muster"
-"""Where the service accounts of Muster's services are."""
+"""The namespace of the service accounts of Muster's services."""
 
 START_TIMEOUT = 60.0
-"""Seconds for an API server to serve, and again for all nodes to be Ready: two each on a quiet machine."""
+"""Seconds until an API server serves, and then until all nodes are Ready: each takes two on an idle machine."""
 
 
 class ServerProcess(Child, ABC):
-    """A server that keeps its port and its data, and says on a line of its own or by an answer that it serves."""
+    """A server that keeps its port and its data over restarts; a line of its log or an answer shows that it serves."""
 
     @abstractmethod
     async def run(self) -> None:
-        """Start it; serving when this returns."""
+        """Start the server; it serves when this returns."""
 
     async def restart(self) -> None:
-        """SIGKILL and start again; serving when this returns."""
+        """Kill the server and start it again; it serves when this returns."""
         self.kill()
         await self.run()
 
@@ -56,25 +56,25 @@ class ApiServer(ServerProcess):
 
 
 class NodeProcess(Child):
-    """One node agent.  Restarted it registers anew, and finds its pods again by its folder."""
+    """One node agent.  After a restart it registers again, and finds its pods by its folder."""
 
 
 class DevelopmentCluster(ABC):
-    """`async with` it: serving and with all nodes Ready when entered, gone when left.
+    """A cluster as an async context: entered, it serves and all nodes are Ready; left, all its processes are gone.
 
-    Enter it from the thread that lives as long as the cluster: the kernel ends the children with that thread.
+    Enter it from a thread that lives as long as the cluster: the kernel ends the children with that thread.
     """
 
     apiserver: ApiServer
 
     lasting = False
-    """Nothing of it is left afterwards."""
+    """False: the cluster ends with the context."""
 
     def __init__(self, data: Path, users: Sequence[str], images: Mapping[str, Path], nodes: int) -> None:
-        """`users` get a token and a kubeconfig each, besides `admin`: a service account's of that name, or the
-        user's own where the name begins with `system:`.
+        """Each of `users`, and `admin`, gets a token and a kubeconfig: as the service account of that name, or as the
+        user itself if the name begins with `system:`.
 
-        `images` maps image names to the folders that are their root or code; without nodes, pods stay Pending.
+        `images` maps image names to the folders with their code; without nodes, pods stay Pending.
         """
         self.data = data.absolute()
         self.nodes = [self._node(f"node-{number}", images) for number in range(nodes)]
@@ -84,7 +84,7 @@ class DevelopmentCluster(ABC):
 
     @property
     def url(self) -> str:
-        """Where the API server is, while it runs."""
+        """The URL of the API server while it runs."""
         return self.apiserver.url
 
     @property
@@ -99,15 +99,15 @@ class DevelopmentCluster(ABC):
 
     @abstractmethod
     async def _start(self) -> None:
-        """Start everything but the nodes; serving when this returns."""
+        """Start all processes but the nodes; the API server serves when this returns."""
 
     @abstractmethod
     async def _stop(self) -> None:
-        """End everything but the nodes."""
+        """End all processes but the nodes."""
 
     @abstractmethod
     def _node_options(self) -> tuple[Sequence[str], Mapping[str, str]]:
-        """Arguments and environment that let the API server in at the node agents."""
+        """The arguments and the environment with which the node agents accept the API server's requests."""
 
     @property
     def node(self) -> NodeProcess:
@@ -115,16 +115,16 @@ class DevelopmentCluster(ABC):
         return self.nodes[0]
 
     def kubeconfig(self, user: str) -> Path:
-        """The file that makes a client `user`."""
+        """The kubeconfig of `user`."""
         return self.data / f"kubeconfig-{user.replace(':', '-')}"
 
     @property
     def tokens(self) -> Path:
-        """The file that tells the API server its users, written before it starts."""
+        """The file with the API server's users, written before it starts."""
         return self.data / "tokens.csv"
 
     async def admit(self, users: Sequence[str]) -> None:
-        """Nothing to do: the tokens of all users are known from the start."""
+        """Let users in; here all of them have tokens from the start."""
         assert set(users) <= set(self.users), f"{users} are not among {self.users}"
 
     async def __aenter__(self) -> Self:
@@ -147,7 +147,7 @@ class DevelopmentCluster(ABC):
         await self._leave()
 
     async def _leave(self) -> None:
-        # Nodes first: they end their pods, and tell the API server so.
+        # The nodes stop first: they end their pods, and write that to the API server.
         await asyncio.gather(*(node.stop() for node in self.nodes))
         await self._stop()
 
@@ -179,7 +179,7 @@ class DevelopmentCluster(ABC):
                 await node.until(partial(is_ready, session, node.name), START_TIMEOUT)
 
     def session(self, user: str = ADMIN) -> aiohttp.ClientSession:
-        """A bare client of the API server, as `user`."""
+        """An HTTP client of the API server, as `user`."""
         return aiohttp.ClientSession(
             self.url,
             headers={"Authorization": f"Bearer {self._tokens[user]}"},
@@ -189,7 +189,7 @@ class DevelopmentCluster(ABC):
 
 
 def identity(user: str) -> tuple[str, str, str]:
-    """Name, uid and groups by which an API server knows `user`."""
+    """The name, uid and groups of `user` at an API server."""
     if user == ADMIN:
         return user, user, "system:masters"
     if user.startswith(NODE_USER):
@@ -201,7 +201,7 @@ def identity(user: str) -> tuple[str, str, str]:
 
 
 async def is_ready(session: aiohttp.ClientSession, node: str) -> bool:
-    """Whether pods may come to the node."""
+    """True if the node is Ready and without the taint of a node that is not."""
     async with session.get(f"/api/v1/nodes/{node}") as response:
         found = await response.json() if response.status == 200 else {}
     conditions = found.get("status", {}).get("conditions", ())

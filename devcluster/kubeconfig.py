@@ -1,4 +1,4 @@
-"""Kubeconfig files with everything inlined, so that they can be copied anywhere."""
+"""Kubeconfig files with their certificates and tokens inlined, so that they can be copied."""
 
 import base64
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ CONTEXT = "devcluster"
 
 
 def write_kubeconfig(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
-    """Of a cluster whose server is known by the certificate `authority`."""
+    """Write a kubeconfig for `server`, whose certificate `authority` signed."""
     trusted = base64.b64encode(authority).decode()
     write_access(path, {"server": server, "certificate-authority-data": trusted}, user=user, token=token)
 
 
 def write_access(path: Path, cluster: Mapping[str, Any], *, user: str, token: str) -> None:
-    """Of a `cluster` as a kubeconfig describes it."""
+    """Write a kubeconfig with the entry `cluster`."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -28,7 +28,7 @@ def write_access(path: Path, cluster: Mapping[str, Any], *, user: str, token: st
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": "default"}}],
         "current-context": CONTEXT,
     }
-    # All at once: programs that were started with it may be reading it.
+    # Replaced atomically: a running program may read it now.
     fresh = path.with_name(f"{path.name}.new")
     write_private(fresh, yaml.safe_dump(config, sort_keys=False))
     fresh.replace(path)

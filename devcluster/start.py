@@ -15,11 +15,11 @@ from shared.ports import HOST, free_port
 __all__ = ["ADMIN", "ApiServerProcess", "Devcluster"]
 
 NODE_TOKEN_VARIABLE = "DEVCLUSTER_NODE_TOKEN"  # noqa: S105 - the name of a variable
-"""How both sides learn the token of the kubelet API; command lines can be read by other users."""
+"""The variable with the token of the kubelet API for both sides; other users could read it on a command line."""
 
 
 class ApiServerProcess(ApiServer):
-    """The API server.  Started again it serves the same data on the same port."""
+    """The API server.  After a restart it serves the same data on the same port."""
 
     def __init__(self, data: Path, environment: Mapping[str, str], *options: str) -> None:
         self.data = data / "apiserver"
@@ -43,7 +43,7 @@ class Devcluster(DevelopmentCluster):
         *,
         audit: Path | None = None,
     ) -> None:
-        """`audit` is a file for one line per call."""
+        """`audit` is a file with one line for each call."""
         self._environment = {NODE_TOKEN_VARIABLE: secrets.token_urlsafe(24)}
         super().__init__(data, users, images or {}, nodes)
         options = ["--tokens", str(self.tokens)]

@@ -18,7 +18,7 @@ from devcluster.certificates import server_context
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m devcluster.apiserver", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the store and the certificates")
-    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 for any free one")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 for any free one")
     parser.add_argument("--tokens", type=Path, required=True, help='lines token,user,uid,"group1,group2"')
     parser.add_argument("--audit", type=Path, help="one JSON line per request goes to this file")
     return parser.parse_args()

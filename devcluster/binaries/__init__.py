@@ -1,10 +1,8 @@
 """Kubernetes' own programs for the real control plane and the real node: found, or built from Go modules.
 
-`go.mod` and `go.sum` here pin what is built; the programs are kept outside the tree, one folder per state of their
-sources, so that they are built once for every checkout of this machine.  What people have already in the folder that
-`KUBEBUILDER_ASSETS` names (the convention of envtest) comes first.
-
-What is started with them is decided in `devcluster.controlplane` and `devcluster.realnode`.
+`go.mod` and `go.sum` here pin the versions.  The programs are kept outside the tree, in one folder for each state of
+their sources, so that all checkouts on a machine share one build.  Programs in the folder `KUBEBUILDER_ASSETS` (the
+convention of envtest) come first.  `devcluster.controlplane` and `devcluster.realnode` start them.
 """
 
 import hashlib
@@ -24,10 +22,10 @@ DEPLOY = ("helm", "nats")
 SETS = {"control-plane": CONTROL_PLANE, "node": NODE, "bench": BENCH, "deploy": DEPLOY}
 
 _OURS = {"etcd": "etcd", "fakenodes": "fakenodes", "coredns": "coredns"}
-"""Programs whose `main` is in a folder here."""
+"""Programs whose `main` package is in this folder."""
 
 _THEIRS = {"helm": "helm.sh/helm/v4/cmd/helm", "nats": "github.com/nats-io/natscli/nats"}
-"""Programs of other modules, which a module in a folder of that name here pins; the rest are k8s.io/kubernetes'."""
+"""Programs of other modules, pinned by a module in the folder of that name; all others are of k8s.io/kubernetes."""
 
 _GO_MISSING = (
     "Go is needed to build {program} and is not installed: install Go 1.26 or newer from https://go.dev/dl, "
@@ -40,7 +38,7 @@ class MissingProgram(Exception):  # noqa: N818 - what is the matter
 
 
 def find(program: str) -> Path:
-    """Where `program` is.  Raises `MissingProgram`."""
+    """The path of `program`.  Raises `MissingProgram`."""
     for folder in _folders(program):
         if (folder / program).exists():
             return folder / program
@@ -50,20 +48,20 @@ def find(program: str) -> Path:
 
 
 def kubectl() -> Path:
-    """The user's own kubectl, else the built one.  Raises `MissingProgram`."""
+    """The kubectl on the PATH, or else the built one.  Raises `MissingProgram`."""
     installed = shutil.which("kubectl")
     return Path(installed) if installed else find("kubectl")
 
 
 def build(program: str) -> Path:
-    """Build `program` into the cache, whatever is there.  Raises `MissingProgram` without Go or when Go fails."""
+    """Build `program` into the cache, even if it is there.  Raises `MissingProgram` without Go or when Go fails."""
     go = shutil.which("go")
     if go is None:
         raise MissingProgram(_GO_MISSING.format(program=program))
     module, package = _source(program)
     target = _cache(program) / program
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Under a name of its own, so that a build that was interrupted leaves nothing that looks finished.
+    # Built under a temporary name, so that an interrupted build does not look finished.
     unfinished = target.with_suffix(f".{os.getpid()}")
     command = [go, "build", "-trimpath", "-ldflags", _flags(), "-o", str(unfinished), package]
     built = subprocess.run(
@@ -77,7 +75,7 @@ def build(program: str) -> Path:
 
 
 def kubernetes_version() -> str:
-    """Of all programs of Kubernetes, such as `v1.36.1`."""
+    """The version of all programs of Kubernetes, such as `v1.36.1`."""
     found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (HERE / "go.mod").read_text(), re.MULTILINE)
     assert found, "go.mod requires k8s.io/kubernetes"
     return found[1]
@@ -89,7 +87,7 @@ def _folders(program: str) -> list[Path]:
 
 
 def _source(program: str) -> tuple[Path, str]:
-    """The folder of the module, and the package in it."""
+    """The folder of the program's module, and the package in it."""
     if program in _THEIRS:
         return HERE / program, _THEIRS[program]
     if program not in _OURS:
@@ -111,7 +109,7 @@ def _cache(program: str) -> Path:
 
 
 def _flags() -> str:
-    """Linker flags: small binaries that know their version."""
+    """The linker flags: no debug information, and the version."""
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     named = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}

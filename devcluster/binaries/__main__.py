@@ -29,7 +29,7 @@ def _have(program: str) -> None:
         find(program)
     except MissingProgram:
         began = time.monotonic()
-        print(f"building {program}; the first one takes minutes", flush=True)
+        print(f"building {program}; the first build takes minutes", flush=True)
         path = build(program)
         print(f"built {path} in {time.monotonic() - began:.0f} s", flush=True)
 

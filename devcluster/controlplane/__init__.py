@@ -3,8 +3,8 @@
     async with ControlPlane(folder, users=["watcher"]) as plane:
         os.environ["KUBECONFIG"] = str(plane.kubeconfig("watcher"))
 
-It has the face of the embedded cluster (`devcluster.start`), and the same node agent registers as a node of it.
-Authorization is on: users are service accounts in the namespace `muster` and may do what Roles bind to them.
+It has the interface of the embedded cluster (`devcluster.start`), and uses the same node agent.
+RBAC is on: users are service accounts in the namespace `muster`, with the rights of their role bindings.
 The programs come from `devcluster.binaries`.
 """
 

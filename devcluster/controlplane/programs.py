@@ -1,4 +1,4 @@
-"""A control plane as one async context, and its programs: what each is started with, and when it serves."""
+"""A control plane as one async context, and its programs: the arguments of each, and the check that it serves."""
 
 import asyncio
 import ipaddress
@@ -21,27 +21,27 @@ from shared.ports import HOST, free_port
 SERVICES_RANGE = "10.96.0.0/16"
 
 More = Mapping[str, Sequence[str]]
-"""Further arguments by program, such as `{"kube-scheduler": ["--kube-api-qps=500"]}`; the last one of a name holds."""
+"""More arguments by program, such as `{"kube-scheduler": ["--kube-api-qps=500"]}`; the last one of a name wins."""
 
 
 class Program(ServerProcess):
     """One of the programs of `devcluster.binaries`."""
 
     orphaned = signal.SIGKILL
-    """A graceful end would wait for its clients for a minute, and they have ended."""
+    """Not SIGTERM: a graceful end would wait a minute for clients that are gone."""
 
     def __init__(self, program: str, data: Path, arguments: Sequence[str], more: More) -> None:
         super().__init__(program, [], data / f"{program}.log", {})
         self._arguments = [*arguments, *more.get(program, ())]
 
     async def run(self) -> None:
-        # Looked up only now, so that a missing program is the trouble of the one who starts it.
+        # Looked up only now, so that the start fails if the program is missing, and not the construction.
         self.command = [str(binaries.find(self.name)), *self._arguments]
         self.start()
 
 
 class Etcd(Program):
-    """The store.  `data` is its folder: copied while it is stopped, it is a backup."""
+    """The store.  A copy of its folder `data`, made while it is stopped, is a backup."""
 
     def __init__(self, data: Path, more: More) -> None:
         self.data = data / "etcd"
@@ -58,7 +58,7 @@ class Etcd(Program):
 
 
 class KubeApiServer(Program, ApiServer):
-    """The API server.  Started again it serves the same store on the same port."""
+    """The API server.  After a restart it serves the same store on the same port."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class KubeApiServer(Program, ApiServer):
         services: str,
         tunnel: Path | None,
     ) -> None:
-        """`tunnel` is the socket through which kubelets and pods are reached, where there is no straight way."""
+        """`tunnel` is the socket through which the server reaches kubelets and pods if it has no route to them."""
         self.data = data / "apiserver"
         port = free_port()
         self.url = f"https://{HOST}:{port}"
@@ -102,10 +102,10 @@ class KubeApiServer(Program, ApiServer):
             arguments.append(f"--egress-selector-config-file={self.data}/egress.json")
         self._tokens = tokens
         self.followers: tuple[Program, ...] = ()
-        """Programs that begin anew with it, as those do that lose their lease with their API server.
+        """Programs that are restarted with the server, as in a cluster where they lose their leases with it.
 
-        Without leases they would go on, but after several restarts within two minutes the watches of client-go wait
-        up to half a minute each before they look again, and nothing is scheduled meanwhile.
+        Otherwise client-go's watches wait up to half a minute after several restarts of the server within two minutes,
+        and no pod is scheduled meanwhile.
         """
         super().__init__("kube-apiserver", data, arguments, more)
 
@@ -147,9 +147,9 @@ async def _says_ok(session: aiohttp.ClientSession, url: str) -> bool:
 def controller_manager(
     data: Path, kubeconfig: Path, credentials: Credentials, more: More, authority: Path | None
 ) -> Program:
-    """Owner garbage collection, deletion of namespaces, disruption and taints, and default service accounts.
+    """kube-controller-manager: garbage collection, deletion of namespaces, disruption, taints, service accounts.
 
-    `authority` is put into every namespace, for pods that call the API server.
+    It puts `authority` into every namespace, for pods that call the API server.
     """
     arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
     arguments += [f"--service-account-private-key-file={credentials.accounts_key}"]
@@ -158,7 +158,7 @@ def controller_manager(
 
 
 def scheduler(data: Path, kubeconfig: Path, more: More) -> Program:
-    """Binds pods to nodes."""
+    """kube-scheduler: binds pods to nodes."""
     arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
     return Program("kube-scheduler", data, arguments, more)
 
@@ -179,23 +179,23 @@ class ControlPlane(DevelopmentCluster):
         accounts: bool = False,
         services: str = SERVICES_RANGE,
     ) -> None:
-        """`audit` is a file for one line per call; `more` are further arguments of the programs.
-        `services` is the network of the Services' addresses; its first one is the API server's own.
+        """`audit` is a file with one line for each call; `more` has more arguments of the programs.
+        `services` is the network of the Services' addresses; the first one is the API server's.
 
-        With `accounts` pods get the token of their service account, as everywhere else; no pod can then be made in a
-        new namespace until its default account exists, and most tests are about something else.  The API server then
-        also reaches the pods of one node of ours, as for `pods/proxy`.
+        With `accounts`, pods get the token of their service account, as in other clusters: no pod can then be created
+        in a new namespace before its default account exists, so it is off by default.  The API server then also reaches
+        the pods of the first node agent, as for `pods/proxy`.
 
-        Entering raises `MissingProgram` where a program is neither found nor built.
+        Entering raises `MissingProgram` if a program is neither found nor built.
         """
         self._credentials = Credentials(data.absolute())
-        # Through it the pods of one agent are reached, whose network is its own; those of a real kubelet need none.
+        # The API server reaches the pods of one node agent through it; it has a route to those of a real kubelet.
         self.tunnel = data.absolute() / "tunnel" if accounts and nodes == 1 else None
         super().__init__(data, [*users, SCHEDULER_USER], images or {}, nodes)
         given = more or {}
         log = audit.absolute() if audit else None
         self.address = str(next(ipaddress.ip_network(services).hosts()))
-        """The API server's address as pods know it; the network of the pods has to lead from there to it."""
+        """The API server's address for pods; the pods' network has to route it to the server."""
         self.etcd = Etcd(self.data, given)
         self.apiserver: KubeApiServer = KubeApiServer(
             self.data,
@@ -208,7 +208,7 @@ class ControlPlane(DevelopmentCluster):
             services=services,
             tunnel=self.tunnel,
         )
-        # The administrator's: its controllers have an account each in a cluster that keeps them apart.
+        # All controllers share the administrator's kubeconfig; other clusters give each one its own account.
         self.controllers = controller_manager(
             self.data, self.kubeconfig(ADMIN), self._credentials, given, self.authority if accounts else None
         )
@@ -222,7 +222,7 @@ class ControlPlane(DevelopmentCluster):
     async def _start(self) -> None:
         self._credentials.make()
         self.apiserver.data.mkdir(exist_ok=True)
-        # Makes the files; the server that uses them is another program.
+        # Called for the files that it makes: kube-apiserver uses them.
         server_context(self.apiserver.data, self.address)
         await self.etcd.run()
         await self.apiserver.run()
@@ -230,7 +230,7 @@ class ControlPlane(DevelopmentCluster):
         await asyncio.gather(self.controllers.run(), self.scheduler.run())
 
     async def _stop(self) -> None:
-        # etcd last: the others do not end in time while their store is away.
+        # etcd stops last: the others do not end in time without it.
         await asyncio.gather(self.controllers.stop(), self.scheduler.stop())
         await self.apiserver.stop()
         await self.etcd.stop()

@@ -1,4 +1,4 @@
-"""`python -m devcluster.node`: be a node until SIGTERM."""
+"""`python -m devcluster.node`: run a node until SIGTERM."""
 
 import argparse
 import asyncio
@@ -24,20 +24,20 @@ def image(text: str) -> tuple[str, Path]:
 def arguments() -> Options:
     parser = argparse.ArgumentParser(prog="python -m devcluster.node", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder of everything that pods leave")
-    parser.add_argument("--name", required=True, help="of the Node")
+    parser.add_argument("--data", type=Path, required=True, help="folder for the pods' files")
+    parser.add_argument("--name", required=True, help="name of the Node")
     parser.add_argument(
         "--image",
         type=image,
         action="append",
         default=[],
         metavar="NAME=FOLDER",
-        help="containers of image NAME, whatever its tag, start in FOLDER; others in /",
+        help="containers of image NAME, with any tag, start in FOLDER; others in /",
     )
-    parser.add_argument("--client-ca", type=Path, help="lets in callers with a certificate of this authority")
-    parser.add_argument("--tunnel", type=Path, help="a socket to make, for an API server that asks pods: HTTP CONNECT")
+    parser.add_argument("--client-ca", type=Path, help="accept clients with a certificate of this authority")
+    parser.add_argument("--tunnel", type=Path, help="path of a socket for an API server that asks pods: HTTP CONNECT")
     parser.add_argument(
-        "--sync-period", type=float, default=5.0, help="seconds until a changed ConfigMap is seen (%(default)s)"
+        "--sync-period", type=float, default=5.0, help="seconds until pods see a changed ConfigMap (%(default)s)"
     )
     parser.add_argument(
         "--restart-delay", type=float, default=10.0, help="seconds of the first CrashLoopBackOff (%(default)s)"
@@ -67,7 +67,7 @@ def main() -> None:
     options = arguments()
     if sys.platform != "linux":
         sys.exit("the node agent separates pods with namespaces, which only Linux has")
-    # Each container has three descriptors here, and the usual soft limit is made for smaller things.
+    # Each container takes three descriptors, and the usual soft limit is too low for many.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, DESCRIPTORS), hard))
     try:

@@ -1,4 +1,4 @@
-"""The agent: hears what the API server wants of this node, and leads the lives of its pods."""
+"""The agent: watches the pods of its node at the API server, and runs each one."""
 
 import asyncio
 import contextlib
@@ -22,24 +22,24 @@ from devcluster.node.machine import Addresses, Machine
 from devcluster.node.names import DOMAIN, Names
 from devcluster.node.pods import Pod
 from devcluster.node.registration import Registration
-from devcluster.node.relay import APISERVER, PORT, leading, out_to
+from devcluster.node.relay import APISERVER, PORT, out_to, relaying
 from devcluster.node.reporter import Recorder
 from devcluster.node.runtime import Runtime, RuntimeProblem
 from devcluster.node.tunnel import into
 from shared.errors import Trouble
 
 ADDRESS = "127.0.0.1"
-"""Of the node, and of its logs and exec."""
+"""The address of the node, and of its kubelet API."""
 
 POD_NETWORK = "10.88.0.0/16"
 MOST_PODS = 250
 DNS_PORT = 53
 
 SHUTDOWN_GRACE = 2.0
-"""Seconds that containers get when the agent is told to stop, however long they would like."""
+"""Seconds that containers have to end when the agent stops; longer grace periods are cut."""
 
 REPORT_TIMEOUT = 1.5
-"""Seconds for the last statuses to be written; the API server may be gone."""
+"""Seconds to write the last statuses; the API server may be down."""
 
 SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
@@ -55,9 +55,9 @@ class Options:
     node_token: str
     client_authority: Path | None
     tunnel: Path | None
-    """A socket through which the API server reaches pods; without it, it does not."""
+    """The socket through which the API server reaches pods; None if it does not."""
     sync_period: float
-    """Seconds at most until a changed ConfigMap or Secret is in the files of its pods."""
+    """The most seconds until a changed ConfigMap or Secret is in the files of its pods."""
     restart_delay: float
 
 
@@ -68,11 +68,11 @@ class Agent:
         """By uid."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Has the exception of whatever must not end."""
+        """Fails when the zygote or a vital task ends: the agent then ends with that error."""
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, or something broke that the agent cannot live without."""
+        """Run until `stop` is set, or until the zygote or a vital task ends."""
         options = self._options
         options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         tls = await asyncio.to_thread(kubelet_context, options.name, ADDRESS, options.client_authority)
@@ -94,7 +94,7 @@ class Agent:
                 self._failed.result()
 
     async def _first(self, *ends: "asyncio.Future[Any]") -> None:
-        """Wait for one of these, or for what the agent cannot live without to break."""
+        """Wait for one of these, or for the end of the zygote or a vital task."""
         await asyncio.wait([*ends, self._failed], return_when=asyncio.FIRST_COMPLETED)
 
     async def _machine(self, api: Kubernetes, stack: contextlib.AsyncExitStack) -> Machine:
@@ -107,8 +107,8 @@ class Agent:
             await runtime.launch()
         except RuntimeProblem as problem:
             raise RuntimeProblem(
-                f"this machine does not let us separate pods ({problem}); "
-                "it takes Linux 5.12 or newer, as root or with user namespaces permitted"
+                f"this machine does not let the node agent separate pods ({problem}); "
+                "the agent needs Linux 5.12 or newer, and root or permitted user namespaces"
             ) from problem
         stack.push_async_callback(runtime.close)
         return Machine(
@@ -127,8 +127,8 @@ class Agent:
         options, api = self._options, machine.api
         names = Names(self._pods.values, {f"{APISERVER}.{DOMAIN}": machine.resolver})
         await self._serve_names(machine.runtime, machine.resolver, names, stack)
-        await self._lead_to_the_apiserver(machine, stack)
-        await self._lead_to_the_pods(machine.runtime, stack)
+        await self._relay_to_the_apiserver(machine, stack)
+        await self._relay_to_the_pods(machine.runtime, stack)
         kubelet = KubeletApi(self._pods.values, machine.runtime, options.node_token)
         port = await stack.enter_async_context(kubelet.serving(ADDRESS, tls))
         registration = Registration(api=api, name=options.name, address=ADDRESS, port=port, most_pods=MOST_PODS)
@@ -160,19 +160,19 @@ class Agent:
         transport, _ = await loop.create_datagram_endpoint(lambda: DnsServer(names.resolve, names.reverse), sock=made)
         stack.callback(transport.close)
 
-    async def _lead_to_the_apiserver(self, machine: Machine, stack: contextlib.AsyncExitStack) -> None:
+    async def _relay_to_the_apiserver(self, machine: Machine, stack: contextlib.AsyncExitStack) -> None:
         made = await machine.runtime.socket("tcp", (machine.resolver, PORT))
-        listening = leading(out_to(machine.api.url), lambda relay: asyncio.start_server(relay, sock=made))
+        listening = relaying(out_to(machine.api.url), lambda relay: asyncio.start_server(relay, sock=made))
         await stack.enter_async_context(listening)
 
-    async def _lead_to_the_pods(self, runtime: Runtime, stack: contextlib.AsyncExitStack) -> None:
+    async def _relay_to_the_pods(self, runtime: Runtime, stack: contextlib.AsyncExitStack) -> None:
         tunnel = self._options.tunnel
         if tunnel is None:
             return
-        # One that a killed agent left is replaced.
+        # A killed agent leaves its socket.
         tunnel.unlink(missing_ok=True)
         dial = into(runtime, POD_NETWORK)
-        await stack.enter_async_context(leading(dial, lambda relay: asyncio.start_unix_server(relay, tunnel)))
+        await stack.enter_async_context(relaying(dial, lambda relay: asyncio.start_unix_server(relay, tunnel)))
 
     def _pod_changed(self, obj: Json, machine: Machine) -> None:
         uid = obj["metadata"]["uid"]
@@ -183,14 +183,14 @@ class Agent:
         try:
             pod = self._pods[uid] = Pod(obj, machine)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            log.warning("a pod cannot be read", uid=uid, problem=repr(error))
+            log.warning("pod not understood", uid=uid, problem=repr(error))
             return
         if objection := self._objection(obj):
             pod.fail(*objection)
-        self._background(self._lead(pod), vital=False)
+        self._background(self._run(pod), vital=False)
 
     def _objection(self, obj: Json) -> tuple[str, str] | None:
-        """Why a new pod cannot run here, as reason and message."""
+        """The reason and message with which this node rejects a new pod; None if it can run here."""
         if self._stopping:
             return "NodeShutdown", "Pod was rejected as the node is shutting down."
         if sum(not one.over for one in self._pods.values()) > MOST_PODS:
@@ -201,7 +201,7 @@ class Agent:
             return "NotOffered", "Pod was rejected: this node offers no sidecars among init containers"
         return None
 
-    async def _lead(self, pod: Pod) -> None:
+    async def _run(self, pod: Pod) -> None:
         await pod.run()
         if pod.gone:
             self._pods.pop(pod.uid, None)
@@ -214,7 +214,7 @@ class Agent:
                 del self._pods[uid]
 
     def _clean(self, folder: Path) -> None:
-        """What pods of an earlier agent left that the API server no longer knows."""
+        """Remove the folders of an earlier agent's pods that the API server no longer has."""
         for left in folder.iterdir() if folder.exists() else ():
             if left.name not in self._pods:
                 shutil.rmtree(left, ignore_errors=True)
@@ -251,7 +251,7 @@ class Agent:
         if error := task.exception():
             self._failed.set_exception(error)
         elif vital:
-            self._failed.set_exception(AssertionError("a task that must not end has ended"))
+            self._failed.set_exception(AssertionError("a vital task has ended"))
 
     async def _end_background(self) -> None:
         tasks = [*self._tasks]
@@ -261,7 +261,7 @@ class Agent:
 
 
 class Once:
-    """Reads every object at most once, however many pods use it."""
+    """Reads every object at most once, even if several pods use it."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, str, str], Json | None] = {}

@@ -1,4 +1,4 @@
-"""One container of a pod: its state as the API shows it, its runs, and when it may run again."""
+"""One container of a pod: its state in the API, its runs, and the delay before the next one."""
 
 import asyncio
 import contextlib
@@ -16,20 +16,20 @@ from devcluster.node.runtime import Launch, Process
 from devcluster.node.volumes import Volumes
 
 SCHEME = "process"
-"""Where a real node names its container runtime."""
+"""The scheme of container ids, which names the container runtime."""
 
 LONGEST_DELAY = 300.0
 FORGIVEN_AFTER = 600.0
 """Seconds of running after which earlier crashes no longer count."""
 
 DRAIN_TIMEOUT = 1.0
-"""Seconds that the end of a log may come after the end of its container."""
+"""Seconds to wait after a container's end for the end of its log."""
 
 MESSAGE_LIMIT = 4096
 
 
 class OnNode(Named, Protocol):
-    """A pod, as far as its containers are started by it."""
+    """The parts of a pod that its containers need."""
 
     object: Json
     uid: str
@@ -37,7 +37,7 @@ class OnNode(Named, Protocol):
     volumes: Volumes
     field_values: dict[str, str]
     stopping: asyncio.Event
-    """Nothing may start any more."""
+    """Set when no container of the pod may start any more."""
 
     def changed(self) -> None: ...
     async def fetch(self, plural: str, name: str) -> Json | None: ...
@@ -50,16 +50,16 @@ class Container:
     """Seconds before the second restart; the first is at once, and each further one waits twice as long."""
     logs: Logs
     message_file: Path
-    """Becomes the termination message."""
+    """The file whose text becomes the termination message."""
     probed: bool = False
-    """Whether it is ready only when a probe says so."""
+    """True if the container is ready only after its probe succeeds."""
     state: Json = field(default_factory=lambda: {"waiting": {"reason": "ContainerCreating"}})
     last_state: Json = field(default_factory=dict)
     restarts: int = 0
     ready: bool = False
     process: Process | None = None
     launch: Launch | None = None
-    """What the present run was started with; exec starts in the same way."""
+    """The command, environment and identity of the present run; exec uses them too."""
     _id: str = ""
     _delay: float = 0.0
     _started: float = 0.0
@@ -71,7 +71,7 @@ class Container:
 
     @property
     def exit_code(self) -> int | None:
-        """None unless it is over."""
+        """The exit code of the last run; None unless the container has terminated."""
         terminated = self.state.get("terminated")
         return int(terminated["exitCode"]) if terminated else None
 
@@ -80,7 +80,7 @@ class Container:
         return "running" in self.state
 
     def wait(self, reason: str, message: str = "") -> bool:
-        """Say why it does not run; whether that is news."""
+        """Set the state to waiting with this reason; return True if that changed it."""
         waiting = {"waiting": {"reason": reason} | ({"message": message} if message else {})}
         if self.state == waiting:
             return False
@@ -91,7 +91,7 @@ class Container:
         return True
 
     def recover(self, status: Json) -> None:
-        """Go on from what the API says of a life of which this agent has nothing left but the counts."""
+        """Take over the counts and the last state from the status that an earlier agent wrote."""
         self.restarts = int(status.get("restartCount", 0))
         self.last_state = dict(status.get("lastState") or {})
         self._id = str(status.get("containerID", "")).removeprefix(f"{SCHEME}://")
@@ -121,11 +121,11 @@ class Container:
             self.ready = not self.probed
 
     async def ended(self, process: Process) -> None:
-        """Wait for the end and write it down."""
+        """Wait for the end of the run, and set the state to terminated."""
         end = await process.exit
         log = self.logs.present
         if log:
-            # What it wrote last is in the log before anybody hears that it is over.
+            # The log is complete before the status says that the container has terminated.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(log.ended.wait(), DRAIN_TIMEOUT)
             log.close()
@@ -150,7 +150,7 @@ class Container:
         return ""
 
     def next_delay(self) -> float:
-        """Seconds to wait before the next run, longer each time it is asked."""
+        """Seconds to wait before the next run; each call returns a longer delay."""
         delay = self._delay
         self._delay = min(2 * delay or self.first_delay, LONGEST_DELAY)
         return delay

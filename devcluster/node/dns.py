@@ -1,6 +1,6 @@
-"""A DNS server for the pods: A and PTR records of what `resolve` and `reverse` know, and a quick NXDOMAIN for the rest.
+"""A DNS server for the pods: A and PTR records from `resolve` and `reverse`, and NXDOMAIN at once for other names.
 
-UDP only.  An answer that is too large is cut to the addresses that fit, instead of sending the client to TCP.
+It serves UDP only: an answer that is too large has the addresses that fit, instead of sending the client to TCP.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 TTL = 5
-"""Seconds, as cluster DNS servers say."""
+"""Seconds that clients may cache an answer, as with other cluster DNS servers."""
 
 A, PTR, OPT, IN = 1, 12, 41, 1
 NOERROR, FORMERR, NXDOMAIN, NOTIMP = 0, 1, 3, 4
 PLAIN_SIZE = 512
-"""Bytes that a client without EDNS takes."""
+"""The most bytes that a client without EDNS accepts."""
 
 Resolve = Callable[[str], Sequence[str] | None]
 """The addresses of a name in lower case without its last dot; None when there is no such name."""
@@ -24,11 +24,11 @@ Reverse = Callable[[str], str | None]
 
 
 class Malformed(Exception):  # noqa: N818 - said of a message
-    """Not a query that can be answered."""
+    """The query cannot be parsed."""
 
 
 def answer(query: bytes, resolve: Resolve, reverse: Reverse) -> bytes | None:
-    """The reply to a query; None when there should be none."""
+    """The reply to a query; None for a message that is not a query."""
     if len(query) < 12:
         return None
     number, flags, questions, _, _, additional = struct.unpack_from("!6H", query)
@@ -62,18 +62,18 @@ def _records(name: str, resolve: Resolve, reverse: Reverse) -> list[tuple[int, b
 
 
 def _record(kind: int, data: bytes) -> bytes:
-    # The name is a pointer to the question's.
+    # The record's name is a pointer to the question's.
     return struct.pack("!HHHIH", 0xC00C, kind, IN, TTL, len(data)) + data
 
 
 def _reply(number: int, flags: int, code: int, question: bytes = b"", answers: Sequence[bytes] = ()) -> bytes:
-    # An answer, authoritative; recursion is said to be available, because some resolvers ignore a server without it.
+    # The flags: a reply, authoritative, and recursion available, because some resolvers ignore a server without it.
     header = struct.pack("!6H", number, 0x8480 | (flags & 0x0100) | code, 1 if question else 0, len(answers), 0, 0)
     return header + question + b"".join(answers)
 
 
 def _read_name(message: bytes, at: int) -> tuple[str, int]:
-    """The name in lower case, and where it ends; questions have no compression."""
+    """The name in lower case, and the position after it; questions have no compression."""
     labels = []
     while length := message[at]:
         if length > 63:
@@ -88,7 +88,7 @@ def _packed_name(name: str) -> bytes:
 
 
 def _accepted_size(query: bytes, at: int, additional: int) -> int:
-    # An OPT record has the root as its name, and the size where others have the class.
+    # An OPT record has the root as its name, and the size in the field of the class.
     if additional and query[at : at + 1] == b"\0":
         kind, size = struct.unpack_from("!HH", query, at + 1)
         if kind == OPT:
@@ -102,7 +102,7 @@ class DnsServer(asyncio.DatagramProtocol):
         self._reverse = reverse
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not an instance of its interface in every version of Python.
+        # In some versions of Python the transport is no instance of DatagramTransport.
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, sender: tuple[str | Any, int]) -> None:

@@ -1,4 +1,4 @@
-"""A container's environment, its command with the variables put in, and the fields of its pod that it may know."""
+"""A container's environment, the variables in its command, and the fields of its pod that it can refer to."""
 
 import base64
 import os
@@ -13,26 +13,26 @@ from devcluster.node.relay import APISERVER_VARIABLES
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 Fetch = Callable[[str, str], Awaitable[Json | None]]
-"""The ConfigMap or Secret (`configmaps`, `secrets`) of a name in the pod's namespace; None when there is none."""
+"""Reads an object of a kind (`configmaps`, `secrets`) by name from the pod's namespace; None if there is none."""
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^()$]+)\)")
 _KINDS = {"configMap": "configmaps", "secret": "secrets"}
 
 
 class BadConfiguration(Exception):  # noqa: N818 - the kubelet's word for it is CreateContainerConfigError
-    """The container cannot be made as its objects are now; the message is what `kubectl describe` shows."""
+    """The container cannot be made from the present objects; `kubectl describe` shows the message."""
 
 
 def image_environment(programs: Sequence[str] = ()) -> dict[str, str]:
-    """What an image would bring: its folders of `programs`, then the Python that runs the agent."""
-    # Not resolved: in a virtual environment the link is what knows the packages.
+    """The environment of an image: its `PATH` has the folders `programs`, then the Python that runs the agent."""
+    # Not resolved: a virtual environment finds its packages by the link.
     python = os.path.dirname(os.path.abspath(sys.executable))  # noqa: PTH100, PTH120
     home = "/root" if os.getuid() == 0 else str(Path.home())
     return {"PATH": ":".join([*programs, python, STANDARD_PATH]), "HOME": home}
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes its value and `$$` a dollar; what is not known stays as it is."""
+    """The text with `$(NAME)` replaced by its value and `$$` by a dollar; unknown names stay as they are."""
 
     def replacement(match: re.Match[str]) -> str:
         return "$" if match[0] == "$$" else variables.get(match[1], match[0])
@@ -92,7 +92,7 @@ _ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 def field(pod: Json, status: Mapping[str, str], path: str) -> str:
-    """The text of a field reference; `status` has what this node knows better than the object."""
+    """The text of a field reference; `status` has the values that the object may not have yet."""
     metadata = pod["metadata"]
     if entry := _ENTRY.fullmatch(path):
         return str((metadata.get(entry[1]) or {}).get(entry[2], ""))

@@ -1,4 +1,4 @@
-"""Exec over a WebSocket: a process in a container, its streams as channels, its end as a status.
+"""Exec over a WebSocket: a process in a container, with its streams as channels and its end as a status.
 
 Each message begins with the number of its channel; `v5.channel.k8s.io` adds a message that closes one.
 """
@@ -25,7 +25,7 @@ from devcluster.node.runtime import Process, Runtime, RuntimeProblem
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 OUTPUTS = {STDOUT: "output", STDERR: "error"}
-"""What the kubelet's callers ask for them by."""
+"""The query parameters of the kubelet API that ask for each output."""
 CHUNK = 65536
 TRUE = ("1", "true")
 
@@ -104,7 +104,7 @@ async def serve_exec(request: web.Request, runtime: Runtime, container: Containe
 
 async def _attend(socket: web.WebSocketResponse, streams: Streams, process: Process, asked: Collection[int]) -> None:
     if process.problem:
-        # In runc's words, of which clients conclude that there never was a process.
+        # runc's message: clients recognize by it that the process never started.
         problem = f"OCI runtime exec failed: exec failed: unable to start container process: {process.problem}"
         await _say(socket, ERROR, json.dumps(_failure(problem)).encode())
         return
@@ -117,7 +117,7 @@ async def _attend(socket: web.WebSocketResponse, streams: Streams, process: Proc
     ends: list[asyncio.Future[Any]] = [everything, listening]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        # Otherwise the client has left.  The process goes on, as it does at containerd; only a terminal hangs up.
+        # Otherwise the client has left.  The process goes on, as with containerd; only a terminal hangs up.
         if everything.done():
             await _say(socket, ERROR, json.dumps(_end(process.exit.result().code)).encode())
     finally:
@@ -127,10 +127,7 @@ async def _attend(socket: web.WebSocketResponse, streams: Streams, process: Proc
 
 
 async def _pump(socket: web.WebSocketResponse | None, channel: int, pipe: int) -> None:
-    """Send what the pipe has to the client.
-
-    Without a socket it is read and thrown away: a process whose pipe is full waits for ever.
-    """
+    """Send the pipe's data to the client; without a socket drop it, because a full pipe would block the process."""
     while data := await _read(pipe):
         if socket is not None:
             await _say(socket, channel, data)
@@ -168,7 +165,7 @@ async def _read(descriptor: int) -> bytes:
             finally:
                 loop.remove_reader(descriptor)
         except OSError:
-            # A terminal whose other side is closed ends so.
+            # The end of a terminal is an error, not an empty read.
             return b""
 
 
@@ -185,7 +182,7 @@ async def _write(streams: Streams, data: bytes) -> None:
             finally:
                 loop.remove_writer(streams.stdin)
         except OSError:
-            # The process reads no more.
+            # The process has closed its stdin.
             streams.close_stdin()
 
 

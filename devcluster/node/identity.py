@@ -1,7 +1,7 @@
-"""Whom a container runs as, and what it may: its security context as far as this node keeps it.
+"""The user and the rights of a container: the part of its security context that this node applies.
 
-Kept are users, groups, capabilities that are dropped, no new privileges, and a root that is read-only; seccomp profiles
-and SELinux labels are passed over.  Another user than root takes an agent that is root itself.
+It applies users, groups, dropped capabilities, `allowPrivilegeEscalation` and a read-only root; it ignores seccomp
+profiles and SELinux labels.  Only an agent that runs as root can run containers as other users.
 """
 
 import os
@@ -19,9 +19,9 @@ class Identity:
     groups: tuple[int, ...] = ()
     privileged: bool = False
     new_privileges: bool = True
-    """Whether a program may have more than who started it, as with sudo."""
+    """True if a program may gain rights that its caller lacks, as with sudo."""
     capabilities: bool = True
-    """Those of every container, and not none."""
+    """True for the default capabilities of containers; False for none."""
     read_only_root: bool = False
 
 
@@ -29,7 +29,7 @@ ROOT: Identity = Identity()
 
 
 def identity(pod: Json, container: Json) -> Identity:
-    """Raises `BadConfiguration` in the kubelet's words."""
+    """The identity of a container.  Raises `BadConfiguration` with the kubelet's message."""
     general: Json = pod["spec"].get("securityContext") or {}
     own: Json = {**general, **(container.get("securityContext") or {})}
     user = int(own.get("runAsUser", 0))
@@ -41,7 +41,7 @@ def identity(pod: Json, container: Json) -> Identity:
         raise BadConfiguration(f"no capabilities but {', '.join(added)}: that is not offered by this node")
     root = os.getuid() == 0
     return Identity(
-        # The user namespace of an agent that is not root has one user, root.
+        # Without root, the agent's user namespace has only the user root.
         user=user if root else 0,
         group=int(own.get("runAsGroup", 0)) if root else 0,
         groups=tuple(sorted({*_group(pod), *general.get("supplementalGroups", ())})) if root else (),
@@ -58,6 +58,6 @@ def _group(pod: Json) -> tuple[int, ...]:
 
 
 def files_group(pod: Json) -> int | None:
-    """The group of the pod's volumes, `fsGroup`; None without one, and where this agent is not root."""
+    """The group of the pod's volumes, `fsGroup`; None without one, or if this agent is not root."""
     group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
     return None if group is None or os.getuid() != 0 else int(group)

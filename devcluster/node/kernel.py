@@ -1,6 +1,6 @@
 """The system calls that Python does not offer: namespaces, mounts, capabilities.
 
-Imported by the zygote, so nothing here may import anything heavy.
+The zygote imports this module, so it has few and small imports.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _ATTR_RDONLY = 1
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _LAST_CAPABILITY = 40
 _MOUNT_SETATTR = 442
-"""The same number on every architecture, as for all calls newer than Linux 5.1."""
+"""The system call's number, which is the same on every architecture."""
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -44,17 +44,17 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def umount(target: str) -> None:
-    """Out of sight at once; gone when the last process has left it."""
+    """Detach the mount; the kernel removes it when the last process has left it."""
     _checked(_libc.umount2(target.encode(), _MNT_DETACH), f"umount {target}")
 
 
 def bind(source: str, target: str) -> None:
-    """Also what is mounted below, without which a user namespace may not bind at all."""
+    """Bind a folder with the mounts below it; in a user namespace a bind without them is not permitted."""
     mount(source, target, flags=MS_BIND | MS_REC)
 
 
 def set_read_only(target: str, *, value: bool = True, recursive: bool = False) -> None:
-    """Needs Linux 5.12; the older way cannot reach the mounts below."""
+    """Make a mount read-only or writable.  It needs Linux 5.12: the older call cannot change the mounts below."""
     attributes = struct.pack("QQQQ", _ATTR_RDONLY if value else 0, 0 if value else _ATTR_RDONLY, 0, 0)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     flags = _AT_RECURSIVE if recursive else 0
@@ -64,9 +64,9 @@ def set_read_only(target: str, *, value: bool = True, recursive: bool = False) -
 
 
 def pivot_root(folder: str) -> None:
-    """Make `folder`, a mount, the root; nothing of the old one stays reachable."""
+    """Make `folder`, a mount, the root; the old root is unmounted."""
     os.chdir(folder)
-    # The old root goes on top of the new one and is taken off again, so no folder is needed for it.
+    # The old root is mounted over the new one and unmounted, so it needs no folder.
     _checked(_libc.syscall(ctypes.c_long(_PIVOT_ROOT[os.uname().machine]), b".", b"."), "pivot_root")
     _checked(_libc.umount2(b".", _MNT_DETACH), "umount of the old root")
     os.chdir("/")
@@ -77,18 +77,18 @@ def set_hostname(name: str) -> None:
 
 
 def die_with_parent(number: int) -> None:
-    """The kernel sends `number` to this process when the thread that made it ends."""
+    """Make the kernel send the signal `number` to this process when the thread that forked it ends."""
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, number), "prctl")
 
 
 def keep_capabilities(kept: frozenset[int]) -> None:
-    """What is started from now on never has others, even as root."""
+    """Drop all other capabilities from this process and the programs that it starts, even as root."""
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in kept:
-            # An older kernel does not know the newest ones, which is as good as not having them.
+            # An older kernel does not have the newest capabilities.
             _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def no_new_privileges() -> None:
-    """What is started from now on has no more rights than this process, whatever its file says."""
+    """Make programs that this process starts gain no rights from their files, such as setuid."""
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")

@@ -1,4 +1,4 @@
-"""The kubelet's own API over HTTPS: logs and exec, for the API server that knows the token."""
+"""The kubelet's own API over HTTPS: logs and exec, for an API server with the token."""
 
 import contextlib
 import hmac
@@ -17,7 +17,7 @@ from devcluster.node.runtime import Runtime
 TRUE = ("1", "true")
 
 LONGEST_LINE = 1 << 20
-"""Bytes of a URL, which for an exec has the whole command."""
+"""The most bytes of a URL, which for an exec has the whole command."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,7 +30,7 @@ class KubeletApi:
 
     @contextlib.asynccontextmanager
     async def serving(self, address: str, tls: ssl.SSLContext) -> AsyncIterator[int]:
-        """For as long as the context lasts; yields the port."""
+        """Serve for as long as the context lasts; yields the port."""
         application = web.Application(middlewares=[self._authenticated])
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         for method in ("GET", "POST"):
@@ -46,7 +46,7 @@ class KubeletApi:
     @web.middleware
     async def _authenticated(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        # With a certificate that the node's client authority signed, the TLS handshake has proved enough.
+        # A client certificate was verified in the TLS handshake.
         certificate = request.transport and request.transport.get_extra_info("peercert")
         known = bool(certificate) or (self._token and hmac.compare_digest(given.encode(), self._token.encode()))
         if not known:
@@ -55,7 +55,7 @@ class KubeletApi:
 
     def _container(self, request: web.Request) -> tuple[Pod, Container]:
         asked = request.match_info
-        # The newest of that name: an older one, deleted at the API server, may still be ending.
+        # The newest pod of the name: an older one, deleted at the API server, may still be ending.
         for pod in reversed([*self._pods()]):
             if (pod.namespace, pod.name) == (asked["namespace"], asked["pod"]):
                 container = pod.find(asked["container"])

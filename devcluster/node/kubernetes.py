@@ -32,14 +32,14 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 
 TIMEOUTS = Timeouts(connect=5.0, total=15.0)
 FIRST_DELAY, LAST_DELAY = 0.1, 5.0
-"""Seconds between two attempts; short, because the server of a development cluster is back soon."""
+"""Seconds between two attempts; short, because the API server of a development cluster restarts quickly."""
 
 
 log = structlog.get_logger()
 
 
 class WholeMetadata(Metadata, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """All that a node reads of it; what an object does not have is left out."""
+    """The metadata that a node reads; absent fields are not encoded."""
 
     deletion_grace_period_seconds: int | None = None
 
@@ -53,9 +53,9 @@ SERVICES = Resource("", "v1", "services", "Service", Whole)
 
 
 class NodeAccess:
-    """The API server and the token of a kubeconfig that this cluster wrote: both stand in the file itself.
+    """The API server and the token of a kubeconfig with everything inlined, as development clusters write it.
 
-    `shared.cluster.access` reads every other kind too, for 0.3 s and 18 MiB more in each agent.
+    `shared.cluster.access` reads all kubeconfigs, but costs each agent 0.3 s and 18 MiB.
     """
 
     options: Mapping[str, Any] = {}
@@ -97,10 +97,10 @@ class Kubernetes:
         except FailedRequest as failure:
             raise trouble(failure.status, what, method=method) from failure
         except msgspec.MsgspecError as error:
-            raise Transient(f"{what}: the answer is no JSON object") from error
+            raise Transient(f"{what}: the answer is not a JSON object") from error
 
     async def insist(self, method: str, path: str, body: Json | None = None, **options: Any) -> Json:
-        """Repeat until it is answered; raises `Conflict` or `Refused`."""
+        """Repeat the call until it is answered; raises `Conflict` or `Refused`."""
         delays = backoff()
         while True:
             try:
@@ -117,9 +117,9 @@ class Kubernetes:
         *,
         fields: str = "",
     ) -> None:
-        """Tell of every object that `fields` selects, and of the uid of each that is gone, for ever.
+        """For ever: call `changed` with each object that `fields` selects, and `gone` with the uid of a removed one.
 
-        `listed` is set when all that were there at first were told.  After a gap an object may be told again.
+        `listed` is set after the first complete list.  After a gap, `changed` may get an object again.
         """
         pace = Pace(first_wait=FIRST_DELAY, longest_wait=LAST_DELAY)
         known: set[str] = set()
@@ -140,7 +140,7 @@ class Kubernetes:
                     known.discard(one.metadata.uid)
                     gone(one.metadata.uid)
                 case Blind(reason=reason):
-                    log.debug("watch broke", resource=resource.plural, problem=reason)
+                    log.debug("watch broken", resource=resource.plural, problem=reason)
 
 
 def backoff() -> Backoff:

@@ -1,4 +1,4 @@
-"""From a container of a pod's spec to what the zygote starts: command, environment, folder, mounts, files."""
+"""Translates a container of a pod's spec into what the zygote starts: command, environment, folder, mounts, files."""
 
 import os
 import sys
@@ -12,21 +12,21 @@ from devcluster.node.rootfs import PRIVATE, Mount
 from devcluster.node.runtime import Isolation, Launch
 
 NAME_SERVICES = "hosts: files dns\npasswd: files\ngroup: files\nshadow: files\n"
-"""Instead of what the host asks, such as a resolver of its own that knows nothing of pods."""
+"""The container's `nsswitch.conf`: the host's may name a resolver that does not know the pods."""
 
 
 class CannotStart(Exception):  # noqa: N818 - the kubelet's word for it is CreateContainerError
-    """The container has nothing that could be started; the message says what is missing."""
+    """The container cannot be started; the message says what is missing."""
 
 
 async def prepare(pod: OnNode, container: Container) -> tuple[Launch, Isolation]:
-    """Raises `BadConfiguration` or `CannotStart`; both may go away when objects change."""
+    """The launch of a container.  Raises `BadConfiguration` or `CannotStart`; a change of an object may mend both."""
     spec, status, images, hostname = container.spec, pod.field_values, pod.machine.images, pod.field_values["hostname"]
     image = spec["image"]
     variables = await environment(pod.object, spec, status, pod.fetch, images.programs(image))
     command = [expand(word, variables) for word in [*(spec.get("command") or ()), *(spec.get("args") or ())]]
     if not command:
-        raise CannotStart("no command specified: images have none on this node, so the pod has to say it")
+        raise CannotStart("no command specified: images have none on this node, so the pod has to name one")
     who = identity(pod.object, spec)
     mounts = _program_mounts(images.visible(image), everywhere=bool(who.user)) + pod.volumes.mounts(spec, variables)
     message_path = spec.get("terminationMessagePath") or "/dev/termination-log"
@@ -43,9 +43,9 @@ async def prepare(pod: OnNode, container: Container) -> tuple[Launch, Isolation]
 
 
 def _program_mounts(folders: list[str], *, everywhere: bool) -> list[Mount]:
-    """The image, the Python and our own code, when they lie where a container has an empty folder of its own.
+    """Mounts of the image, the Python and this code, if a container has a private folder in their place.
 
-    Or `everywhere`, for users who might not be let in where they lie.
+    With `everywhere` they are always mounted, because a user other than root may not be able to read the folders above.
     """
     ours = str(Path(__file__).parents[2])
     needed = {*folders, ours, os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)}

@@ -1,7 +1,7 @@
-"""Logs of containers: files in the format of the container runtimes, and the reading that `kubectl logs` wants.
+"""Logs of containers: written in the format of container runtimes, and read as `kubectl logs` asks.
 
-A line is `<time> <stdout|stderr> <F|P> <text>`; P marks a part, whose newline is not the container's own.
-Only the present and the previous run of a container are kept.
+A line is `<time> <stdout|stderr> <F|P> <text>`; P marks a partial line, whose newline the container did not write.
+The logs of the present and of the previous run of a container are kept.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ CHUNK = 65536
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What part of a log is asked for, and how."""
+    """The options of a request for a log."""
 
     follow: bool = False
     tail: int | None = None
     since: datetime | None = None
     timestamps: bool = False
     limit: int | None = None
-    """Bytes."""
+    """The most bytes to send."""
 
 
 class Log:
-    """The log of one run of a container, while it is written and after."""
+    """The log of one run of a container."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o640)
         self._open: dict[int, tuple[str, bytes]] = {}
-        """By the descriptor of a pipe: its name and a line that has not ended."""
+        """The stream's name and its unfinished line, by the descriptor of the pipe."""
         self._changed = asyncio.Event()
         self.ended = asyncio.Event()
 
@@ -86,7 +86,7 @@ class Log:
             self._wake()
 
     def close(self) -> None:
-        """Stop listening, also to a container that still holds its end."""
+        """Stop reading, even if a process still has a pipe open."""
         for pipe in [*self._open]:
             self._close(pipe)
 
@@ -120,7 +120,7 @@ def _chosen(lines: list[bytes], wanted: Wanted) -> Iterator[bytes]:
 
 
 def _last(lines: list[bytes], tail: int) -> int:
-    """How many stored lines make the last `tail` lines of the container."""
+    """The number of stored lines that make the container's last `tail` lines."""
     count, whole = 0, 0
     for line in reversed(lines):
         whole += _kind(line) == b"F" or count == 0
@@ -145,7 +145,7 @@ def _shown(line: bytes, wanted: Wanted) -> bytes:
 
 
 class Logs:
-    """The logs of one container: of its present run and of the one before."""
+    """The logs of one container's present and previous run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

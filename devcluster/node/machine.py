@@ -1,4 +1,4 @@
-"""What pods need of their node, gathered once."""
+"""The parts of the node that its pods use."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from devcluster.node.runtime import Runtime
 
 
 class Addresses:
-    """Those of the pods of one node, handed out in turn, so that one is used again as late as possible."""
+    """The addresses of one node's pods, taken in turn, so that each is reused as late as possible."""
 
     def __init__(self, network: str) -> None:
         self._network = ipaddress.IPv4Network(network)
@@ -27,7 +27,7 @@ class Addresses:
                     yield str(address)
 
     def take(self) -> str:
-        """There are far more addresses than pods a node may have."""
+        """Return an unused address; the network has far more addresses than a node has pods."""
         address = next(address for address in self._turn if address not in self._used)
         self._used.add(address)
         return address
@@ -48,4 +48,4 @@ class Machine:
     resolver: str
     """The address of the name server."""
     restart_delay: float
-    """Seconds of the first CrashLoopBackOff."""
+    """Seconds of a container's first CrashLoopBackOff."""

@@ -1,7 +1,7 @@
-"""The names of a cluster as its DNS tells them, computed from the Services and from this node's own pods.
+"""The DNS names of a cluster, computed from the Services and this node's pods.
 
-What the controllers of a whole cluster derive in several steps (endpoints, slices, records) is one look here, so that
-a name is there as soon as its pod has an address.  Pods of other nodes are not known; they could not be reached.
+There are no endpoints and no slices: a name exists as soon as its pod has an address.  Pods of other nodes have no
+names here, because this node cannot reach them.
 """
 
 import ipaddress
@@ -14,7 +14,7 @@ DOMAIN = "cluster.local"
 
 
 class Named(Protocol):
-    """A pod, as far as names are made of it."""
+    """The parts of a pod that its names need."""
 
     namespace: str
     hostname: str
@@ -30,7 +30,7 @@ class Named(Protocol):
 
 class Names:
     def __init__(self, pods: Callable[[], Iterable[Named]], fixed: Mapping[str, str]) -> None:
-        """`fixed` are addresses by name that no Service tells."""
+        """`fixed` has the addresses of names without a Service."""
         self._pods = pods
         self._fixed = fixed
         self._services: dict[tuple[str, str], Json] = {}
@@ -44,12 +44,12 @@ class Names:
 
     def service_gone(self, uid: str) -> None:
         place = self._places.pop(uid, None)
-        # One of the same name may have come before the other's end was heard.
+        # The next Service of the name may have arrived before the deletion of this one.
         if place and self._services[place]["metadata"]["uid"] == uid:
             del self._services[place]
 
     def resolve(self, name: str) -> list[str] | None:
-        """The addresses of a complete name; None when it does not exist."""
+        """The addresses of a full name; None if it does not exist."""
         if name in self._fixed:
             return [self._fixed[name]]
         labels = name.removesuffix(f".svc.{DOMAIN}").split(".")
@@ -73,7 +73,7 @@ class Names:
 
     def _behind(self, service: Json) -> list[Named]:
         selector = service["spec"].get("selector") or {}
-        everybody = service["spec"].get("publishNotReadyAddresses", False)
+        unready_too = service["spec"].get("publishNotReadyAddresses", False)
         return [
             pod
             for pod in self._pods()
@@ -81,19 +81,19 @@ class Names:
             and pod.address
             and pod.namespace == service["metadata"]["namespace"]
             and selector.items() <= pod.labels.items()
-            and (everybody or pod.serving)
+            and (unready_too or pod.serving)
         ]
 
 
 def full_name(pod: Named) -> str | None:
-    """What the pod calls itself; only a subdomain gives it a place in the DNS."""
+    """The pod's DNS name; None for a pod without hostname or subdomain."""
     if not pod.hostname or not pod.subdomain:
         return None
     return f"{pod.hostname}.{pod.subdomain}.{pod.namespace}.svc.{DOMAIN}"
 
 
 def hosts_file(pod: Named, hostname: str, aliases: Iterable[Json]) -> str:
-    """`/etc/hosts` as the kubelet writes it: the pod's own name, never those of others."""
+    """`/etc/hosts` as the kubelet writes it: with the pod's own name and its hostAliases."""
     lines = [
         "# Kubernetes-managed hosts file.",
         "127.0.0.1\tlocalhost",
@@ -110,7 +110,7 @@ def hosts_file(pod: Named, hostname: str, aliases: Iterable[Json]) -> str:
 
 
 def resolver_file(spec: Json, namespace: str, server: str) -> str:
-    """`/etc/resolv.conf`, with what the pod's dnsConfig adds last."""
+    """`/etc/resolv.conf`, with the entries of the pod's dnsConfig last."""
     config = spec.get("dnsConfig") or {}
     servers, searches, options = [], [], []
     if spec.get("dnsPolicy", "ClusterFirst") != "None":

@@ -1,6 +1,6 @@
-"""The few requests of rtnetlink that a bridge with pods on it needs; `ip` would cost a process per request.
+"""The few requests of rtnetlink that a bridge for pods needs; `ip` would cost a process for each request.
 
-A socket belongs for ever to the network namespace in which it was made, which is how one process configures many.
+A socket stays in the network namespace in which it was made, so one process can configure several namespaces.
 """
 
 import os
@@ -34,7 +34,7 @@ class Netlink:
         self._link(_NEW_LINK, _CREATE | _EXCLUSIVE, attributes=attributes)
 
     def add_pair(self, name: str, hardware: bytes, *, peer: str, peer_namespace: int) -> None:
-        """A cable: `name` here, with the given hardware address, and `peer` in the namespace of a descriptor."""
+        """Add a veth pair: `name` here, with this hardware address, and `peer` in the descriptor's namespace."""
         other = _link_header() + _attributes(_name(peer), (_LINK_NAMESPACE, struct.pack("I", peer_namespace)))
         data = _attributes((_VETH_PEER, other))
         info = _attributes((_INFO_KIND, b"veth"), (_INFO_DATA, data))

@@ -1,7 +1,7 @@
-"""The networks of the pods, as the zygote makes them: a namespace each, on one bridge in the zygote's own namespace.
+"""The networks of the pods: a namespace for each, on one bridge in the zygote's namespace.
 
-Nothing of it is visible in the host's network, and all of it is gone with the zygote.
-There is no route out of the bridge, on purpose: a connection to elsewhere fails at once instead of hanging.
+The host's network does not see them, and they end with the zygote.
+The bridge has no route to the outside, so that a connection to elsewhere fails at once instead of hanging.
 """
 
 import os
@@ -15,7 +15,7 @@ PREFIX = 16
 
 
 class PodNetworks:
-    """Namespaces by pod; an open descriptor keeps each alive also while no process is in it."""
+    """Network namespaces by pod; an open descriptor keeps each one, even without a process in it."""
 
     def __init__(self, gateway: str) -> None:
         self._namespaces: dict[str, int] = {}
@@ -23,8 +23,8 @@ class PodNetworks:
         self._links = 0
         with Netlink() as netlink:
             netlink.set_up(socket.if_nametoindex("lo"))
-            # A bridge without an address of its own takes one of its ports', and another when that port goes,
-            # while the pods still send to the old one.
+            # A bridge without its own hardware address takes that of a port, and changes it when the port is removed,
+            # while pods still send to the old one.
             netlink.add_bridge(BRIDGE, _hardware(gateway))
             self._bridge = socket.if_nametoindex(BRIDGE)
             netlink.add_address(self._bridge, gateway, PREFIX)
@@ -46,7 +46,7 @@ class PodNetworks:
         self._namespaces[pod] = namespace
 
     def _connect(self, address: str) -> None:
-        """From inside the pod's namespace: the loopback interface, and a cable to the bridge."""
+        """Set up the loopback interface and a veth pair to the bridge, from inside the pod's namespace."""
         with Netlink() as inside:
             inside.set_up(socket.if_nametoindex("lo"))
             namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -65,19 +65,19 @@ class PodNetworks:
             inside.set_up(index)
 
     def remove(self, pod: str) -> None:
-        """The kernel takes the namespace away, and the cable with it, when the last process in it is gone."""
+        """Let go of a namespace; the kernel removes it and its veth pair with the last process in it."""
         namespace = self._namespaces.pop(pod, None)
         if namespace is not None:
             os.close(namespace)
 
     def enter(self, pod: str) -> None:
-        """For a process that is about to become a container."""
+        """Move this process, which becomes a container, into the pod's namespace."""
         namespace = self._namespaces.get(pod)
         if namespace is not None:
             kernel.setns(namespace, kernel.NEWNET)
 
     def socket(self, kind: str, bound: tuple[str, int] | None) -> socket.socket:
-        """A socket in the network of the bridge, from which all pods are reached."""
+        """A socket in the bridge's network, which reaches all pods."""
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
         try:
             if bound:
@@ -90,5 +90,5 @@ class PodNetworks:
 
 
 def _hardware(address: str) -> bytes:
-    """From the address, so that what neighbours remember of an earlier pod is right for the next one, too."""
+    """A hardware address made from the IP address, so that neighbours' ARP caches stay right when it is reused."""
     return b"\x0a\x58" + socket.inet_aton(address)

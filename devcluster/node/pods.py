@@ -1,4 +1,4 @@
-"""The life of one pod on this node, from its binding to its end, as the kubelet leads it."""
+"""One pod on this node, from its binding to its end, as the kubelet runs it."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 _STATUS_FIELDS = ("initContainerStatuses", "containerStatuses")
 
 SHORTEST_GRACE = 1.0
-"""Seconds; the kubelet leaves no container without a chance."""
+"""The kubelet's minimum of seconds for a container to end."""
 
 
 class Pod:
@@ -43,7 +43,7 @@ class Pod:
         self.init = [self._container(one, machine) for one in spec.get("initContainers") or ()]
         self.main = [self._container(one, machine) for one in spec["containers"]]
         self.finished = asyncio.Event()
-        """Nothing of it is left on this node."""
+        """Set when the pod has nothing left on this node."""
         self.machine = machine
         self._policy = str(spec.get("restartPolicy") or statuses.ALWAYS)
         self._address = ""
@@ -53,22 +53,22 @@ class Pod:
             "hostIP": machine.host_address,
             "podIP": "",
         }
-        """Of field references, as far as the node knows better than the object."""
+        """Values of field references that the object may not have yet."""
         tokens = Tokens(machine.api, lambda: self.object)
         self.volumes = Volumes(lambda: self.object, self._folder / "volumes", self.field_values, tokens)
         self._mounted = False
         self._refreshing = asyncio.Lock()
         self._refreshes: set[asyncio.Task[None]] = set()
         self._phase = status.get("phase") or "Pending"
-        """The one last told."""
+        """The phase last reported."""
         self._over = self._phase in ("Succeeded", "Failed")
         self._verdict: Json = {}
-        """Reason and message, when the pod fails for something else than its containers."""
+        """Reason and message, if the pod fails for another cause than its containers."""
         self._grace: float | None = None
-        """Seconds, when the node and not the API sets it."""
+        """The grace period in seconds that the node sets; None if only the API does."""
         self._gone = False
         self.stopping = asyncio.Event()
-        """Nothing may start any more."""
+        """Set when no container may start any more."""
         self._leaving = asyncio.Event()
         self._ended = asyncio.Event()
         self._news = asyncio.Event()
@@ -78,7 +78,7 @@ class Pod:
             self._recover(status)
         self.update(obj)
 
-    # What names are made of.
+    # For its names
 
     @property
     def labels(self) -> dict[str, str]:
@@ -86,19 +86,19 @@ class Pod:
 
     @property
     def address(self) -> str:
-        """Empty while it has none, and again when it is over, or gone from the API while it still ends."""
+        """The pod's address; empty before it has one, once it is over, and once it is gone from the API."""
         return "" if self._over or self._gone else self._address
 
     @property
     def serving(self) -> bool:
-        """Ready, and not about to end."""
+        """True if all containers are ready and the pod is not being deleted."""
         return not self._leaving.is_set() and all(container.ready for container in self.main)
 
-    # What the agent tells.
+    # For the agent
 
     @property
     def over(self) -> bool:
-        """Succeeded or failed; only its logs are left."""
+        """True if the pod has succeeded or failed; only its logs are left."""
         return self._over
 
     def update(self, obj: Json) -> None:
@@ -119,7 +119,7 @@ class Pod:
         self._wake()
 
     def fail(self, reason: str, message: str, grace: float | None = None) -> None:
-        """End it, for a reason that is not its containers'; it stays in the API."""
+        """End the pod for another cause than its containers; its object stays in the API."""
         if not self._over:
             self._verdict = {"reason": reason, "message": message}
             self._grace = grace
@@ -128,16 +128,16 @@ class Pod:
 
     @property
     def gone(self) -> bool:
-        """The API server does not know it any more."""
+        """True if the pod is gone from the API."""
         return self._gone
 
     async def ended(self) -> None:
-        """Wait until nothing of it runs and that was reported."""
+        """Wait until no container runs and the status says so."""
         await self._ended.wait()
         await self._reporter.flush()
 
     async def refresh(self, fetch: Fetch) -> None:
-        """Bring the files of its volumes up to date."""
+        """Update the files of the pod's volumes."""
         async with self._refreshing:
             if self._mounted and not self._over:
                 await self.volumes.refresh(fetch)
@@ -147,7 +147,7 @@ class Pod:
         return self._mounted and not self._over and self.volumes.refreshable
 
     async def fetch(self, plural: str, name: str) -> Json | None:
-        """A ConfigMap, Secret or claim of its namespace, or a volume of the cluster."""
+        """Read a ConfigMap, Secret or claim of the pod's namespace, or a volume of the cluster."""
         namespace = "" if plural == VOLUMES else self.namespace
         try:
             return await self.machine.api.call("GET", path_of(plural, namespace, name))
@@ -161,7 +161,7 @@ class Pod:
     def find(self, name: str) -> Container | None:
         return next((one for one in [*self.init, *self.main] if one.name == name), None)
 
-    # Its life.
+    # Running
 
     async def run(self) -> None:
         reporting = asyncio.ensure_future(self._reporter.run())
@@ -191,9 +191,9 @@ class Pod:
         try:
             await work
         except Exception as error:
-            # One pod that we do not understand must not take the others of the node with it.
-            log.exception("a pod is given up", pod=f"{self.namespace}/{self.name}")
-            self.fail("InternalError", f"the node gave up: {error!r}")
+            # A bug with one pod must not end the other pods of the node.
+            log.exception("pod failed", pod=f"{self.namespace}/{self.name}")
+            self.fail("InternalError", f"the node agent failed: {error!r}")
             await self._kill()
         self._over = True
         self.machine.runtime.remove_network(self.uid)
@@ -207,12 +207,12 @@ class Pod:
             return
         await self._reporter.flush()
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
-        # Gone already, or another pod has its name now: both are as wanted.
+        # The pod may be gone already, or another pod may have its name: both are fine.
         with contextlib.suppress(Trouble):
             await self.machine.api.insist("DELETE", path_of("pods", self.namespace, self.name), body)
 
     async def _terminate(self, work: "asyncio.Future[None]") -> None:
-        """SIGTERM to what runs, SIGKILL when the grace is over, which a second deletion may shorten."""
+        """Send SIGTERM to the containers, and SIGKILL after the grace period, which a second deletion may shorten."""
         loop = asyncio.get_running_loop()
         begun, told = loop.time(), set[tuple[int, int]]()
         while not work.done():
@@ -245,14 +245,14 @@ class Pod:
         return max(float(grace), SHORTEST_GRACE)
 
     async def _work(self) -> None:
-        """All of its containers, until none will run again."""
+        """Run the containers until none will run again."""
         self.changed()
         if not await self._set_up():
             return
         await self._runner.run(self._policy, self.init, self.main)
 
     async def _set_up(self) -> bool:
-        """Address, network and volumes, tried until they are there; False when the pod ends before."""
+        """Set up address, network and volumes, with retries; False if the pod ends before they are ready."""
         if self.stopping.is_set():
             return False
         self._address = self.machine.addresses.take()
@@ -281,7 +281,7 @@ class Pod:
     def _wake(self) -> None:
         self._news.set()
 
-    # What it is made of, and how it looks.
+    # Parts and status
 
     @property
     def _folder(self) -> Path:
@@ -301,11 +301,11 @@ class Pod:
         return container
 
     def _is_main(self, spec: Json) -> bool:
-        """Of a pod that has init containers."""
+        """True for a main container of a pod that has init containers."""
         return bool(self.object["spec"].get("initContainers")) and spec in self.object["spec"]["containers"]
 
     def _recover(self, status: Json) -> None:
-        """Take over from an earlier agent, with whom all containers died."""
+        """Take over from an earlier agent, whose end killed all containers."""
         old = {one["name"]: one for field in _STATUS_FIELDS for one in status.get(field) or ()}
         for container in [*self.init, *self.main]:
             if container.name in old:
@@ -316,10 +316,10 @@ class Pod:
         main = [container.status() for container in self.main]
         phase = statuses.phase(self._policy, init, main, ended=self._over and self.stopping.is_set())
         if self._verdict:
-            # Said together with its reason.
+            # The phase Failed is reported together with its reason.
             phase = "Failed" if self._over else "Running"
         if phase in ("Succeeded", "Failed") and not self._over:
-            # As a kubelet has it: how the containers ended is told at once, the pod's end when all of it is taken down.
+            # As the kubelet: the containers' ends are reported at once, the pod's phase when it is torn down.
             phase = self._phase
         self._phase = phase
         addresses: Mapping[str, object] = {}

@@ -1,4 +1,4 @@
-"""Readiness probes: whether a container that runs may be called ready."""
+"""Readiness probes."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from devcluster.node.runtime import Process, Runtime, RuntimeProblem
 async def watch_readiness(
     runtime: Runtime, container: Container, process: Process, address: str, changed: Callable[[], None]
 ) -> None:
-    """Probe one run of a container until it is over."""
+    """Probe one run of a container until the run ends."""
     probe = container.spec["readinessProbe"]
     good, bad = 0, 0
     await _until_over(process, probe.get("initialDelaySeconds", 0))
@@ -70,7 +70,7 @@ async def _exec(runtime: Runtime, container: Container, process: Process, comman
 
 
 async def _get(connection: socket.socket, target: Json, host: str) -> bool:
-    """Whether an HTTP GET is answered with 2xx or 3xx."""
+    """True if an HTTP GET is answered with 2xx or 3xx."""
     headers = {"Host": host, "User-Agent": "kube-probe/1.32", "Accept": "*/*", "Connection": "close"}
     lines = [f"GET {target.get('path') or '/'} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     reader, writer = await asyncio.open_connection(sock=connection.dup())
@@ -83,7 +83,7 @@ async def _get(connection: socket.socket, target: Json, host: str) -> bool:
 
 
 def _port(container: Json, port: int | str) -> int:
-    """Ports may be named."""
+    """The number of a port, which may be given by name."""
     for one in container.get("ports") or ():
         if one.get("name") == port:
             return int(one["containerPort"])

@@ -1,4 +1,4 @@
-"""The Node object: made at the start, kept alive by a Lease, which costs its watchers nothing."""
+"""The Node object: created at the start, and kept Ready by a Lease, whose renewals do not reach watches of nodes."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ LEASES = "apis/coordination.k8s.io/v1"
 LEASE_SECONDS = 40
 RENEWAL = 10.0
 STATUS_EVERY = 300.0
-"""Seconds between two writes of an unchanged status, as the kubelet does."""
+"""Seconds between two writes of an unchanged status, as with the kubelet."""
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ class Registration:
     name: str
     address: str
     port: int
-    """Of the kubelet API."""
+    """The port of the kubelet API."""
     most_pods: int
     _ready_since: str = field(default_factory=now)
 
@@ -46,7 +46,7 @@ class Registration:
         await self._write_status(ready=True)
 
     async def leave(self) -> None:
-        """Take no further pods; the object stays, as that of a machine that was shut down."""
+        """Make the node not ready; the object stays, as for a machine that was shut down."""
         await self._write_status(ready=False)
 
     async def heartbeat(self) -> None:
@@ -68,7 +68,7 @@ class Registration:
         except Refused as refusal:
             if refusal.reason != "NotFound":
                 raise
-            # The node was deleted, or the store began anew.
+            # The Node was deleted, or the API server has a new store.
             await self.register()
         spec = {
             "holderIdentity": self.name,
@@ -112,7 +112,7 @@ class Registration:
             "allocatable": room,
             "conditions": [condition],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
-            # Else the API server would translate exec to SPDY, an older protocol that few still serve.
+            # Without this the API server would translate exec to SPDY, which this node does not serve.
             "declaredFeatures": ["ExtendWebSocketsToKubelet"],
             "nodeInfo": {
                 "architecture": _architecture(),

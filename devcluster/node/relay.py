@@ -1,7 +1,7 @@
-"""The way from the pods' network, which has no route out, to the API server: bytes passed on, and nothing else.
+"""A TCP relay from the pods' network, which has no route out, to the API server.
 
-A pod finds it as in any cluster, by `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`; TLS is between the two.
-The way in is `tunnel.py`.
+A pod finds it as in any cluster, by `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`; TLS is end to end.
+`tunnel.py` is the way from the API server to the pods.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import urlsplit
 
 APISERVER = "kubernetes.default.svc"
-"""A name, not an address: the server's certificate says it."""
+"""A name, not an address: the server's certificate is valid for it."""
 
 PORT = 6443
 CHUNK = 65536
 
 APISERVER_VARIABLES = {"KUBERNETES_SERVICE_HOST": APISERVER, "KUBERNETES_SERVICE_PORT": str(PORT)}
-"""What every container is told."""
+"""The variables in the environment of every container."""
 
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Dial = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Ends]]
-"""Given who came, where they are to be led.  Raises `OSError` where that cannot be."""
+"""Opens the other side of an accepted connection.  Raises `OSError` if it cannot."""
 
 
 def out_to(url: str) -> Dial:
@@ -34,8 +34,8 @@ def out_to(url: str) -> Dial:
 
 
 @contextlib.asynccontextmanager
-async def leading(dial: Dial, listen: Callable[["Relay"], Awaitable[asyncio.Server]]) -> AsyncIterator[asyncio.Server]:
-    """Relay each connection to the server of `listen` to where `dial` leads; at the end, open ones are closed."""
+async def relaying(dial: Dial, listen: Callable[["Relay"], Awaitable[asyncio.Server]]) -> AsyncIterator[asyncio.Server]:
+    """Relay each connection of the server that `listen` starts to the one that `dial` opens; close all at the end."""
     relay = Relay(dial)
     server = await listen(relay)
     try:
@@ -46,7 +46,7 @@ async def leading(dial: Dial, listen: Callable[["Relay"], Awaitable[asyncio.Serv
 
 
 class Relay:
-    """To be given to `asyncio.start_server`."""
+    """The callback of `asyncio.start_server`."""
 
     def __init__(self, dial: Dial) -> None:
         self._dial = dial
@@ -56,11 +56,11 @@ class Relay:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
-        # Also of one that was broken off before it began; what was written is still sent.
+        # Closed even if the task was cancelled before it began; data already written is still sent.
         task.add_done_callback(lambda _: writer.close())
 
     async def close(self) -> None:
-        """Break off what is open."""
+        """Close the open connections."""
         tasks = [*self._busy]
         for task in tasks:
             task.cancel()
@@ -81,7 +81,7 @@ class Relay:
         their_reader: asyncio.StreamReader,
         their_writer: asyncio.StreamWriter,
     ) -> None:
-        """Until one side is done: who speaks TLS ends both ways together."""
+        """Pass bytes both ways until one side ends: TLS ends both directions together."""
         ways = [
             asyncio.ensure_future(_pass_on(reader, their_writer)),
             asyncio.ensure_future(_pass_on(their_reader, writer)),

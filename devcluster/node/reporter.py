@@ -1,7 +1,7 @@
-"""What a node tells of its pods: their statuses, and Kubernetes Events of what went wrong for `kubectl describe`.
+"""The node's writes about its pods: their statuses, and Kubernetes Events of failures for `kubectl describe`.
 
-Of a status one patch is in flight, the newest wins, and none is written that would change nothing.  Kubernetes Events
-are never in anybody's way.
+One patch per pod is in flight, the newest status wins, and an unchanged one is not written.  Kubernetes Events wait in
+a bounded queue, so that they delay no status.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 class Reporter:
     def __init__(self, api: Kubernetes, pod: Json, compute: Callable[[], Json]) -> None:
-        """`compute` gives the whole status, its conditions without times."""
+        """`compute` returns the whole status, with conditions without times."""
         metadata = pod["metadata"]
         self._api = api
         self._path = path_of("pods", metadata["namespace"], metadata["name"], "status")
@@ -39,11 +39,11 @@ class Reporter:
             self._idle.clear()
 
     async def flush(self) -> None:
-        """Wait until the pod's state of now is reported, or the API server no longer knows the pod."""
+        """Wait until the present status is written, or the pod is gone from the API."""
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Report each change; ends when the API server no longer knows the pod."""
+        """Report each change until the pod is gone from the API."""
         delays = backoff()
         try:
             while True:
@@ -80,7 +80,7 @@ class Reporter:
 
 
 LIMIT = 1000
-"""Events that wait to be written; beyond it they are dropped, because the state says the same."""
+"""The most events that wait to be written; more are dropped, because the pod's status says the same."""
 
 NOTE = 1024
 
@@ -90,7 +90,7 @@ class Recorder:
         self._api = api
         self._node = node
         self._said: collections.OrderedDict[tuple[str, str, str], None] = collections.OrderedDict()
-        """What was told already; what lasts is told once."""
+        """The events written before, by pod, reason and message: each is written once."""
         self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(LIMIT)
 
     def warn(self, pod: Json, reason: str, message: str) -> None:

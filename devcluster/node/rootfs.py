@@ -1,10 +1,10 @@
-"""A container's root: the files of the host, read-only, with places of its own and the pod's volumes put in.
+"""A container's root: the files of the host, read-only, with private folders and the pod's volumes.
 
 The root is a fresh tmpfs into which the entries of the host's root are bound.  Where a mount point is missing, the
-folder that should hold it is *opened*: made anew in the tmpfs and filled with bindings in the same way.
+folder above it is *opened*: made in the tmpfs, and its entries are bound in the same way.
 """
 
-# The zygote imports as little as it can.
+# The zygote imports this module, so it has few and small imports.
 # ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH113, PTH115, PTH116, PTH120, PTH123, PTH211
 
 import errno
@@ -16,16 +16,16 @@ from typing import TypedDict
 from devcluster.node import kernel
 
 PRIVATE = {"/tmp": 0o1777, "/run": 0o755, "/dev": 0o755, "/proc": 0o555}  # noqa: S108
-"""Folders that begin empty in each container, with their modes; what is written there goes with it."""
+"""Folders that begin empty in each container and end with it, with their modes."""
 
 IMAGE_FOLDERS = ("/run/sshd",)
-"""What every image with an sshd has there: it will not start without."""
+"""Folders that images have there: sshd does not start without its own."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
 SIZE = "64m"
-"""Of the tmpfs, which holds only what containers write outside their volumes."""
+"""The size of the tmpfs, which has only files that the container writes outside its volumes."""
 
 _UNBINDABLE = (errno.EACCES, errno.ENOENT, errno.EINVAL, errno.EPERM)
 
@@ -41,9 +41,9 @@ def enter(
 ) -> None:
     """Make the root at the folder `base` and change into it; the caller has a mount namespace of its own.
 
-    `files` are texts by path, written over what the host has there; their folders exist on the host.
-    When it is `read_only`, only volumes can be written to.  Mounts can be reached `by_anybody` also where the host
-    lets only root pass, as below /root.
+    `files` has texts by path, which replace the host's files; their folders exist on the host.
+    With `read_only`, only volumes are writable.  With `by_anybody`, users other than root can reach mounts below
+    folders that the host closes to them, such as /root.
     """
     kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={SIZE}")
@@ -65,7 +65,7 @@ def enter(
     for one in wanted:
         _mount(base, one)
     if read_only:
-        # Not what is mounted below: volumes, and the memory shared by processes.
+        # Mounts below it, volumes and /dev/shm, stay writable.
         kernel.set_read_only(base)
     kernel.pivot_root(base)
 
@@ -89,7 +89,7 @@ def _to_open(mounts: list[Mount], files: dict[str, str]) -> set[str]:
 
 
 def _closed(path: str) -> str:
-    """The deepest folder above `path` that not everybody may pass; the root when there is none."""
+    """The deepest folder above `path` that is closed to other users; the root if there is none."""
     folder = os.path.dirname(path)
     while folder != "/":
         if os.path.isdir(folder) and not os.stat(folder).st_mode & stat.S_IXOTH:
@@ -108,7 +108,7 @@ def _open(folder: str, base: str, opened: set[str], files: dict[str, str]) -> No
     try:
         entries = [*os.scandir(folder)]
     except PermissionError:
-        # Such as /root for an agent that is not root: the container has an empty one.
+        # An agent that is not root cannot read a folder such as /root: it is empty in the container.
         return
     for entry in entries:
         if entry.path in files:
@@ -130,7 +130,7 @@ def _bind_entry(entry: "os.DirEntry[str]", target: str) -> None:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
         kernel.bind(entry.path, target)
     except OSError as error:
-        # What cannot be bound (another user's FUSE mount, a file just removed) is empty in the container.
+        # An entry that cannot be bound (another user's FUSE mount, a removed file) is empty in the container.
         if error.errno not in _UNBINDABLE:
             raise
 
@@ -155,7 +155,7 @@ def _fill_private(base: str) -> None:
 
 
 def _hide(folder: str, base: str) -> None:
-    """The node's own folder, in which the volumes of other pods are."""
+    """Hide the node's own folder, which has the volumes of other pods."""
     if os.path.isdir(base + folder):
         kernel.mount("tmpfs", base + folder, "tmpfs", kernel.MS_RDONLY)
 

@@ -1,4 +1,4 @@
-"""Running the containers of one pod: start, wait for the end, and again if the policy wants it."""
+"""Runs the containers of one pod: starts each, waits for its end, and restarts it if the policy says so."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,10 @@ from devcluster.node.probes import watch_readiness
 from devcluster.node.runtime import Process, RuntimeProblem
 
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
-"""Seconds between two attempts at what the pod waits for, such as a ConfigMap."""
+"""Seconds between two attempts to start a container that waits, for a ConfigMap for example."""
 
 FIRST_PULL, LAST_PULL = 10.0, 300.0
-"""Seconds between two attempts at an image."""
+"""Seconds between two attempts to pull an image."""
 
 
 class Runner:
@@ -24,7 +24,7 @@ class Runner:
         self._machine = pod.machine
 
     async def run(self, policy: str, init: list[Container], main: list[Container]) -> None:
-        """All of them, until none will run again."""
+        """Run all containers until none will run again."""
         for container in init:
             await self._keep(container, statuses.NEVER if policy == statuses.NEVER else statuses.ON_FAILURE)
             if container.exit_code != 0:
@@ -34,7 +34,7 @@ class Runner:
                 group.create_task(self._keep(container, policy))
 
     async def pause(self, seconds: float) -> None:
-        """Shorter when the pod is to end."""
+        """Wait for `seconds`, or until the pod is stopping."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pod.stopping.wait(), seconds)
 
@@ -42,7 +42,7 @@ class Runner:
         self._machine.recorder.warn(self._pod.object, reason, message)
 
     async def _keep(self, container: Container, policy: str) -> None:
-        """Run a container as often as the policy wants."""
+        """Run a container as often as the policy says."""
         while not self._pod.stopping.is_set():
             if container.exit_code is not None:
                 if policy == statuses.NEVER or (policy == statuses.ON_FAILURE and container.exit_code == 0):
@@ -66,7 +66,7 @@ class Runner:
         await self.pause(delay)
 
     async def _start(self, container: Container) -> Process | None:
-        """One run, tried until it begins; None when the pod ends before."""
+        """Start a run, with retries; None if the pod ends before it begins."""
         delay, pull_delay = FIRST_RETRY, FIRST_PULL
         while not self._pod.stopping.is_set():
             image = container.spec["image"]
@@ -91,7 +91,7 @@ class Runner:
         launch, isolation = await prepare(self._pod, container)
         container.message_file.parent.mkdir(parents=True, exist_ok=True)
         container.message_file.write_bytes(b"")
-        # For any user that the container runs as.
+        # Writable for any user, because the container may run as one.
         container.message_file.chmod(0o666)
         run = container.logs.begin()
         with contextlib.ExitStack() as outputs:
@@ -103,7 +103,7 @@ class Runner:
         return process
 
     async def _attend(self, container: Container, process: Process) -> None:
-        """Until the run is over."""
+        """Wait for the end of the run, and probe it meanwhile."""
         if not container.probed or process.problem:
             await container.ended(process)
             return

@@ -1,4 +1,4 @@
-"""The agent's side of the zygote: start processes in pods, signal them, learn how they ended."""
+"""The agent's side of the zygote: it starts processes in pods, signals them, and gets their exit codes."""
 
 import asyncio
 import collections
@@ -25,12 +25,12 @@ _ROOT = str(Path(__file__).parents[2])
 
 
 class RuntimeProblem(Exception):  # noqa: N818 - a problem is told to people, and tried again
-    """The zygote could not do it; the message says what and why."""
+    """The zygote could not carry out a request; the message says which and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What a process needs besides the container or network it runs in."""
+    """The command, environment, folder and identity of a process."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -40,13 +40,13 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Isolation:
-    """What makes a process a container."""
+    """The network, mounts and files that make a process a container."""
 
     pod: str
     hostname: str
     mounts: Sequence[Mount]
     files: Mapping[str, str]
-    """Texts by path."""
+    """Texts of files by path."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Exit:
 
 @dataclass
 class Process:
-    """A process that was forked; when `problem` is set its command never ran."""
+    """A forked process; if `problem` is set, its command never ran."""
 
     runtime: "Runtime"
     number: int
@@ -67,14 +67,14 @@ class Process:
     started: float = 0.0
 
     def signal(self, number: int) -> None:
-        """To the first process of the container; one that is gone hears nothing."""
+        """Send a signal to the process, unless it has ended."""
         if not self.exit.done():
             self.runtime.tell({"op": "signal", "process": self.number, "signal": number})
 
 
 @dataclass
 class Runtime:
-    """One zygote.  When it dies, all containers died with it, and `lost` is called."""
+    """One zygote.  If it dies, all containers die with it, and `lost` is called."""
 
     base: Path
     gateway: str
@@ -85,19 +85,19 @@ class Runtime:
     _outbox: collections.deque[tuple[int, ...]] = field(default_factory=collections.deque)
 
     async def launch(self) -> None:
-        """Start the zygote; raises `RuntimeProblem` when this machine does not permit it."""
+        """Start the zygote; raises `RuntimeProblem` if this machine does not permit namespaces."""
         self._loop = asyncio.get_running_loop()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         settings = {"agent": os.getpid(), "gateway": self.gateway, "base": str(self.base)}
         number = theirs.fileno()
         with theirs:
-            # Without site packages, of which the zygote needs none: it starts in half the time.
+            # Without site packages, which the zygote does not need, Python starts in half the time.
             self._process = subprocess.Popen(  # noqa: ASYNC220 - ended by closing the socket, not through asyncio
                 [sys.executable, "-I", "-S", "-c", _BOOT, str(number), json.dumps(settings), _ROOT],
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
-                # A Ctrl-C in the terminal is for the agent, which ends the containers in order.
+                # A Ctrl-C in the terminal reaches only the agent, which ends the containers in order.
                 start_new_session=True,
             )
         answer = self._answers[0] = self._loop.create_future()
@@ -106,10 +106,10 @@ class Runtime:
             async with asyncio.timeout(BOOT_TIMEOUT):
                 await answer
         except TimeoutError:
-            raise RuntimeProblem(f"the zygote was not up within {BOOT_TIMEOUT:g} s") from None
+            raise RuntimeProblem(f"the zygote did not start within {BOOT_TIMEOUT:g} s") from None
 
     async def close(self) -> None:
-        """End the zygote and so every container, at once."""
+        """Kill the zygote, and with it every container."""
         self.lost = lambda: None
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
@@ -125,14 +125,14 @@ class Runtime:
         self.tell({"op": "remove network", "pod": pod})
 
     async def socket(self, kind: str, bound: tuple[str, int] | None = None) -> socket.socket:
-        """A non-blocking TCP or UDP socket from which all pods are reached."""
+        """A non-blocking TCP or UDP socket that reaches all pods."""
         _, [descriptor] = await self._ask({"op": "socket", "kind": kind, "bound": bound})
         made = socket.socket(fileno=descriptor)
         made.setblocking(False)
         return made
 
     async def start(self, launch: Launch, isolation: Isolation, outputs: Sequence[int]) -> Process:
-        """A container; `outputs` are the descriptors of its stdout and stderr, which stay the caller's."""
+        """Start a container; `outputs` are the descriptors of its stdout and stderr, which the caller closes."""
         request = {
             "op": "start",
             "terminal": False,
@@ -146,7 +146,7 @@ class Runtime:
     async def exec(
         self, container: Process, launch: Launch, standard: Sequence[int], *, terminal: bool = False
     ) -> Process:
-        """A further process in the container; `standard` are its stdin, stdout and stderr."""
+        """Start another process in the container; `standard` are its stdin, stdout and stderr."""
         request = {"op": "exec", "terminal": terminal, "process": container.number}
         return await self._process_of(request, launch, standard)
 
@@ -178,7 +178,7 @@ class Runtime:
         memory = os.memfd_create("request", os.MFD_CLOEXEC)
         os.write(memory, json.dumps({"id": 0} | request).encode())
         os.lseek(memory, 0, os.SEEK_SET)
-        # Copies, because the caller may close its own before this is sent.
+        # Duplicated, because the caller may close its descriptors before they are sent.
         self._outbox.append((memory, *(os.dup(descriptor) for descriptor in descriptors)))
         self._flush()
 
@@ -190,7 +190,7 @@ class Runtime:
                 self._loop.add_writer(self._socket, self._flush)
                 return
             except OSError:
-                # The zygote is gone, which `_receive` sees, too.
+                # The zygote is gone; `_receive` handles that.
                 pass
             _close(self._outbox.popleft())
         self._loop.remove_writer(self._socket)
@@ -205,7 +205,7 @@ class Runtime:
                 data = b""
             if not data:
                 self._loop.remove_reader(self._socket)
-                self._fail_everybody()
+                self._fail_all()
                 self.lost()
                 return
             message = json.loads(data)
@@ -220,7 +220,7 @@ class Runtime:
             else:
                 answer.set_result((message, descriptors))
 
-    def _fail_everybody(self) -> None:
+    def _fail_all(self) -> None:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(RuntimeProblem("the zygote died"))

@@ -8,7 +8,7 @@ ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
 
 
 def phase(policy: str, init: Sequence[Json], main: Sequence[Json], *, ended: bool) -> str:
-    """From container statuses; `ended` when nothing of the pod will ever run again."""
+    """The pod's phase from its container statuses; `ended` is True if no container will run again."""
     failed = [one for one in init if _terminated(one) and _exit_code(one) != 0]
     if failed and (policy == NEVER or ended):
         return "Failed"
@@ -32,7 +32,7 @@ def _terminated(one: Json) -> bool:
 
 
 def _stopped(one: Json) -> bool:
-    """Over, or over once and waiting to run again."""
+    """True if the container has terminated, or waits for a restart."""
     return _terminated(one) or ("waiting" in one["state"] and "terminated" in one["lastState"])
 
 
@@ -41,7 +41,7 @@ def _exit_code(one: Json) -> int:
 
 
 def conditions(phase: str, init: Sequence[Json], main: Sequence[Json]) -> list[Json]:
-    """Without times; `merge_conditions` adds them."""
+    """The pod's conditions without times, which `merge_conditions` adds."""
     incomplete = [one["name"] for one in init if not one["ready"]]
     unready = [one["name"] for one in main if not one["ready"]]
     initialized = _condition("Initialized", "ContainersNotInitialized", "incomplete", incomplete)
@@ -68,9 +68,9 @@ def _false(kind: str, reason: str) -> Json:
 
 
 def merge_conditions(old: Iterable[Json], new: Sequence[Json], now: str) -> list[Json]:
-    """The new ones, with the time of their last change of status.
+    """The new conditions, with the time of their last change of status.
 
-    For a patch that merges conditions by type: what a condition no longer says is None.
+    A field that a condition no longer has is None, because the patch merges conditions by type.
     """
     before = {one["type"]: one for one in old}
     merged = []

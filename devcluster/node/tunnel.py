@@ -1,6 +1,6 @@
-"""The way of the API server into the pods' network, for its proxy of pods: it says by HTTP CONNECT what it dials.
+"""A tunnel from the API server into the pods' network, for `pods/proxy`: it takes addresses by HTTP CONNECT.
 
-So it is wherever the control plane has no route to the pods.  Kubelets it reaches through here as well.
+Clusters whose control plane has no route to the pods have such tunnels.  The API server also uses it for kubelets.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from devcluster.node.relay import Dial, Ends
 from devcluster.node.runtime import Runtime, RuntimeProblem
 
 DIAL_SECONDS = 5.0
-"""A pod that is gone answers nothing."""
+"""The timeout of a connection: a pod that is gone does not answer."""
 
 END = b"\r\n\r\n"
 
 
 def into(runtime: Runtime, network: str) -> Dial:
-    """Pods by their addresses in this network; every other address, such as a kubelet's, is dialled from here."""
+    """Connects to pods in this network through the runtime, and to other addresses, such as a kubelet's, directly."""
     pods = ip_network(network)
 
     async def dial(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Ends:
@@ -35,7 +35,7 @@ def into(runtime: Runtime, network: str) -> Dial:
         except (OSError, ValueError, OverflowError, EOFError, asyncio.LimitOverrunError, RuntimeProblem) as error:
             writer.write(b"HTTP/1.1 502 Bad Gateway" + END)
             await writer.drain()
-            raise OSError(f"cannot lead there: {error}") from error
+            raise OSError(f"cannot connect: {error}") from error
         writer.write(b"HTTP/1.1 200 Connection established" + END)
         return there
 
@@ -43,7 +43,7 @@ def into(runtime: Runtime, network: str) -> Dial:
 
 
 def _wanted(head: bytes) -> tuple[str, int]:
-    """Of a CONNECT.  Raises `ValueError` for anything else."""
+    """Host and port of a CONNECT request.  Raises `ValueError` for other requests."""
     method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
     host, _, port = target.rpartition(":")
     if method != "CONNECT":

@@ -1,6 +1,6 @@
-"""A pod's volumes: folders below its own, filled from ConfigMaps, Secrets and the pod itself, and kept current.
+"""A pod's volumes: folders below the pod's, with files from ConfigMaps, Secrets and the pod itself, kept up to date.
 
-Behind a claim there are only folders of this machine, which outlive the pod.
+The volume of a claim is a folder of this machine, which outlives the pod.
 """
 
 import base64
@@ -23,7 +23,7 @@ DEFAULT_MODE = 0o644
 DATA = "..data"
 
 _PAYLOADS = ("configMap", "secret", "downwardAPI", "projected")
-"""The kinds whose files come from the API; containers may only read them."""
+"""The kinds of volumes whose files come from the API; they are read-only for containers."""
 
 
 class File(NamedTuple):
@@ -32,11 +32,11 @@ class File(NamedTuple):
 
 
 class MountFailed(Exception):  # noqa: N818 - the kubelet's reason is FailedMount
-    """A volume cannot be set up now; the message is what the Kubernetes Event says."""
+    """A volume cannot be set up now; the message is that of the Kubernetes Event."""
 
 
 RENEWED_AFTER = 0.8
-"""Of a token's life, as the kubelet has it."""
+"""The part of a token's lifetime after which it is renewed, as with the kubelet."""
 
 DEFAULT_SECONDS = 3600
 
@@ -49,7 +49,7 @@ class Tokens:
         """Token and the time of its renewal, by audience."""
 
     async def of(self, source: Json) -> bytes:
-        """For a `serviceAccountToken` of a projected volume; raises `BadConfiguration`."""
+        """The token of a `serviceAccountToken` of a projected volume; raises `BadConfiguration`."""
         audience = source.get("audience", "")
         token, until = self._known.get(audience, ("", 0.0))
         if time.monotonic() >= until:
@@ -73,7 +73,7 @@ class Tokens:
 
 class Volumes:
     def __init__(self, pod: Callable[[], Json], folder: Path, status: Mapping[str, str], tokens: Tokens) -> None:
-        """`pod` tells the newest object; `status` has the values of field references."""
+        """`pod` returns the newest object; `status` has the values of field references."""
         self._pod = pod
         self._folder = folder
         self._status = status
@@ -81,7 +81,7 @@ class Volumes:
         self._group = files_group(pod())
         self._specs: dict[str, Json] = {volume["name"]: volume for volume in pod()["spec"].get("volumes") or ()}
         self._elsewhere: dict[str, Path] = {}
-        """Folders and files of the host, by the volumes that show them."""
+        """Folders and files of the host, by the name of their volume."""
 
     @property
     def refreshable(self) -> bool:
@@ -95,9 +95,9 @@ class Volumes:
                 raise MountFailed(f'MountVolume.SetUp failed for volume "{name}" : {error}') from error
 
     async def refresh(self, fetch: Fetch) -> None:
-        """Bring what the API tells up to date; what cannot be read now stays as it is.
+        """Update the files that come from the API; those of an object that cannot be read stay.
 
-        Everything is read before anything is written, so that folders of one object change together.
+        All objects are read before a file is written, so that folders of one object change together.
         """
         fresh: dict[str, dict[str, File]] = {}
         for name, spec in self._specs.items():
@@ -153,7 +153,7 @@ class Volumes:
 
     def _write(self, name: str, files: Mapping[str, File]) -> None:
         if self._group is not None:
-            # The pod's group may read also a file whose mode allows only its owner.
+            # As with the kubelet, the pod's group may read every file, even one for its owner only.
             files = {path: file._replace(mode=file.mode | 0o440) for path, file in files.items()}
         write(self._folder / name, files, self._group)
 
@@ -163,7 +163,7 @@ class Volumes:
         return field(self._pod(), self._status, item["fieldRef"]["fieldPath"]).encode()
 
     def mounts(self, container: Json, environment: Mapping[str, str]) -> list[Mount]:
-        """What the container sees where; raises `BadConfiguration`."""
+        """The mounts of a container; raises `BadConfiguration`."""
         return [self._mount(one, environment) for one in container.get("volumeMounts") or ()]
 
     def _mount(self, one: Json, environment: Mapping[str, str]) -> Mount:
@@ -179,7 +179,7 @@ class Volumes:
 
 
 def _sub_path(volume: Path, inside: str) -> Path:
-    """The file or folder itself, behind all links: the container keeps it even when the volume changes."""
+    """The file or folder with all links resolved: the container keeps it even when the volume changes."""
     if PurePosixPath(inside).is_absolute() or ".." in PurePosixPath(inside).parts:
         raise BadConfiguration(f"subPath {inside} leaves its volume")
     path = volume / inside
@@ -241,7 +241,7 @@ CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 
 async def claimed(name: str, fetch: Fetch, group: int | None) -> Path:
-    """The folder behind a claim; raises `BadConfiguration` until there is one."""
+    """The folder of a claim's volume; raises `BadConfiguration` until it is bound."""
     claim = await fetch(CLAIMS, name)
     if claim is None:
         raise BadConfiguration(f'persistentvolumeclaim "{name}" not found')
@@ -258,20 +258,20 @@ async def claimed(name: str, fetch: Fetch, group: int | None) -> Path:
 
 
 def _opened(volume: str, folder: Path, group: int | None) -> Path:
-    """As the pod's group may use it."""
+    """The folder of a volume, made writable for the pod's group."""
     if not folder.is_dir():
         raise BadConfiguration(f'persistentvolume "{volume}": {folder} is not a directory')
     if group is not None:
         os.chown(folder, -1, group)
-        # New files are the group's, too.
+        # New files in it get the group, too.
         folder.chmod(folder.stat().st_mode | 0o2770)
     return folder
 
 
 def write(folder: Path, files: Mapping[str, File], group: int | None = None) -> bool:
-    """Make `folder` show exactly these files, by relative path and of this group; whether anything changed.
+    """Make `folder` show exactly these files, by relative path, owned by this group; return True if a file changed.
 
-    They change all at once, in the kubelet's way: a reader sees all of the old version or all of the new one.
+    All change at once, as with the kubelet: a reader sees the whole old version or the whole new one.
 
     folder/..2026_01_02_03_04_05.8zx1/hosts     the files
     folder/..data -> ..2026_01_02_03_04_05.8zx1  swapped by one rename

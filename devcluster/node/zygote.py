@@ -1,11 +1,11 @@
-"""The process that forks containers into namespaces: small, single-threaded, and the ancestor of all of them.
+"""The process that forks containers into namespaces: small, single-threaded, and the ancestor of all containers.
 
-It is the init of a pid namespace of its own, so that the kernel ends every container with it, whatever the containers
-did to escape; and it dies with the agent.  Requests come as JSON in a sealed-off memory file over a socket, with the
-descriptors that they need; answers and exits go back as JSON.  `runtime.py` is the agent's side of it.
+It is the init of its own pid namespace, so the kernel ends every container with it, and it dies with the agent.
+A request is JSON in a memory file, which comes over a socket with the descriptors that it needs; answers and exits go
+back as JSON.  `runtime.py` is the agent's side.
 """
 
-# The zygote imports as little as it can.
+# The zygote has few and small imports.
 # ruff: noqa: PTH103, PTH112, PTH115, PTH123
 
 import fcntl
@@ -23,17 +23,17 @@ from devcluster.node import kernel, rootfs
 from devcluster.node.network import PodNetworks
 
 MAX_MESSAGE = 65536
-"""Bytes of a header or an answer; requests of any size come in memory files."""
+"""The most bytes of a header or an answer; a request in a memory file may have any size."""
 
 CANNOT_START = 128
-"""The exit code of a container whose command never ran, as runc's callers report it."""
+"""The exit code of a container whose command never ran, as with containerd."""
 
 DEFAULT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31})
-"""What container runtimes leave to root by default (chown, kill, bind to low ports, ...)."""
+"""The default capabilities of root in containers (chown, kill, bind to low ports, ...)."""
 
 
 class Start(NamedTuple):
-    """A process between fork and exec; its pipe ends empty when the exec succeeded, and else says why not."""
+    """A process between fork and exec; its pipe ends empty if the exec succeeds, or else has the error."""
 
     request: int
     pipe: int
@@ -46,7 +46,7 @@ class Zygote:
         self._networks = PodNetworks(gateway)
         self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._processes: dict[int, int] = {}
-        """Requests by the pid that came of them."""
+        """The request that started each pid."""
         self._starts: dict[int, Start] = {}
         """By pid."""
         self._selector = selectors.DefaultSelector()
@@ -67,7 +67,7 @@ class Zygote:
     def _serve(self) -> None:
         header, descriptors, _, _ = socket.recv_fds(self._agent, 1, 8, socket.MSG_CMSG_CLOEXEC)
         if not header:
-            # The agent is gone, and with this process everything else goes.
+            # The agent is gone; the kernel ends all containers with this process.
             os._exit(0)
         memory, *passed = descriptors
         with open(memory, "rb") as file:
@@ -108,7 +108,7 @@ class Zygote:
         if pid == 0:
             self._become_container(request, passed, writable)
         os.close(writable)
-        # Only the first process goes into the new pid namespace; the next fork needs this one again.
+        # The new pid namespace is only for this container; later forks use the zygote's own again.
         kernel.setns(self._pid_namespace, kernel.NEWPID)
         self._await_start(request["id"], pid, readable)
 
@@ -131,7 +131,7 @@ class Zygote:
             os._exit(CANNOT_START)
 
     def _exec(self, request: dict[str, Any], passed: list[int]) -> None:
-        """A further process in a running container; the one in between tells its exit code."""
+        """Start another process in a running container; its parent exits with its exit code."""
         container = next((pid for pid, process in self._processes.items() if process == request["process"]), None)
         if container is None:
             raise ProcessLookupError("the container is not running")
@@ -169,7 +169,7 @@ class Zygote:
     def _started(self, pid: int) -> None:
         start = self._starts.pop(pid, None)
         if start is None:
-            # It was finished by the exit of its process, in this very round of the loop.
+            # `_reap` has handled it in this round of the loop.
             return
         problem = os.read(start.pipe, MAX_MESSAGE // 2).decode(errors="replace")
         self._selector.unregister(start.pipe)
@@ -186,7 +186,7 @@ class Zygote:
             if not pid:
                 return
             self._started(pid)
-            # Others are orphans that the kernel gave to this init.
+            # Other pids are orphans, whose parent is now this init.
             if pid in self._processes:
                 code = os.waitstatus_to_exitcode(status)
                 code = code if code >= 0 else 128 - code
@@ -195,13 +195,13 @@ class Zygote:
 
 def _forget_the_zygote() -> None:
     signal.set_wakeup_fd(-1)
-    # Python ignores SIGPIPE and SIGXFSZ, and what is ignored stays so across an exec.
+    # Python ignores SIGPIPE and SIGXFSZ, and ignored signals stay ignored after an exec.
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def _take_on(identity: dict[str, Any]) -> None:
-    """User, groups and rights, in the order in which each is still permitted."""
+    """Set user, groups and capabilities, in an order in which each step is still permitted."""
     if not identity["privileged"]:
         kernel.keep_capabilities(DEFAULT_CAPABILITIES if identity["capabilities"] else frozenset())
     if not identity["new_privileges"]:
@@ -213,7 +213,7 @@ def _take_on(identity: dict[str, Any]) -> None:
 
 
 def _change_folder(folder: str) -> None:
-    # As runc does: a working folder that is missing is made, where that is possible.
+    # A missing working folder is made if possible, as by runc.
     if not os.path.isdir(folder):
         try:
             os.makedirs(folder, exist_ok=True)
@@ -226,7 +226,7 @@ def _enter_namespaces(container: int) -> None:
     descriptors = []
     for name in ("pid", "net", "uts", "ipc", "mnt"):
         theirs = f"/proc/{container}/ns/{name}"
-        # Entering a namespace in which one already is would be refused.
+        # The kernel refuses to enter a namespace in which the process already is.
         if os.readlink(theirs) != os.readlink(f"/proc/self/ns/{name}"):
             descriptors.append(os.open(theirs, os.O_RDONLY | os.O_CLOEXEC))
     for descriptor in descriptors:
@@ -234,8 +234,8 @@ def _enter_namespaces(container: int) -> None:
 
 
 def _become(request: dict[str, Any], standard: list[int], problems: int) -> None:
-    """Replace this process; `problems` closes itself when that succeeds."""
-    # First away from 0 to 2, where a descriptor in the wrong order would be overwritten before its turn.
+    """Replace this process by the command; a successful exec closes `problems`."""
+    # Moved above 2 first, so that no descriptor is overwritten before it is moved to its place.
     high = [os.dup(descriptor) for descriptor in standard]
     for number, descriptor in enumerate(high):
         os.dup2(descriptor, number)
@@ -253,7 +253,7 @@ def _become(request: dict[str, Any], standard: list[int], problems: int) -> None
 
 
 def become_zygote(agent: socket.socket, settings: dict[str, Any]) -> None:
-    """Separate this process from the host, and serve until the agent is gone; never returns."""
+    """Separate this process from the host, and serve until the agent is gone; it never returns."""
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != settings["agent"]:
         os._exit(1)
@@ -275,14 +275,14 @@ def _separate() -> None:
         for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-        # The change of credentials has taken it away.
+        # The change of credentials has cleared the parent-death signal.
         kernel.die_with_parent(signal.SIGKILL)
     else:
         kernel.unshare(apart)
     kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     init = os.fork()
     if init:
-        # Only waits: the namespaces are those of its child, the init.
+        # The outer process only waits: its child is the init of the namespaces.
         os._exit(os.waitstatus_to_exitcode(os.waitpid(init, 0)[1]) & 255)
     kernel.die_with_parent(signal.SIGKILL)
     kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)

@@ -8,7 +8,7 @@ from devcluster.realnode import machine
 
 def main() -> int:
     if reason := machine.unfit():
-        # Not an error: the tests say the same and are skipped.
+        # Not an error: the tests of the real node are skipped here, with the same message.
         print(reason)
         return 0
     try:

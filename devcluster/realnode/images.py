@@ -1,6 +1,6 @@
 """The images of the node, made here: a Debian root from debootstrap, and layers of this repository on it.
 
-All of them are one archive, kept outside the tree under the digest of all that it is made from.
+One archive has all of them; it is kept outside the tree, named by the digest of its sources.
 """
 
 import fcntl
@@ -21,10 +21,10 @@ from typing import Any
 from devcluster.realnode.machine import PACKAGES
 
 RECIPE = 1
-"""Counted up when this file makes other images of the same parts."""
+"""Raised when this file makes other images from the same sources."""
 
 DEBIAN_PACKAGES = ("python3", "python3-numpy", "python3-venv", "python-is-python3", "openssh-server")
-"""Besides a minimal system: what the examples need, what workers of MPI jobs have, what our own image starts from."""
+"""Packages for the examples, for workers of MPI jobs, and for Muster's own image, besides a minimal system."""
 
 SUPERFLUOUS = (
     "usr/share/doc",
@@ -35,36 +35,36 @@ SUPERFLUOUS = (
     "dev",
     "proc",
 )
-"""In the root, but for no container: half of its size."""
+"""Files of the root that no container needs: half of its size."""
 
 PAUSE = "localhost/pause:1"
 SHELL = "docker.io/library/shell:1"
 """The bare Debian root.  A pod asks for `shell:1`; without a tag the kubelet would try to pull it."""
 
 KEPT_SECONDS = 7 * 24 * 3600
-"""A week; each change of an example makes an archive of 200 MB."""
+"""A week: each change of an example makes an archive of 200 MB."""
 
 DOCKER_HUB = "docker.io/library"
-"""What a name without a registry means to containerd."""
+"""The registry that containerd adds to a name without one."""
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 NOBODY = "65534"
 
 
 class ImageError(Exception):
-    """An image could not be made; the message ends with what the tool said."""
+    """An image could not be made; the message ends with the tool's output."""
 
 
 def cache() -> Path:
-    """Where images are kept: outside the tree, made anew when deleted."""
+    """The folder of the images, outside the tree; after its deletion they are made again."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "muster" / "images"
 
 
 def archive(folders: Mapping[str, Path]) -> Path:
-    """One docker-archive with the pause image, the shell, and an image for each folder of programs by its name.
+    """One docker-archive with the pause image, the shell, and an image for each folder, by image name.
 
-    Built when this is the first time that just these are asked for: a minute.  Raises ImageError.
+    The first call with the same folders builds it, in about a minute.  Raises ImageError.
     """
     place = cache()
     place.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def _root(scratch: Path, place: Path) -> Path:
 
 
 def _forget(place: Path, newest: Path) -> None:
-    """Remove archives that were last used `KEPT_SECONDS` before the newest, or earlier."""
+    """Remove archives whose last use was `KEPT_SECONDS` or more before that of the newest."""
     for file in place.glob("*.tar"):
         if file != newest and file.stat().st_mtime < newest.stat().st_mtime - KEPT_SECONDS:
             file.unlink()
@@ -123,7 +123,7 @@ def _root_digest() -> str:
 
 
 def _suite() -> tuple[str, str]:
-    """The release of the machine's own distribution, and the mirror from which it installs packages."""
+    """The release of the machine's distribution, and the mirror of its packages."""
     facts = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
     release = facts.get("VERSION_CODENAME", "").strip('"')
     asked = ["apt-get", "indextargets", "--format", "$(REPO_URI)", f"Codename: {release}", "Created-By: Packages"]
@@ -170,7 +170,7 @@ def _debian(scratch: Path) -> Path:
 
 
 def _pause(scratch: Path) -> Path:
-    """What holds a pod's namespaces open: it only has to be there."""
+    """The root of the pause image, whose process keeps a pod's namespaces."""
     busybox = shutil.which("busybox")
     if busybox is None:
         raise ImageError(f"busybox is not installed; install {' '.join(PACKAGES)}")
@@ -191,7 +191,7 @@ def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Owned by root and readable by any user, so that an image does not depend on who checked the files out."""
+    """The entry owned by root and readable by any user, so that an image does not depend on this user's files."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode |= 0o444

@@ -1,7 +1,7 @@
-"""Taking a node off the machine: the last step of every run, and the first one of a run after one that was killed.
+"""Removes a node from the machine: the last step of every run, and the first step of the next run after a kill.
 
-Processes are ended by their ids: those in our control group, and those of the node's programs that were started with
-our folders.  All of it may be repeated, and finds nothing to do on a clean machine.
+Processes are ended by their ids: those in the node's control group, and its programs that were started with its
+folders.  All steps can be repeated, and do nothing on a clean machine.
 """
 
 import contextlib
@@ -19,22 +19,22 @@ from devcluster.node.netlink import Netlink
 from devcluster.realnode import paths
 
 PROGRAMS = ("kubelet", "containerd", "containerd-shim", "coredns")
-"""How the names of our programs begin."""
+"""The prefixes of the names of the node's programs."""
 
 PATIENCE = 10.0
-"""Seconds for processes that were killed to be gone, and for the kernel to let go of what they held."""
+"""Seconds until killed processes are gone, and until the kernel has released their mounts and groups."""
 
 SYSCTL = Path("/proc/sys")
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 class LeftoverError(Exception):
-    """Something of an earlier node does not go away; the message says what."""
+    """A process, mount or group of an earlier node cannot be removed; the message names it."""
 
 
 def clean() -> None:
-    """Nothing of a node is on the machine when this returns.  Raises LeftoverError."""
-    # The kubelet first, or it starts its pods anew; the shims last, they collect what their pods leave.
+    """Remove a node's processes, mounts, networks, groups and files.  Raises LeftoverError."""
+    # The kubelet goes first, or it restarts its pods; the shims go last, because they reap the pods' processes.
     _end(lambda: _programs("kubelet", "coredns"))
     end_pods()
     _end(lambda: _programs(*PROGRAMS))
@@ -51,14 +51,14 @@ def end_pods() -> None:
 
 
 def cgroup_folders() -> list[Path]:
-    """Our group in each hierarchy of the machine, there or not."""
+    """The node's control group in each hierarchy of the machine, existing or not."""
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS / paths.CGROUP]
     return [hierarchy / paths.CGROUP for hierarchy in sorted(CGROUPS.iterdir()) if hierarchy.is_dir()]
 
 
 def make_cgroups() -> None:
-    """The kubelet wants its root to be there."""
+    """Make the control group that is the kubelet's root; the kubelet does not make it."""
     if (CGROUPS / "cgroup.controllers").exists():
         controllers = (CGROUPS / "cgroup.controllers").read_text().split()
         (CGROUPS / "cgroup.subtree_control").write_text(" ".join(f"+{one}" for one in controllers))
@@ -67,7 +67,7 @@ def make_cgroups() -> None:
 
 
 def remember_sysctls() -> None:
-    """Write down what the machine was set to, for the clean-up to restore."""
+    """Save the machine's settings, which the clean-up restores."""
     before = {name: (SYSCTL / name).read_text().strip() for name in paths.SYSCTLS if (SYSCTL / name).exists()}
     paths.SYSCTLS_BEFORE.write_text(json.dumps(before))
 
@@ -82,15 +82,15 @@ def _restore_sysctls() -> None:
 def _pod_processes() -> set[int]:
     found: set[int] = set()
     for group in _groups():
-        # A group may go while we look.
+        # A group may disappear during the search.
         with contextlib.suppress(OSError):
             found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
     return found
 
 
 def _groups() -> list[Path]:
-    """Our groups, the innermost first."""
-    # Not `rglob`, which fails when a folder goes while it looks.
+    """The node's control groups, the innermost first."""
+    # Not `rglob`, which fails if a folder disappears during the search.
     return [Path(folder) for top in cgroup_folders() for folder, _, _ in os.walk(top, topdown=False)]
 
 
@@ -108,7 +108,7 @@ def _programs(*names: str) -> set[int]:
 
 
 def _end(find: Callable[[], set[int]]) -> None:
-    """Kill what `find` finds until it finds nothing."""
+    """Kill the processes that `find` returns until it returns none."""
     deadline = time.monotonic() + PATIENCE
     while left := find():
         if time.monotonic() > deadline:
@@ -120,7 +120,7 @@ def _end(find: Callable[[], set[int]]) -> None:
 
 
 def _mounts() -> Iterator[str]:
-    """Our mount points, the innermost first."""
+    """The node's mount points, the innermost first."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
     for line in reversed(lines):
         place = line.split()[1].encode().decode("unicode_escape")
@@ -147,7 +147,7 @@ def _remove_cgroups() -> None:
         if time.monotonic() > deadline:
             raise LeftoverError(f"the control groups {groups} of an earlier node cannot be removed")
         for group in groups:
-            # Busy until the kernel has buried the last process in it.
+            # Busy until the kernel has removed the last process from it.
             with contextlib.suppress(OSError):
                 group.rmdir()
         time.sleep(0.01)
@@ -158,7 +158,7 @@ def _remove_files() -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
     for file in paths.CNI_CACHE.glob("*"):
-        # Of every interface of ours, the loopback too.
+        # The CNI plugins keep a file for every interface, the loopback too.
         if str(paths.STATE) in file.read_text():
             file.unlink(missing_ok=True)
     for link in paths.CONTAINER_LOG_LINKS.glob("*.log"):

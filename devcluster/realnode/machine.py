@@ -1,4 +1,4 @@
-"""What this machine must be and have for a real node, and how a bare one gets it."""
+"""The requirements of a real node on this machine, and the installation of its packages."""
 
 import os
 import platform
@@ -13,12 +13,12 @@ PACKAGES = (
     "busybox-static",
     "debootstrap",
 )
-"""Of Debian and Ubuntu."""
+"""The packages of Debian and Ubuntu."""
 
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox", "debootstrap")
 
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
-"""Where Debian, and where everybody else, puts the CNI plugins."""
+"""The folders of the CNI plugins: Debian's, and the usual one."""
 
 CNI_PLUGINS = ("bridge", "host-local", "loopback")
 
@@ -31,22 +31,22 @@ CAPABILITIES = {
     "sys_admin": 21,
     "mknod": 27,
 }
-"""Numbers of those that the kubelet, containerd and debootstrap cannot do without."""
+"""The capabilities that the kubelet, containerd and debootstrap need, with their numbers."""
 
 
 def unfit() -> str:
-    """Why no node can run here, whatever is installed; empty when one can."""
+    """Why this machine cannot run a node, even with all packages; empty if it can."""
     if platform.system() != "Linux":
         return f"a real node needs Linux, this is {platform.system()}"
     if os.geteuid() != 0:
-        return "a real node needs root: containers, mounts and networks are made"
+        return "a real node needs root, to make containers, mounts and networks"
     have = _capabilities()
     lacking = [name for name, number in CAPABILITIES.items() if not have >> number & 1]
     return f"a real node needs the capabilities {', '.join(lacking)}" if lacking else ""
 
 
 def missing() -> list[str]:
-    """The programs that are not there."""
+    """The programs that are not installed."""
     lacking = [program for program in PROGRAMS if shutil.which(program) is None]
     return lacking if cni_folder() else [*lacking, "the CNI plugins"]
 
@@ -60,7 +60,7 @@ def cni_folder() -> Path | None:
 
 
 def install() -> None:
-    """Install the packages with apt-get, when something is missing.  Raises CalledProcessError, FileNotFoundError."""
+    """Install the packages with apt-get if a program is missing.  Raises CalledProcessError, FileNotFoundError."""
     if not missing():
         return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

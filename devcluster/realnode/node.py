@@ -18,7 +18,7 @@ from devcluster.cluster import ADMIN, NODE_USER, is_ready
 from devcluster.controlplane import ControlPlane
 from devcluster.controlplane.programs import More
 from devcluster.node.netlink import Netlink
-from devcluster.node.relay import leading, out_to
+from devcluster.node.relay import out_to, relaying
 from devcluster.realnode import images, leftovers, machine, paths, settings
 
 NAME = "muster-node"
@@ -26,18 +26,18 @@ USER = NODE_USER + NAME
 """The control plane must know this user: `ControlPlane(folder, users=[USER], nodes=0)`."""
 
 HTTPS = 443
-"""Of the Service `kubernetes`, whatever port the API server listens at."""
+"""The port of the Service `kubernetes`; the API server itself listens on another."""
 
 READY_TIMEOUT = 60.0
-"""Seconds until each program serves, and until the node is Ready; alone on two cores all of it takes about seven."""
+"""Seconds until each program serves, and until the node is Ready; on two idle cores all of it takes about seven."""
 
 
 class NodeError(Exception):
-    """The node cannot be started; the message says why and what to do."""
+    """The node cannot be started; the message has the reason and the remedy."""
 
 
 def obstacle() -> str:
-    """Why a node cannot be started on this machine, and what to do; empty when it can."""
+    """Why a node cannot be started on this machine, and the remedy; empty if it can."""
     if reason := machine.unfit():
         return reason
     if lacking := machine.missing():
@@ -51,11 +51,11 @@ def obstacle() -> str:
 
 
 class RealNode:
-    """`async with RealNode(plane, folder)`: registered and Ready; nothing of it is on the machine after."""
+    """`async with RealNode(plane, folder)`: entered, the node is Ready; left, it is removed from the machine."""
 
     def __init__(self, plane: ControlPlane, data: Path, pod_images: Mapping[str, Path] | None = None) -> None:
-        """`pod_images` maps image names to folders of programs, as the embedded cluster has it; besides them there is
-        `shell:1`, a bare Debian.  Logs of the programs are in `data`.
+        """`pod_images` maps image names to folders with their code, as in the embedded cluster; there is also
+        `shell:1`, a minimal Debian.  Logs of the programs are in `data`.
 
         Entering raises NodeError, ImageError, LeftoverError and ChildError.
         """
@@ -79,7 +79,7 @@ class RealNode:
             await asyncio.to_thread(leftovers.clean)
             self._stack.push_async_callback(asyncio.to_thread, leftovers.clean)
             self._prepare()
-            await self._lead_to_the_api_server()
+            await self._relay_to_the_api_server()
             self._stack.push_async_callback(self._stop)
             self._start_dns()
             await self._start_containerd(archive)
@@ -112,10 +112,10 @@ class RealNode:
         leftovers.make_cgroups()
         _make_bridge(self.plane.address)
 
-    async def _lead_to_the_api_server(self) -> None:
-        """In place of kube-proxy: pods find it where `KUBERNETES_SERVICE_HOST` says."""
+    async def _relay_to_the_api_server(self) -> None:
+        """Relay the Service address of the API server, `KUBERNETES_SERVICE_HOST`, as kube-proxy would."""
         address = self.plane.address
-        listening = leading(out_to(self.plane.url), lambda relay: asyncio.start_server(relay, address, HTTPS))
+        listening = relaying(out_to(self.plane.url), lambda relay: asyncio.start_server(relay, address, HTTPS))
         await self._stack.enter_async_context(listening)
 
     def _start_dns(self) -> None:
@@ -145,7 +145,7 @@ class RealNode:
         self.kubelet.start()
 
     async def _stop(self) -> None:
-        """The kubelet first, or it starts its pods anew; what still runs of them is left to the clean-up."""
+        """Stop the programs, the kubelet first, or it restarts its pods; the clean-up ends what still runs."""
         await self.kubelet.stop()
         await asyncio.gather(self.dns.stop(), asyncio.to_thread(leftovers.end_pods))
         await self.containerd.stop()
@@ -153,17 +153,17 @@ class RealNode:
 
 @contextmanager
 def _only_node() -> Iterator[None]:
-    """Hold the lock of the machine.  Raises NodeError when another run has it."""
+    """Hold the machine's lock.  Raises NodeError if another run has it."""
     with paths.LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise NodeError("another real node runs on this machine; there can be one") from None
+            raise NodeError("another real node runs on this machine; only one can") from None
         yield
 
 
 def _make_bridge(apiserver: str) -> None:
-    """Here and not by the CNI plugin with the first pod: the kubelet and the DNS need its address before."""
+    """Make the bridge before the CNI plugin does with the first pod: the kubelet and the DNS need its address."""
     with Netlink() as netlink:
         netlink.add_bridge(paths.BRIDGE, bytes([0x02, 0x00, *socket.inet_aton(paths.GATEWAY)]))
         bridge = socket.if_nametoindex(paths.BRIDGE)
@@ -205,6 +205,6 @@ class RealCluster(ControlPlane):
         return self
 
     async def _leave(self) -> None:
-        # The node ends its pods while the API server still runs, which is told of it.
+        # The node stops first: it ends its pods, and writes that to the API server.
         await self.real_node.__aexit__(None, None, None)
         await super()._leave()

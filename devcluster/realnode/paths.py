@@ -1,4 +1,4 @@
-"""Files, networks and groups that the node makes on the machine: fixed, so that the next one can clean them up."""
+"""Files, networks and groups that the node makes on the machine; their names are fixed, so the next run finds them."""
 
 from pathlib import Path
 
@@ -9,27 +9,27 @@ DATA = Path("/var/lib/muster-node")
 """Images, file systems of containers, volumes, logs of pods."""
 
 LOCK = Path("/run/muster-node.lock")
-"""Held while a node runs: there can be one."""
+"""Locked while a node runs: a machine can have one."""
 
 CONTAINERD_SOCKET = STATE / "containerd.sock"
 KUBELET_FOLDER = DATA / "kubelet"
 POD_LOGS = DATA / "pod-logs"
 
 CGROUP = "muster-node"
-"""All pods are below this group, so that none of another kubelet's is touched."""
+"""The control group of all pods of the node; pods of another kubelet are in other groups."""
 
 BRIDGE = "muster-node0"
 NETWORK, GATEWAY, PREFIX = "10.88.0.0/16", "10.88.0.1", 16
-"""Of the pods; the gateway is also the address of the kubelet and of the DNS: a kubelet refuses a loopback address."""
+"""The pods' network.  The gateway is also the address of the kubelet, which refuses a loopback address, and the DNS."""
 
 LAST_POD = "10.88.254.255"
 SERVICES = "10.88.255.0/24"
-"""Addresses of Services, out of the pods' network so that no more of the machine's is taken; only that of the API
-server, the first one, is anybody's.
+"""The Services' network, a part of the pods' network so that the machine needs only one; only the first address, the
+API server's, is in use.
 """
 
 POD_NETWORK = "muster-node"
-"""The name under which the CNI plugins know it."""
+"""The name of the pods' network for the CNI plugins."""
 
 SYSCTLS = (
     "kernel/keys/root_maxbytes",
@@ -40,10 +40,10 @@ SYSCTLS = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
 )
-"""What a kubelet, and the bridge plugin, set for the whole machine."""
+"""The settings that the kubelet and the bridge plugin change for the whole machine."""
 
 SYSCTLS_BEFORE = STATE / "sysctls.json"
 
 CNI_CACHE = Path("/var/lib/cni/results")
 CONTAINER_LOG_LINKS = Path("/var/log/containers")
-"""Two folders outside ours that containerd and the kubelet insist on."""
+"""Folders of containerd and the kubelet whose paths cannot be changed."""

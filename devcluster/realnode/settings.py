@@ -1,7 +1,6 @@
 """The configuration files of containerd, the CNI plugins, the kubelet and CoreDNS.
 
-Pure: what each file says, as text.  Everything not said is as its authors have it, so that a pod meets what it would
-meet in a cluster.
+Pure.  All other settings have their defaults, so that a pod runs as in other clusters.
 """
 
 import json
@@ -37,7 +36,7 @@ conf_dir = "{paths.DATA}/cni"
 
 
 def pod_network() -> str:
-    """One bridge for all pods; other machines are not reached."""
+    """The CNI configuration: one bridge for all pods, without a route to other machines."""
     addresses = {
         "type": "host-local",
         "dataDir": f"{paths.STATE}/addresses",
@@ -49,7 +48,7 @@ def pod_network() -> str:
 
 
 def kubelet(client_authority: Path, resolv_conf: Path) -> str:
-    """The kubelet's configuration: of clients only the API server, whose certificate `client_authority` signed."""
+    """The kubelet's configuration: it accepts only clients with a certificate of `client_authority`: the API server."""
     return json.dumps(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -64,17 +63,17 @@ def kubelet(client_authority: Path, resolv_conf: Path) -> str:
             "containerRuntimeEndpoint": f"unix://{paths.CONTAINERD_SOCKET}",
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{paths.CGROUP}",
-            # Development machines still have the first version of control groups, and swap.
+            # Development machines may have control groups of version 1, and swap.
             "failCgroupV1": False,
             "failSwapOn": False,
             "clusterDNS": [paths.GATEWAY],
             "clusterDomain": CLUSTER_DOMAIN,
-            # The machine's search domains are no business of the pods.
+            # Pods do not use the machine's search domains.
             "resolvConf": str(resolv_conf),
             "podLogsDir": str(paths.POD_LOGS),
             "volumePluginDir": str(paths.DATA / "volume-plugins"),
             "makeIPTablesUtilChains": False,
-            # A disk that is nearly full is the machine's normal life; images cannot be pulled again.
+            # A development machine's disk is often nearly full, and removed images cannot be pulled again.
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
             "imageGCHighThresholdPercent": 100,
         },
@@ -83,7 +82,7 @@ def kubelet(client_authority: Path, resolv_conf: Path) -> str:
 
 
 def coredns(kubeconfig: Path) -> str:
-    """CoreDNS for names of the cluster; every other is answered NXDOMAIN at once, instead of after a timeout."""
+    """CoreDNS answers names of the cluster, and all others with NXDOMAIN at once, instead of after a timeout."""
     return f"""\
 {CLUSTER_DOMAIN}:53 10.in-addr.arpa:53 {{
     bind {paths.GATEWAY}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.node.relay import leading, out_to
+from devcluster.node.relay import out_to, relaying
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import Operator, a_job
 from tests.kit.service import a_service
@@ -21,7 +21,7 @@ async def test_an_owner_without_the_api_server_is_followed(operator: Operator, t
     async with AsyncExitStack() as stack:
         line = AsyncExitStack()
         stack.push_async_callback(line.aclose)
-        listening = leading(out_to(url), lambda relay: asyncio.start_server(relay, "127.0.0.1", 0))
+        listening = relaying(out_to(url), lambda relay: asyncio.start_server(relay, "127.0.0.1", 0))
         port = (await line.enter_async_context(listening)).sockets[0].getsockname()[1]
         environment["KUBECONFIG"] = _leading_to(f"https://127.0.0.1:{port}", environment["KUBECONFIG"], url, tmp_path)
         owner = await stack.enter_async_context(a_service(name, tmp_path, environment))
