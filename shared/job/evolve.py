@@ -59,15 +59,15 @@ from shared.job.events.watcher import (
 from shared.job.evolve_adoption import adopted
 from shared.job.evolve_attempts import (
     active_again,
-    asked_to_restart,
     assigned,
-    given_up,
-    let_go,
+    attempt_ended,
     restarted,
-    set_down,
+    slots_released,
     suspended,
+    with_restart_wanted,
+    workers_released,
 )
-from shared.job.evolve_pods import enough, in_epoch, noticed, pods_gone, pods_observed
+from shared.job.evolve_pods import in_epoch, noticed, pods_gone, pods_observed, with_minimum_checked
 from shared.job.evolve_requests import (
     DRAIN_FORCED,
     accepted,
@@ -101,7 +101,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case PodsObserved():
             return pods_observed(job, event, at)
         case PodsGone():
-            return enough(pods_gone(job, event.uids, at), at)
+            return with_minimum_checked(pods_gone(job, event.uids, at), at)
         case LauncherLost():
             lost = event.uid in job.pods and not job.over
             job = pods_gone(job, (event.uid,), at)
@@ -136,7 +136,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case SlotsAssigned():
             return assigned(job, event, at)
         case SlotsReleased():
-            return set_down(job, event, at)
+            return slots_released(job, event, at)
         case JobRestarted():
             return restarted(job, event, at)
         case HostsPublished():
@@ -154,7 +154,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return released(job, event.released)
         case WorkersReleased():
             forced = at.sequence if event.reason == DRAIN_FORCED else 0
-            job = with_request(let_go(job, event, at), event.request, released=True, forced=forced)
+            job = with_request(workers_released(job, event, at), event.request, released=True, forced=forced)
             if not isinstance(job.membership, Members):
                 return job
             leaving = job.leaving - {slot.index for slot in each(event.slots)}
@@ -163,14 +163,14 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return active_again(_phase(job, "Created", "Created", event, at), event, at)
         case JobRunning():
             # Workers that were lost before the job was Running count from now on.
-            job = enough(_phase(job, "Running", "Running", event, at), at)
+            job = with_minimum_checked(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):
                 job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
             return job
         case JobScaling():
             return scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
         case JobRestarting():
-            return _phase(given_up(job, event, at), "Restarting", "Restarting", event, at)
+            return _phase(attempt_ended(job, event, at), "Restarting", "Restarting", event, at)
         case JobSuspending():
             return _phase(suspended(job, event, at), "Suspending", "Suspending", event, at)
         case JobSuspended():
@@ -230,7 +230,7 @@ def _job_observed(job: Job, event: JobObserved, at: At) -> Job:
         gone=0,
     )
     # An edit of minReplicas may change whether enough workers run.
-    return enough(resized(asked_to_restart(job, before, at), before, at), at)
+    return with_minimum_checked(resized(with_restart_wanted(job, before, at), before, at), at)
 
 
 def _children_observed(job: Job, event: ChildrenObserved, at: At) -> Job:
