@@ -1,5 +1,5 @@
-"""The command line: run Muster, look into its log, ask for scaling, try it all on a laptop.
+"""The command line: run Muster, read its log, ask for scaling, try all of it on a laptop.
 
-What it asks of a job it writes to Kubernetes, where RBAC decides who may.
+A command that asks something of a job writes to Kubernetes, where RBAC applies.
 Only `setup`, with an administrator's credentials, writes to the log: it makes the streams and the first event.
 """

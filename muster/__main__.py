@@ -5,17 +5,17 @@ import sys
 from pathlib import Path
 
 PLUGIN = "kubectl-muster"
-"""The name under which kubectl finds us."""
+"""The name by which kubectl finds its plug-in."""
 
 
 def main() -> None:
     """The console scripts."""
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     try:
-        # Ctrl-C may come while they are imported, which takes most of the time of a short command.
+        # Imports take most of the time of a short command, so a Ctrl-C may come during them.
         from muster.commands import application
 
-        # A shell completes the words of a plug-in by asking kubectl, not us.
+        # For a plug-in, a shell asks kubectl for completions, and not this program.
         plugin = Path(sys.argv[0]).stem == PLUGIN
         application(completion=not plugin)(prog_name="kubectl muster" if plugin else "muster")
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""A cluster that was there before: whichever kubectl uses here.
+"""An existing cluster: the one that kubectl uses here.
 
 Its administrator's kubeconfig installs; the services get tokens of their service accounts, as in pods of their own.
 """
@@ -40,9 +40,9 @@ class BorrowedCluster:
         audit: Path | None = None,
         kubeconfig: Path | None = None,
     ) -> None:
-        """`kubeconfig` is the administrator's; without it that of kubectl.
+        """`kubeconfig` is the administrator's; by default it is kubectl's.
 
-        Images are the business of the cluster's nodes, and audit logs that of its API server.
+        Images and an audit log are not supported: the nodes and the API server are not of this stack.
         """
         self._data = data
         self._kubeconfig = kubeconfig or _usual_kubeconfig()
@@ -66,7 +66,7 @@ class BorrowedCluster:
 
     @property
     def programs(self) -> Sequence[Program]:
-        """None: its processes are not ours to restart."""
+        """None: this stack starts no process of the cluster."""
         return ()
 
     async def __aenter__(self) -> Self:
@@ -76,7 +76,7 @@ class BorrowedCluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """It goes on."""
+        """The cluster goes on."""
 
 
 def _usual_kubeconfig() -> Path:

@@ -1,4 +1,4 @@
-"""The definitions in a cluster: made, upgraded or left alone, and claimed for a log.
+"""Makes, upgrades and claims the definitions in a cluster.
 
 `muster/crds/compare.py` compares an installed definition with ours; `shared/cluster/scope.py` has the claims.
 """
@@ -19,26 +19,26 @@ from shared.frameworks.kinds import Kinds
 from shared.release import MARK, is_older, this_release
 
 TRIES = 5
-"""How often a definition is read again while others write to it."""
+"""The number of tries to write a definition while other clients change it."""
 SERVED_SECONDS = 30.0
-"""From the acceptance of a definition until the API server serves its kind; a second at most, as a rule."""
+"""Seconds until the API server serves a new definition; it usually takes less than one."""
 LOOK_SECONDS = 0.1
 
 
 class _Step(NamedTuple):
-    """What is to be done with one definition."""
+    """The change of one definition."""
 
     word: str
-    """How it is afterwards."""
+    """The outcome, in a word."""
     spec: dict[str, Any] | None = None
-    """The new one; None where it stays."""
+    """The new spec; None if it stays."""
     why: str = ""
     ours: bool = True
-    """Whether it is as this release makes it afterwards."""
+    """True if the definition is this release's afterwards."""
 
 
 def step(found: Custom | None, ours: Manifest, *, take: bool) -> _Step:
-    """What a set-up does; with `take` a person allows it to replace what is installed."""
+    """The step of a set-up; with `take` a person allows it to replace the installed definition."""
     if found is None:
         return _Step("created", dict(ours["spec"]))
     verdict, why = compare(msgspec.to_builtins(found), ours)
@@ -54,14 +54,14 @@ def step(found: Custom | None, ours: Manifest, *, take: bool) -> _Step:
 
 
 class Definitions:
-    """Those of some kinds of job, for an installation in one namespace or, without it, in the whole cluster."""
+    """The definitions of an installation's kinds, for one namespace or, without one, for the whole cluster."""
 
     def __init__(
         self, cluster: Cluster, kinds: Kinds, namespace: str, *, known: Kinds, check: bool, take: bool
     ) -> None:
-        """`kinds` are those that are chosen, of all that are `known`: in the rest nothing stays claimed."""
+        """`kinds` are the chosen ones of all `known`; claims in the definitions of the others are given up."""
         self._cluster = cluster
-        # All set-ups go in one order, so that of two the first definition lets one through.
+        # All set-ups use the same order, so that of two concurrent ones the first definition decides.
         self._ours = sorted(manifests(kinds), key=_name)
         names = {_name(ours) for ours in self._ours}
         self._rest = [each for each in sorted(manifests(known), key=_name) if _name(each) not in names]
@@ -71,15 +71,15 @@ class Definitions:
         self._take = take
 
     async def must_be_free(self, identity: str) -> None:
-        """Raise `Refused(reason="ScopeTaken")` where another installation holds what we would work in."""
+        """Raise `Refused(reason="ScopeTaken")` if another installation has claimed this scope."""
         for ours in self._ours:
             if (found := await self._get(ours)) is not None:
                 self._must_be_free(found, identity)
 
     async def apply(self, identity: str, url: str, *, take_scope: bool) -> bool:
-        """Make, upgrade and claim for a log; a line for each, once it is served.  Returns whether anything changed.
+        """Make, upgrade and claim the definitions, and print a line for each; return True if anything changed.
 
-        Without an `identity`, of a log that is not there yet, it can only be checked.
+        Without an `identity`, because the log does not exist yet, it can only check.
         """
         changes = False
         claimed: list[Manifest] = []
@@ -88,7 +88,7 @@ class Definitions:
                 done, mine = await self._apply(ours, identity, url, take_scope=take_scope)
             except Refused as refusal:
                 if refusal.reason == "ScopeTaken":
-                    # Another set-up claimed the scope meanwhile: give this one's claims back.
+                    # Another set-up claimed the scope meanwhile: remove the claims of this one.
                     for each in claimed:
                         await self._release(each, identity, forced=False)
                 raise
@@ -198,7 +198,7 @@ async def until_served(cluster: Cluster, name: str) -> None:
 
 
 def is_served(definition: Custom | None) -> bool:
-    """Whether the API server serves it.  Raises `Refused` when another definition has one of its names."""
+    """True if the API server serves the definition.  Raises `Refused` if another definition has one of its names."""
     conditions = ((definition and definition.status) or {}).get("conditions") or ()
     states = {one["type"]: one for one in conditions}
     names = states.get("NamesAccepted", {})

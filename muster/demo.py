@@ -1,8 +1,7 @@
 """`muster demo`: one elastic training job, from apply to a replayed history, on this machine.
 
-Everything is real: a NATS server, an API server that kubectl can talk to, four services, pods as processes, a model
-that learns; on a cluster of the caller's choice.  Nothing is left afterwards, unless a folder was named or `--keep`
-given.
+It runs a NATS server, an API server for kubectl, the four services, pods as processes, and a model that learns, on the
+cluster of the caller's choice.  It leaves nothing behind without `--data` and `--keep`.
 """
 
 import asyncio
@@ -46,26 +45,26 @@ STORY = (
     (SCALEOUTS, "scale_out.yaml"),
     (SCALEINS, "scale_in.yaml"),
 )
-"""What is applied, in this order."""
+"""The manifests, in the order in which they are applied."""
 
 PATIENCE_SECONDS = 90.0
-"""How long one step of the demo may take before it is said to have failed."""
+"""Seconds for one step of the demo until it counts as failed."""
 
 EPOCHS_BETWEEN = 4
-"""How long each size trains before the next scaling."""
+"""Epochs that each size trains before the next scaling."""
 
 SERVICES = {"MUSTER_DRAIN": "PT2S"}
-"""Workers of this example let go within a second; the default of ten is for bigger ones."""
+"""This example's workers finish within a second; the default of ten is for larger ones."""
 
 
 class DemoError(Exception):
-    """A step did not happen; the message says which, and where to look."""
+    """A step failed; the message says which one, and where to look."""
 
 
 def main(data: Path | None, cluster: Callable[..., Host], *, keep: bool, image: str | None = None) -> int:
-    """Run the demo; the exit code is 0 only if all of it happened.
+    """Run the demo; the exit code is 0 only if every step succeeded.
 
-    `image` is what the pods run, for clusters whose nodes are not ours.
+    `image` is the pods' image, for an existing cluster.
     """
     folder = data or scratch()
     teller = Teller()
@@ -88,7 +87,7 @@ async def _until_interrupted(work: Any) -> int:
 
 
 class Teller:
-    """Progress: lines everywhere, and on a terminal a live one below them."""
+    """Prints the progress: lines, and on a terminal a live line below them."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
@@ -96,21 +95,21 @@ class Teller:
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._console.print(f"[dim]{time.monotonic() - self._began:5.1f} s[/dim]  {text}")
 
     def plain(self, text: str) -> None:
-        """A line of another program, without the time."""
+        """Print a line of another program, without the time."""
         self._console.print(text, markup=False)
 
     def doing(self, text: str) -> None:
-        """What goes on right now; a line only where nothing can move."""
+        """Show the present activity, on a terminal as the live line."""
         if self._status is not None:
             self._status.update(text)
             self._status.start()
 
     def still(self) -> None:
-        """Nothing goes on any more."""
+        """Remove the live line."""
         if self._status is not None:
             self._status.stop()
 
@@ -135,7 +134,7 @@ class Demo:
         self._training_ended = False
 
     async def run(self) -> int:
-        """All of it; 0 when everything happened, 1 with one line that says what did not."""
+        """Run every step; return 0 if all succeeded, or 1 after a line with the failure."""
         try:
             self._teller.doing("starting NATS, the cluster and the four services")
             async with Stack(self._folder, self._cluster, settings=SERVICES) as stack:
@@ -158,7 +157,7 @@ class Demo:
         return 0
 
     async def _clear(self, stack: Stack) -> None:
-        """Delete the job and the requests that an earlier start on the same folder left."""
+        """Delete the job and the requests of an earlier run on the same folder."""
         earlier = [
             (resource, found)
             for resource, file in STORY
@@ -169,7 +168,7 @@ class Demo:
             await stack.kube.delete(resource, NAMESPACE, name, uid=found.metadata.uid)
             self._teller.say(f"deleted {resource.kind.lower()}/{name} of an earlier start")
         deadline = time.monotonic() + PATIENCE_SECONDS
-        # Its launcher's lines would be taken for those of the next one.
+        # The demo would take the lines of the old launcher for those of the new one.
         while await stack.kube.get(TRAININGJOBS, NAMESPACE, JOB) or await stack.kube.get(PODS, NAMESPACE, LAUNCHER):
             if time.monotonic() > deadline:
                 raise DemoError(f"trainingjob/{JOB} of an earlier start is still there, or its pod {LAUNCHER}")
@@ -203,7 +202,7 @@ class Demo:
         return made.metadata
 
     async def _until(self, stack: Stack, resource: Resource[Custom], name: str, phase: str) -> None:
-        """Wait until an object shows a phase, saying each one on the way."""
+        """Wait until an object shows a phase; print each phase on the way."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         shown = ""
         while shown != phase:
@@ -228,7 +227,7 @@ class Demo:
             await asyncio.sleep(0.05)
 
     async def _follow_training(self, stack: Stack) -> None:
-        """The launcher's own words: every group, every tenth epoch, and the end."""
+        """Print lines of the launcher: every group, every tenth epoch, and the end."""
         while True:
             with suppress(Trouble):
                 async for line in stack.logs(NAMESPACE, LAUNCHER):
@@ -288,7 +287,7 @@ class Demo:
         for line in said.decode().splitlines():
             self._teller.say(line)
         if folding.returncode:
-            raise DemoError("the replayed status is not the one that the API server holds")
+            raise DemoError("the replayed status differs from the one in the API server")
 
 
 async def whole_history(log: EventLog, key: JobKey, patience: float = PATIENCE_SECONDS) -> list[Stored]:

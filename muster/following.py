@@ -1,4 +1,4 @@
-"""Waiting for the outcome of a wish: each change of the object is a line, and the waiting has a limit.
+"""Waits for the outcome of a command: prints each change of the object, up to a timeout.
 
 Exit codes of all commands: 0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C.
 """
@@ -22,27 +22,27 @@ PATIENCE_SECONDS = 10.0
 """Seconds without a change after which a line says so."""
 
 LASTING_SECONDS = 2.0
-"""Seconds that an answer has to last where no generation ties it to the wish: Muster sees a wish far sooner."""
+"""Seconds that an answer has to last if the status names no generation: Muster acts far sooner."""
 
 TIMEOUT_SECONDS = 600
-"""Seconds that a command waits without `--timeout`: longer than pods take to end, or images to be pulled."""
+"""Seconds that a command waits without `--timeout`: longer than the end of pods or the pull of images takes."""
 
 WAITED_TOO_LONG = 3
 
 ONLY_THE_WAITING = "only the waiting ended; what was asked for goes on"
 
 Answer = Callable[[dict[str, Any]], bool | None]
-"""Of a status: True is done, False failed, None goes on."""
+"""The answer of a status: True for done, False for failed, None to go on waiting."""
 
 
 async def follow(
     cluster: Cluster, target: Target, asked: Custom, answer: Answer, *, timeout: int, lasting: float = 0.0
 ) -> None:
-    """Print each phase until there is an `answer`; `asked` is the object as it was right after the wish.
+    """Print each phase until there is an `answer`; `asked` is the object right after the command's write.
 
-    A status of an older generation is no answer.  Where the status names no generation, an answer counts once it was
+    A status of an older generation is no answer.  If the status names no generation, an answer counts once it has been
     the same for `lasting` seconds.
-    Exits with 1 when it failed or went away, with 3 after `timeout` seconds; 0 waits for ever.
+    Exits with 1 if the command failed or the object is gone, with 3 after `timeout` seconds; 0 waits for ever.
     """
     try:
         async with asyncio.timeout(timeout or None):
@@ -83,7 +83,7 @@ async def _answered(cluster: Cluster, target: Target, asked: Custom, answer: Ans
 
 
 async def _look(cluster: Cluster, target: Target, asked: Custom) -> tuple[dict[str, Any], bool]:
-    """The object's status, and whether it took more than one try; an outage and its end are a line each."""
+    """The object's status, and True if it took more than one try; an outage and its end are a line each."""
     away = False
     while True:
         try:
@@ -102,7 +102,7 @@ async def _look(cluster: Cluster, target: Target, asked: Custom) -> tuple[dict[s
 
 
 def _silence(target: Target, status: dict[str, Any], asked: Custom) -> str:
-    """The line about a status that has not changed since the wish."""
+    """The line about a status that has not changed since the command's write."""
     if target.phase(status) in ("Created", "Restarting") and not older(status, asked):
         # While old pods end and new ones start, the status may stay the same.
         return f"nothing of it changed for {PATIENCE_SECONDS:.0f} s; `muster why` says what it waits for."
@@ -110,7 +110,7 @@ def _silence(target: Target, status: dict[str, Any], asked: Custom) -> str:
 
 
 def _problem(target: Target, status: dict[str, Any], asked: Custom) -> str:
-    """Why the services do not act on the present spec; empty when they do."""
+    """Why the services do not act on the present spec; empty if they do."""
     created, failed = condition_of(status, "Created"), condition_of(status, "Failed")
     # Some kinds show a job that was never admitted as one that failed.
     refused = failed if failed and not target.phase(status) else created
@@ -121,7 +121,7 @@ def _problem(target: Target, status: dict[str, Any], asked: Custom) -> str:
 
 
 def status_of(resource: Custom) -> dict[str, Any]:
-    """Its status; empty before there is one."""
+    """The status of a resource; empty before it has one."""
     return resource.status if isinstance(resource.status, dict) else {}
 
 
@@ -132,7 +132,7 @@ def older(status: dict[str, Any], than: Custom) -> bool:
 
 
 def condition_of(status: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Its condition of that type; empty when there is none."""
+    """The condition of that type; empty if there is none."""
     return next((known for known in _conditions(status) if known.get("type") == kind), {})
 
 

@@ -1,7 +1,7 @@
-"""What a package of one's own needs to bring another framework: everything that `docs/frameworks.md` uses.
+"""The names that a user's package with a framework needs: everything that `docs/frameworks.md` uses.
 
-A package names its framework in the entry-point group `muster.frameworks`; every process of Muster that finds the
-package beside it takes on jobs of that kind.
+A package names its framework in the entry-point group `muster.frameworks`; every process of Muster with the package
+installed acts on jobs of that kind.
 """
 
 from shared.cluster import Resource

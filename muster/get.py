@@ -1,4 +1,4 @@
-"""`muster get`: the jobs that the log knows, as a table, as JSON or as YAML."""
+"""`muster get`: the jobs in the log, as a table, as JSON or as YAML."""
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
@@ -23,37 +23,37 @@ from shared.process.settings import Settings
 COLUMNS = ("NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS")
 WIDE_COLUMNS = (*COLUMNS, "ATTEMPT", "REQUESTS", "EVENTS AT", "UID")
 NOTE = "NOTE"
-"""The last column, because its words have any length."""
+"""The last column, because its length is not bounded."""
 
 EXPLAINED = ("Restarting", "Failed")
-"""Phases of which the note is the message of their condition."""
+"""Phases whose note is the message of their condition."""
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """Which jobs are shown, and how."""
+    """The options of the command."""
 
     namespace: str
-    """Empty is every namespace."""
+    """The namespace; empty for all."""
     asked: Asked | None = None
-    """One job; all of them without it."""
+    """The job; None for all."""
     output: Output = Output.table
     gone: bool = False
-    """Deleted jobs too."""
+    """True to include deleted jobs."""
     watch: bool = False
-    """Go on with each change."""
+    """True to go on with each change."""
 
 
 async def get(settings: Settings, wish: Wish) -> None:
-    """Print jobs, and with a watch each change of what was printed."""
+    """Print jobs, and with a watch each change."""
     async with open_log(settings) as log, aclosing(texts(log, wish, known_kinds())) as shown:
         async for text in shown:
             typer.echo(text)
 
 
 async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, None]:
-    """What is printed, piece by piece; a watch has no end.
+    """The pieces of the output; with a watch there is no end.
 
-    Exits with one line when the log does not know the job that is asked for.
+    Exits with one line if the log does not have the job.
     """
     subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_filters(wish.namespace)
     histories, _ = await everything(log, subjects)
@@ -79,13 +79,13 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
 
 
 def _listed(histories: Histories, *, gone: bool) -> list[History]:
-    """By namespace, name and uid."""
+    """The histories to show, by namespace, name and uid."""
     known = (history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.gone))
     return sorted(known, key=lambda history: history.job.key)
 
 
 class Shown(msgspec.Struct, frozen=True, rename="camel"):
-    """A job as it is shown; `-o json` and `-o yaml` have these fields."""
+    """The output about one job; `-o json` and `-o yaml` have these fields."""
 
     namespace: str
     name: str
@@ -93,17 +93,17 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     kind: str
     api_version: str
     called: str
-    """The word for its kind in this command line, such as `mxjob.kubeflow.org`."""
+    """The command line's word for its kind, such as `mxjob.kubeflow.org`."""
     phase: str
     ready: int
     wanted: int
     restarts: int
     attempt: int
-    """From one."""
+    """The number of the attempt, from one."""
     requests: int
     requests_over: int
     sequence: int
-    """Of its last event."""
+    """The sequence of its last event."""
     over: bool
     gone: bool
     note: str
@@ -146,7 +146,7 @@ def _note(job: Job, short: Summary) -> str:
 
 
 class _Table:
-    """Rows below a heading.  A watch goes on with the widths that it began with."""
+    """Rows below a heading.  A watch keeps the widths of its first rows."""
 
     def __init__(self, wish: Wish, shown: Sequence[Shown]) -> None:
         self._where = f" in namespace {wish.namespace}" if wish.namespace else ""
@@ -187,7 +187,7 @@ class _Table:
 
 
 class _Documents:
-    """JSON or YAML: one document for a job or for the list of all; of a watch one for each job and each change."""
+    """JSON or YAML: one document for a job or the list of all; with a watch, one for each job and each change."""
 
     def __init__(self, wish: Wish) -> None:
         self._wish = wish

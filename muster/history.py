@@ -1,4 +1,4 @@
-"""`muster history`: what happened to a job, as the log has it; and accepting a loss of it."""
+"""`muster history`: the events of a job, from the log; `muster history accept`: accept a lost history."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Set
 from contextlib import aclosing
@@ -24,16 +24,16 @@ from shared.process.settings import Settings
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Which part of a history is shown, and how."""
+    """The options of the command."""
 
     follow: bool = False
-    """Go on with what happens next."""
+    """True to go on with later events."""
     at: str = ""
-    """The last sequence or RFC 3339 time; the state there follows."""
+    """The last sequence or RFC 3339 time; the state at that point follows."""
     decisions: bool = False
-    """Decisions only."""
+    """True to leave the facts out."""
     as_json: bool = False
-    """Whole events, one JSON object a line."""
+    """True for whole events, one JSON object a line."""
 
 
 async def show(asked: Asked, namespace: str, settings: Settings, part: Part) -> None:
@@ -47,9 +47,9 @@ async def show(asked: Asked, namespace: str, settings: Settings, part: Part) -> 
 async def lines(
     log: EventLog, asked: Asked, namespace: str, part: Part, early: Callable[[Stored], bool] | None = None
 ) -> AsyncGenerator[str, None]:
-    """A job's events, one a line, up to the last one that is `early`; a history that is followed has no end.
+    """A job's events, one a line, up to the sequence or time of `part`; with `follow` there is no end.
 
-    Exits with one line when the log does not know the job, or nothing of it is early.
+    Exits with one line if the log does not have the job, or no event of it up to that point.
     """
     histories, events = await everything(log, subjects_of(asked, namespace))
     _, history = find(histories, asked, namespace)
@@ -78,7 +78,7 @@ def _early(part: Part) -> Callable[[Stored], bool] | None:
 
 
 def until(at: str) -> Callable[[Stored], bool]:
-    """True of the events up to a sequence or a time; a time without zone is UTC, as histories print it."""
+    """A predicate for events up to a sequence or a time; a time without a zone is UTC, as histories print it."""
     if at.isdecimal():
         return lambda stored: stored.sequence <= int(at)
     try:
@@ -106,12 +106,12 @@ async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
 async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> str:
     """Name in the resource the head that raised the doubt; return what was accepted.
 
-    Exits with one line when the history is whole, or when the resource is no more.
+    Exits with one line if the history is whole, or the resource is gone.
     """
     doubt = job.integrity.doubt
     if doubt is None:
         raise fail(f"the history of {target.label} is not in doubt; there is nothing to accept")
-    # Release 0.1 recorded no kind with the loss of a history of which the log has nothing else.
+    # Release 0.1 recorded a `HistoryBroken` without the kind of the job.
     kind = kinds.seen(job).resource if job.kind else target.resource
     resource = await cluster.get(kind, job.key.namespace, job.key.name)
     if resource is None or resource.metadata.uid != job.key.uid:
@@ -122,7 +122,7 @@ async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> 
 
 
 def of_history(stored: Stored, history: History) -> bool:
-    """The event is one of this history's, fact or decision."""
+    """True if the event is a fact or a decision of this history."""
     return key_of(Subject.parse(stored.subject)) == history.job.key
 
 
@@ -145,7 +145,7 @@ def as_json_text(state: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value in JSON's own types, which have no sorted sets, and no keys but strings."""
+    """A value in the types of JSON: lists instead of sets, and strings as keys."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What the commands that act on a job share: find it, patch it, refuse one that is over or suspended."""
+"""Functions of the commands that change a job: find it, patch it, refuse one that is over or suspended."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ PAUSED = ("Suspending", "Suspended")
 
 
 async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> tuple[Target, Custom]:
-    """The job that is to be `done` (scaled, suspended).  Exits with one line when there is none, or several."""
+    """The job to be `done` (scaled, suspended).  Exits with one line if there is none, or several."""
     if asked.is_request:
         raise fail(f"only a job can be {done}")
     found: dict[Target, Custom] = {}
@@ -39,14 +39,14 @@ async def _got(cluster: Cluster, target: Target, namespace: str, *, only: bool) 
     try:
         return await cluster.get(target.resource, namespace, target.name)
     except Refused:
-        # A kind that is not served here, or that this person may not get, has no job that could be meant.
+        # A kind that is not served, or that this person may not get, has no job of the name.
         if only:
             raise
         return None
 
 
 def must_not_be_over(job: Custom, target: Target, done: str) -> None:
-    """Exits with one line when nothing is left of the job that could be `done`."""
+    """Exits with one line if the job is over and cannot be `done`."""
     phase = target.phase(status_of(job))
     if phase in OVER:
         raise fail(
@@ -66,19 +66,19 @@ def suspend_annotation(target: Target) -> str:
 
 
 def suspend_field(job: Custom, target: Target) -> object:
-    """The value of the field that asks for a pause; None where it is not set, or where the definition drops it."""
+    """The value of the field that asks for a pause; None if it is not set, or if the definition drops it."""
     path = target.framework.definition.suspend if target.framework is not None else ""
     return value_at(job, path) if path else None
 
 
 def must_not_pause(job: Custom, target: Target) -> None:
-    """Exits with one line when the job is Suspending or Suspended, or asked to be."""
+    """Exits with one line if the job is Suspending or Suspended, or asked to be."""
     if wants_pause(job, target) or target.phase(status_of(job)) in PAUSED:
         raise fail(f"{target.label} is suspended, or about to be; `muster resume {target.label}` first")
 
 
 def value_at(job: Custom, path: str) -> object:
-    """The value at a path such as `.spec.suspend`; None where there is none."""
+    """The value at a path such as `.spec.suspend`; None if there is none."""
     value: object = {"spec": job.spec, "status": job.status}
     for step in path.strip(".").split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -86,13 +86,13 @@ def value_at(job: Custom, path: str) -> object:
 
 
 def patch_at(path: str, value: object) -> dict[str, Any]:
-    """The merge patch that writes one value there."""
+    """The merge patch that writes one value at the path."""
     first, _, rest = path.strip(".").partition(".")
     return {first: patch_at(rest, value) if rest else value}
 
 
 async def patched(cluster: Cluster, target: Target, job: Custom, patch: dict[str, Any]) -> Custom:
-    """The job after a merge patch.  Exits with one line when its name belongs to another job by now."""
+    """The job after a merge patch.  Exits with one line if another job has its name by now."""
     meta = job.metadata
     guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": meta.uid}}
     try:

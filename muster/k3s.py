@@ -1,6 +1,6 @@
-"""K3s in a container, for the demo and the end-to-end tests where a Docker engine runs.
+"""K3s in a container, for the demo and the end-to-end tests on a machine with a Docker engine.
 
-The images that its pods need are built from their folders' Containerfiles and are there when the node starts.
+The images of its pods are built from their folders' Containerfiles before the node starts.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from shared.private import write_private
 
 K3S = "rancher/k3s:v1.31.2-k3s1"
 IMPORTED = "/var/lib/rancher/k3s/agent/images"
-"""K3s imports the image archives that it finds here when it starts."""
+"""The folder from which K3s imports image archives when it starts."""
 
 
 class K3sCluster(BorrowedCluster):
@@ -38,7 +38,7 @@ class K3sCluster(BorrowedCluster):
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Raises `Refused` where there is no Docker engine."""
+        """Raises `Refused` without a Docker engine."""
         archives = self._data / "images"
         archives.mkdir(parents=True, exist_ok=True)
         container = await asyncio.to_thread(self._start, archives)
@@ -64,15 +64,15 @@ class K3sCluster(BorrowedCluster):
 
 
 def docker_engine() -> Any:
-    """A client of the Docker engine.  Raises `Refused` with what is missing."""
+    """A client of the Docker engine.  Raises `Refused` with the missing part."""
     try:
         import docker
     except ImportError as error:
-        raise Refused("K3s takes the package testcontainers: pip install testcontainers", reason="NoDocker") from error
-    missing = "K3s takes a Docker engine, and none answers here: start it, or use `--cluster real`"
+        raise Refused("K3s needs the package testcontainers: pip install testcontainers", reason="NoDocker") from error
+    missing = "K3s needs a Docker engine, and none answers here: start it, or use `--cluster real`"
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if address.startswith("unix://") and not Path(address.removeprefix("unix://")).is_socket():
-        # The library would try, and leave a socket behind.
+        # Without this check the library's attempt would leave a socket open.
         raise Refused(missing, reason="NoDocker")
     try:
         return docker.from_env()

@@ -1,4 +1,4 @@
-"""The kinds of jobs that the commands know, and the words that people have for them."""
+"""The kinds of jobs that the commands know, and their names on the command line."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ from shared.job.state import Job
 
 
 def known_kinds() -> Kinds:
-    """Those that Muster brings along, and the users' own that are installed here."""
+    """The built-in kinds, and those of installed packages."""
     return plugins.kinds()
 
 
 def words_of(framework: Framework) -> Iterator[str]:
-    """The names of a kind that kubectl takes, in lower case and without its group."""
+    """The names of a kind that kubectl accepts, in lower case and without its group."""
     resource, described = framework.resource, framework.definition
     yield resource.kind.lower()
     yield resource.plural
@@ -22,14 +22,14 @@ def words_of(framework: Framework) -> Iterator[str]:
 
 
 def called(framework: Framework, kinds: Kinds) -> str:
-    """What to call a kind so that everybody knows which one is meant: three groups have an MXJob."""
+    """The unambiguous name of a kind: three groups have an MXJob."""
     word = framework.resource.kind.lower()
     several = sum(other.resource.kind.lower() == word for other in kinds) > 1
     return f"{word}.{framework.resource.group}" if several else word
 
 
 def word_of(job: Job, kinds: Kinds) -> str:
-    """What to call the kind of a job, known or not; `job` before anything was seen of its resource."""
+    """The name of a job's kind, known or not; `job` before its resource was seen."""
     framework = kinds.find(job.api_version, job.kind)
     if framework is not None:
         return called(framework, kinds)

@@ -1,4 +1,4 @@
-"""Objects as they are now, from one complete list of each kind."""
+"""Lists the present objects: one complete list of each kind."""
 
 import asyncio
 from contextlib import aclosing
@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Object)
 
 
 async def every(cluster: Cluster, kinds: Kinds, namespace: str) -> list[tuple[Framework, Custom]]:
-    """The jobs of all kinds that the cluster serves, each kind in the first version that is served."""
+    """The jobs of all kinds that the cluster serves, each kind in its first served version."""
     found: list[tuple[Framework, Custom]] = []
     for kind in kinds:
         for version in (kind, *kind.others):
@@ -27,9 +27,9 @@ async def every(cluster: Cluster, kinds: Kinds, namespace: str) -> list[tuple[Fr
 
 
 async def objects(cluster: Cluster, resource: Resource[T], namespace: str, selector: str = "") -> tuple[T, ...] | None:
-    """All objects of a kind in a namespace, or in the whole cluster without one; None when the kind is not served.
+    """All objects of a kind in a namespace, or in the whole cluster without one; None if the kind is not served.
 
-    Raises `Refused` when they may not be listed, `Transient` when no list came in time.
+    Raises `Refused` without the right to list them, `Transient` if no list comes in time.
     """
     what = f"list {resource.plural} in {namespace or 'the whole cluster'}"
     trouble = "no answer"
@@ -45,7 +45,7 @@ async def objects(cluster: Cluster, resource: Resource[T], namespace: str, selec
                     case Blind("NotFound"):
                         return None
                     case Blind("Forbidden"):
-                        raise Refused(f"{what}: forbidden; it takes the right to list them", reason="Forbidden")
+                        raise Refused(f"{what}: forbidden; it needs the right to list them", reason="Forbidden")
                     case Blind(reason):
                         trouble = reason
                     case Alive() | _:

@@ -1,4 +1,4 @@
-"""`muster logs`: what the pods of a job have written, each line with the name of its pod before it."""
+"""`muster logs`: the logs of a job's pods, each line after the name of its pod."""
 
 import asyncio
 import re
@@ -21,9 +21,9 @@ from shared.job.spec import JobSpec
 
 
 async def logs(cluster: KubeCluster, asked: Asked, namespace: str, *, follow: bool, tail: int | None) -> None:
-    """Print the logs of a job's pods; with `follow` also what they write from now on, until the job is over.
+    """Print the logs of a job's pods; with `follow` also later lines, until the job is over.
 
-    `tail` is how many of the last lines of each pod are printed first; None is all of them.
+    `tail` is the number of last lines of each pod to begin with; None for all.
     """
     if asked.is_request:
         raise fail("only a job has pods that write logs; name the job")
@@ -44,10 +44,10 @@ class _Reader:
         self._selector = f"{JOB_UID}={job.metadata.uid}"
         self._containers = _training_containers(target, job)
         self._begun: dict[str, asyncio.Task[None]] = {}
-        """The reading of each pod, by uid."""
+        """The task that reads each pod's log, by uid."""
 
     async def print(self) -> None:
-        """What there is now, pod by pod."""
+        """Print the present lines, one pod after the other."""
         pods = await self._pods()
         if not pods:
             raise fail(f"{self._target.label} has no pods now; `muster why {self._target.label}` says why")
@@ -59,14 +59,14 @@ class _Reader:
                 _complain(f"{pod.metadata.name} has not started yet{f' ({reason})' if reason else ''}")
 
     async def follow(self) -> None:
-        """Each pod from when it starts, until the job is over and all of them have ended."""
+        """Print the lines of each pod from its start, until the job is over and all pods have ended."""
         watching = asyncio.create_task(self._watch())
         try:
             while not watching.done() and not await self._is_over():
                 await asyncio.sleep(LOOK_SECONDS)
             if watching.done():
                 await watching
-            # A pod that came and went since the last look has its log all the same.
+            # A pod may have started and ended since the last list; it still has its log.
             self._begin(await self._pods())
             await asyncio.gather(*self._begun.values())
         finally:
@@ -103,12 +103,12 @@ class _Reader:
         return sorted(found or (), key=lambda pod: _natural(pod.metadata.name))
 
     def _container(self, pod: Pod) -> ContainerStatus:
-        """The training container, or the first one where none has its name."""
+        """The training container, or the first one if none has its name."""
         containers = pod.status.container_statuses or (ContainerStatus(),)
         return next((one for one in containers if one.name in self._containers), containers[0])
 
     async def _read(self, pod: Pod, container: str, *, follow: bool) -> None:
-        """Print one pod's lines; a stream that breaks off is taken up again after the last line."""
+        """Print one pod's lines; a broken stream is opened again after the last line."""
         name, seen = pod.metadata.name, Seen()
         while True:
             tail = None if seen.last else self._tail
@@ -131,28 +131,28 @@ class _Reader:
 
 
 class Seen:
-    """How far the log of a container was read, so that a stream that begins again repeats no line.
+    """The position in a container's log, so that a stream that is opened again repeats no line.
 
-    Several lines may have the same time, and a server begins with the whole second that it is asked for.
+    Several lines may have the same time, and a server begins with the whole second of the requested time.
     """
 
     def __init__(self) -> None:
         self.last = ""
         """The time of the last line; empty before the first."""
         self._lines = 0
-        """That have this time."""
+        """The number of lines with this time."""
         self._repeated: tuple[str, int] = "", 0
-        """The time and the number of lines that a stream which begins again repeats."""
+        """The time and the number of lines that a stream repeats when it is opened again."""
 
     def begin(self) -> str:
-        """A stream begins: the time from which it is asked for."""
+        """Begin a stream; return the time to ask for."""
         self._repeated = self.last, self._lines
         return self.last
 
     def is_new(self, time: str) -> bool:
-        """The next line of the stream was not there before."""
+        """True if the next line of the stream was not read before."""
         last, lines = self._repeated
-        # Without its zone a time with fewer digits is the smaller one, as it should be: 00.1 comes before 00.12.
+        # Compared without the zone, 00.1 sorts before 00.12, which is the order of the times.
         if time.rstrip("Z") < last.rstrip("Z"):
             return False
         if time == last and lines:
@@ -174,7 +174,7 @@ def _started(container: ContainerStatus) -> bool:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """By number, not by letter: `worker-10` comes after `worker-9`."""
+    """The sort key of a name: by number, so that `worker-10` comes after `worker-9`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 

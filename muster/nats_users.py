@@ -1,7 +1,7 @@
-"""The users of a NATS server that people run themselves, as a piece of its configuration, made from
-`shared.eventlog.subjects`.
+"""The users of an administrator's own NATS server, as a part of its configuration.
 
-Pure; `python -m muster.permissions` writes it into the chart, which brings such a server along.
+Pure; made from `shared.eventlog.subjects`.  `python -m muster.permissions` writes it into the chart, whose NATS server
+has the same users.
 """
 
 import json
@@ -19,7 +19,7 @@ users: [
 
 
 def render_users() -> str:
-    """One line a user; the passwords are environment variables."""
+    """One line for each user; the passwords are environment variables."""
     return _HEAD + "".join(f"  {{ {_user(name)} }}\n" for name in USERS) + "]\n"
 
 

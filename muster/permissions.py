@@ -1,7 +1,7 @@
 """The service accounts and roles of the services, made from `shared.installation.permissions`.
 
-Pure, but for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and its users at
-NATS; `tests/security/` holds them to what the services really ask.
+Pure, except for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and its users
+at NATS; `tests/security/` compares them with the calls of the services.
 """
 
 import sys
@@ -20,10 +20,10 @@ from shared.job.events.event import Author
 HOME = "muster"
 """The namespace of the service accounts."""
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-"""What that namespace asks of pods, which the image fulfils; the Kustomize base makes the same one."""
+"""The pod security level of that namespace, which the image meets; the Kustomize base has the same."""
 RBAC = "rbac.authorization.k8s.io"
 CHART = "deploy/helm/muster/files/rules.yaml"
-"""From the root of the repository."""
+"""The path from the root of the repository."""
 HEADER = "# Written by `python -m muster.permissions`; a change here would be overwritten.\n"
 
 Document = dict[str, Any]
@@ -34,9 +34,9 @@ SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "statu
 def rules(
     service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
 ) -> list[Document]:
-    """They as RBAC rules: no wildcard, and resources with the same verbs together.
+    """A service's rights as RBAC rules, without wildcards; resources with the same verbs are in one rule.
 
-    No rule names objects: those of a job are named after it, and a create or list has no name to compare.
+    No rule names objects: a job's objects are named after it, and RBAC cannot compare the names of creates and lists.
     """
     return _together(needs(service, namespace, kinds, taking_over=taking_over))
 
@@ -55,7 +55,7 @@ def _together(wanted: Iterable[Need]) -> list[Document]:
 
 
 def setup_rules() -> list[Document]:
-    """Those of `muster setup`, always for the whole cluster: definitions belong to no namespace."""
+    """The rules of `muster setup`, always for the whole cluster, because definitions are cluster-scoped."""
     [(group, resource)] = {(right.group, right.resource) for right in set_up()}
     definitions = {"apiGroups": [group], "resources": [resource]}
     ours = [right for right in set_up() if right.name]
@@ -70,14 +70,14 @@ def setup_rules() -> list[Document]:
 
 
 def role(service: Author) -> str:
-    """Of the role and its binding: a name that the chart never gives, as applying both must not change either."""
+    """The name of the role and its binding; the chart uses other names, so that both can be applied."""
     return f"muster:{service}"
 
 
 def manifests(
     service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
 ) -> list[Document]:
-    """The service account, the role and the binding; in one `namespace` alone, or for the whole cluster without it."""
+    """The service account, the role and the binding, for one `namespace` or, without it, the whole cluster."""
     scope = "" if namespace else "Cluster"
     home = namespace or HOME
     name = role(service)
@@ -101,13 +101,13 @@ def manifests(
 
 
 def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> dict[str, str]:
-    """The manifests as files by name; in this order, which is that of `kubectl apply -f`, the namespace comes first."""
+    """The manifests as files by name; `kubectl apply -f` applies them in this order, with the namespace first."""
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
         service: manifests(service, namespace, kinds, taking_over=taking_over) for service in SERVICE_ACCOUNTS
     }
     if not namespace:
-        # An administrator of one namespace cannot create it.
+        # An administrator of a namespace cannot create the namespace.
         files["namespace"] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
         ]
@@ -115,7 +115,7 @@ def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking
 
 
 def of_chart() -> str:
-    """The rules of the Helm chart's roles by service, and of `all` in one process; those for taking over apart."""
+    """The rules of the Helm chart's roles: by service, for `all` in one process, and separately for taking over."""
     return HEADER + yaml.dump(
         {
             variant: {"always": _by_service(namespace), "takeOver": _by_service(namespace, beyond=True)}
@@ -128,7 +128,7 @@ def of_chart() -> str:
 
 
 def _by_service(namespace: str, *, beyond: bool = False) -> dict[str, list[Document]]:
-    """What is always needed, or `beyond` that only for taking over."""
+    """The rules that are always needed, or with `beyond` those that only taking over needs."""
     wanted: dict[str, list[Need]] = {}
     for service in SERVICE_ACCOUNTS:
         usual = needs(service, namespace)
@@ -139,7 +139,7 @@ def _by_service(namespace: str, *, beyond: bool = False) -> dict[str, list[Docum
 
 
 class _Plain(yaml.SafeDumper):
-    """What is said twice is written twice."""
+    """YAML without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Reading the log for a command: connect, fold up to the end, follow."""
+"""Reads the log for a command: connects, folds up to the end, follows."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,7 +16,7 @@ from shared.job.fold import Histories
 from shared.process.settings import Settings
 
 PATIENCE_SECONDS = 10.0
-"""Seconds without an event after which a command gives the log up."""
+"""Seconds without an event after which a command gives up."""
 
 CONNECT_SECONDS = 3.0
 """Seconds for the first connection to the log."""
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
-    """The log as the environment names it."""
+    """The log of the environment's settings."""
     log = await JetStreamEventLog.connect(
         settings.nats_url, name="muster", patience=PATIENCE_SECONDS, wait=CONNECT_SECONDS, **settings.nats_login
     )
@@ -38,7 +38,7 @@ async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
 
 @asynccontextmanager
 async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
-    """The cluster as kubectl would find it."""
+    """The cluster of kubectl's current context."""
     cluster = await KubeCluster.connect(settings.kubeconfig)
     try:
         yield cluster
@@ -47,9 +47,9 @@ async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
 
 
 async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects: tuple[str, ...] = ()) -> int:
-    """Hand each event that the log has now to `fold`, in order, and return the last sequence.
+    """Call `fold` with each event that the log has now, in order; return the last sequence.
 
-    `subjects` are filters, as for `EventLog.read`.  Raises `Transient` when the log goes silent before its end.
+    `subjects` are filters, as for `EventLog.read`.  Raises `Transient` if no event comes before the log's end.
     """
     end, position, loop = await log.end(subjects), 0, asyncio.get_running_loop()
     if not end:
@@ -71,7 +71,7 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
 
 
 async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[Histories, list[Stored]]:
-    """What the log has under `subjects`, folded and as it is; the whole log without them."""
+    """The histories and the events under `subjects`, or of the whole log without them."""
     histories, kept = Histories(), list[Stored]()
 
     def fold(stored: Stored) -> None:
@@ -83,7 +83,7 @@ async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[His
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's coroutine; trouble is one line and exit code 1, Ctrl-C exit code 130."""
+    """Run a command's coroutine; `Trouble` becomes one line and exit code 1, Ctrl-C exit code 130."""
     try:
         return uvloop.run(work())
     except Trouble as trouble:

@@ -1,4 +1,4 @@
-"""`muster replay FILE`: fold a saved history again and say what comes out; `--verify` is in `verifying.py`."""
+"""`muster replay FILE`: fold a saved history again and print the phases; `--verify` is in `verifying.py`."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from shared.job.fold import Histories
 def from_file(path: Path) -> None:
     """Fold a saved history (`muster history --json`), printing each event and the phase after it.
 
-    Exit code 1 when a history is held: then the file is not what a log said, or of another release.
+    Exit code 1 if a history is held: the file differs from the log, or is of another release.
     """
     histories = Histories()
     for stored in saved(path):
@@ -29,7 +29,7 @@ def from_file(path: Path) -> None:
 
 
 def saved(path: Path) -> list[Stored]:
-    """The events of a file.  Exits with one line, which names the first bad line, when it is no history."""
+    """The events of a file.  Exits with a message about the first bad line if it is no history."""
     how = "save one with `muster history KIND/NAME --json`"
     try:
         lines = path.read_bytes().splitlines()

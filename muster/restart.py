@@ -18,7 +18,7 @@ RUNS = ("Running", "Scaling")
 
 
 def a_word() -> str:
-    """A new value of the annotation: the time, and random letters for two people who ask in one second."""
+    """A new value of the annotation: the time, and random letters for two requests in one second."""
     return f"{this_second()}-{secrets.token_hex(4)}"
 
 
@@ -37,15 +37,15 @@ async def restart(
     if not target.phase(status_of(job)):
         raise fail(f"{target.label} has not been taken up yet, there is nothing to restart; `muster why` says why")
     if wait and _since(status_of(job), "Running") == this_second():
-        # Times are whole seconds: an attempt that begins within the same second looks like the one before.
+        # Times are whole seconds: two attempts that begin within one second look the same.
         await asyncio.sleep(1)
     job = await patched(cluster, target, job, {"metadata": {"annotations": {RESTART: word()}}})
     typer.echo(f"{target.label} asked to restart")
     if wait and "conditions" not in status_of(job):
         typer.echo(f"its status does not say when an attempt began; `muster history {target.label} --follow` does")
     elif wait:
-        # The status shows that a running attempt was interrupted.  For a job that never ran it shows nothing, so the
-        # attempt that stays Running for `LASTING_SECONDS` is the new one.
+        # The status shows the restart of a running attempt.  For a job that never ran it shows none, so an attempt that
+        # stays Running for `LASTING_SECONDS` counts as the new one.
         before = status_of(job)
         ran = target.phase(before) in RUNS
         lasting = 0.0 if ran else LASTING_SECONDS
@@ -55,12 +55,12 @@ async def restart(
 
 
 def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
-    """True of a status with another attempt than the one that ran `before`."""
+    """The answer: done once the status shows another attempt than the one `before`."""
 
     def answer(status: dict[str, Any]) -> bool | None:
         phase = target.phase(status)
         if phase in RUNS:
-            # The phase Restarting may begin and end between two looks.
+            # The phase Restarting may begin and end between two reads.
             return _since(status, "Running") != _since(before, "Running") or None
         if phase == "Succeeded":
             return not before or _since(status, "Restarting") != _since(before, "Restarting")
@@ -71,5 +71,5 @@ def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
 
 
 def _since(status: dict[str, Any], kind: str) -> object:
-    """The last transition of a condition; None when there is no such condition."""
+    """The last transition of a condition; None without such a condition."""
     return condition_of(status, kind).get("lastTransitionTime")

@@ -1,4 +1,4 @@
-"""`muster run`: all four services in one process, and on request the NATS server beside them."""
+"""`muster run`: all four services in one process, and with `--nats embedded` a NATS server."""
 
 import asyncio
 import contextlib
@@ -31,9 +31,9 @@ log = structlog.get_logger()
 
 
 async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> None:
-    """Run until cancelled; `embedded` is the folder of a NATS server of our own.
+    """Run until cancelled; `embedded` is the folder of an embedded NATS server.
 
-    Without `wait` a person is watching: what is wrong from the start is told once and ends the command.
+    Without `wait`, trouble at the start is printed and ends the command, because a person is watching.
     """
     configure("muster", style=settings.log_format, level=settings.log_level)
     log_frameworks()
@@ -55,7 +55,7 @@ async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> N
             for service in ended:
                 service.result()
         finally:
-            # The log's server goes last: the services still give up their leases.
+            # The NATS server stops last: the services release their leases before.
             for service in services:
                 service.cancel()
             await asyncio.gather(*services, return_exceptions=True)
@@ -68,7 +68,7 @@ async def _one(author: Author, build: Build, settings: Settings, health: Health)
 
 @asynccontextmanager
 async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dict[Author, Settings]]:
-    """Each service's own settings: on our own server, or with a folder of passwords, it has a user of its own."""
+    """The settings of each service: with the embedded server, or a folder of passwords, each has its own user."""
     if embedded is None:
         yield {author: _as_itself(author, settings) for author in SERVICES}
         return
@@ -76,7 +76,7 @@ async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dic
         server = await stack.enter_async_context(NatsServer(embedded))
         await set_up(server.url, user=ADMIN, password=server.users[ADMIN])
         log.info("log is up", url=server.url, data=str(embedded))
-        # For `muster history` and the others in another terminal; the logs go to standard error.
+        # Commands in another terminal need these; the log lines go to standard error.
         for name, value in (("URL", server.url), ("USER", READER), ("PASSWORD", server.users[READER])):
             typer.echo(f"export NATS_{name}={value}")
         yield {

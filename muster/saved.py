@@ -1,4 +1,4 @@
-"""A history in a file: one event a line, as `muster history --json` writes and `muster replay` reads it.  Pure."""
+"""Saved histories: one event a line, as `muster history --json` writes and `muster replay` reads them.  Pure."""
 
 import msgspec
 
@@ -14,22 +14,22 @@ class SavedEvent(msgspec.Struct):
     event_id: str
     time: str
     body: msgspec.Raw
-    """Byte for byte as it is stored, because the chain's hashes are over these bytes.
+    """The stored bytes, because the chain's hashes cover them.
 
-    A string where the body is no object on one line; and in files of 0.1.0.
+    It is a string if the body is not an object on one line, and in files of 0.1.0.
     """
     basis: str = ""
     optional: bool = False
 
 
 def line_of(stored: Stored) -> str:
-    """An event as a line, without its end."""
+    """An event as a line, without a newline."""
     body = msgspec.Raw(stored.body if _fits(stored.body) else msgspec.json.encode(stored.body.decode(errors="replace")))
     return msgspec.json.encode(SavedEvent(**{**msgspec.structs.asdict(stored), "body": body})).decode()
 
 
 def event_of(line: bytes) -> Stored:
-    """The event of a line.  Raises `ValueError` when it is none."""
+    """The event of a line.  Raises `ValueError` if the line is none."""
     known = msgspec.json.decode(line, type=SavedEvent)
     Subject.parse(known.subject)
     body = bytes(known.body)
@@ -44,7 +44,7 @@ def event_of(line: bytes) -> Stored:
 
 
 def _fits(body: bytes) -> bool:
-    """The body can stand in a line of JSON as it is."""
+    """True if the body can be a part of a JSON line unchanged."""
     if not (body.startswith(b"{") and body.endswith(b"}")) or b"\n" in body:
         return False
     try:

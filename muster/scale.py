@@ -1,4 +1,4 @@
-"""`muster scale`: ask for a size, by a ScaleOut or ScaleIn where a kind has them, and say how it went."""
+"""`muster scale`: ask for a size, by a ScaleOut or ScaleIn if the kind has them, and print the outcome."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from shared.job.spec import JobSpec
 
 
 async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait: bool, timeout: int) -> None:
-    """Bring a job to `size` workers."""
+    """Scale a job to `size` workers."""
     target, job = await the_job(cluster, asked, namespace, "scaled")
     scale, spec = _elastic(job, target)
     must_not_be_over(job, target, "scaled")
@@ -33,7 +33,7 @@ async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait:
 def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]:
     """The path of the job's size, which a kind with requests does not need; and its spec, unless that has problems.
 
-    Exits with one line when its size is fixed.
+    Exits with one line if its size is fixed.
     """
     assert target.framework is not None, target
     described, parsed = target.framework.definition, target.framework.parse(job)
@@ -47,7 +47,7 @@ def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]
 
 
 def _must_be_within_bounds(target: Target, spec: JobSpec, size: int) -> None:
-    """Exits with one line for a size that the job does not allow: a request for it would only fail."""
+    """Exits with one line for a size out of the job's bounds, because the request would fail."""
     worker = spec.worker
     if size < worker.min_replicas or (worker.max_replicas is not None and size > worker.max_replicas):
         most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"

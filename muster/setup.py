@@ -1,6 +1,6 @@
 """`muster setup`: the log, the definitions and the claim of the scope, one line for each.
 
-What it may change is said elsewhere: `shared.eventlog.limits` for streams, `muster.crds.compare` for definitions,
+The rules about changes are in `shared.eventlog.limits` for streams, `muster.crds.compare` for definitions and
 `shared.cluster.scope` for claims.
 """
 
@@ -89,13 +89,13 @@ async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, pa
         return True
 
     async def free() -> SetUp:
-        # The log anew each time: another set-up may make it, and claim for it, while we wait.
+        # The log is read at each try: another set-up may make it, and claim for it, meanwhile.
         found = await _log(settings, wish, check=True)
         if not wish.take_scope:
             await definitions.must_be_free(found.identity)
         return found
 
-    # Before there is a log of our own: services of a single namespace, who may not read the claims, find none then.
+    # Checked before the log is made: services of one namespace may not read claims, and wait for the log instead.
     found = await patience(free)
     done = found if wish.check else await patience(lambda: _log(settings, wish, check=False))
     changes = _tell_log(done, check=wish.check)
@@ -132,10 +132,10 @@ def _tell_log(done: SetUp, *, check: bool) -> bool:
 
 
 class _Patience:
-    """Tries again what cannot be had yet, and says so, until the time is over."""
+    """Retries work until the timeout, and prints why."""
 
     def __init__(self, seconds: float, mended: Collection[str]) -> None:
-        """`mended` are the reasons of refusals that are tried again too."""
+        """`mended` are the reasons of refusals that are retried, too."""
         self._seconds = seconds
         self._mended = mended
         self._until = asyncio.get_running_loop().time() + (seconds or float("inf"))

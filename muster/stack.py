@@ -1,7 +1,6 @@
-"""Everything the operator needs on one machine: the NATS server, a cluster, and the four services as processes.
+"""A whole installation on one machine: the NATS server, a cluster, and the four services as processes.
 
-For the demo and the end-to-end tests.  Which cluster is the caller's choice; one that was there before is left as it
-was found.
+For the demo and the end-to-end tests.  The caller chooses the cluster; an existing one is left as it was found.
 """
 
 import asyncio
@@ -44,21 +43,21 @@ APPLIED: Mapping[str, Resource[Custom]] = {
     "ClusterRole": Resource(_RBAC, "v1", "clusterroles", "ClusterRole", Custom),
     "ClusterRoleBinding": Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", Custom),
 }
-"""What an installation consists of, by kind."""
+"""The resources of an installation's objects, by kind."""
 
 
 class Host(Protocol):
     """A cluster that a stack runs on: an async context."""
 
     lasting: bool
-    """Whether it was there before, and goes on after the stack."""
+    """True if the cluster exists before and after the stack."""
 
     def kubeconfig(self, user: str) -> Path:
-        """The file that makes a client the administrator, or the service account of a service."""
+        """The kubeconfig of the administrator, or of a service's service account."""
 
     @property
     def programs(self) -> Sequence[Program]:
-        """Its processes, as far as this stack started them."""
+        """The processes of the cluster that this stack started."""
 
     async def admit(self, users: Sequence[str]) -> None:
         """Let the service accounts in, once they exist."""
@@ -71,7 +70,7 @@ class Host(Protocol):
 
 
 class Stack:
-    """`async with Stack(folder) as stack`: all of it is up; nothing is left after."""
+    """`async with Stack(folder) as stack`: entered, everything runs; left, nothing remains."""
 
     def __init__(
         self,
@@ -82,10 +81,10 @@ class Stack:
         audit: Path | None = None,
         alone: bool = False,
     ) -> None:
-        """`cluster` makes the one to run on from a folder, users, images and the file of an audit log.
+        """`cluster` makes the cluster from a folder, users, images and the file of an audit log.
 
-        `settings` are environment variables for all services.  `alone` has them work in their own namespace only, with
-        no rights beyond it.
+        `settings` are environment variables for all services.  With `alone` they act in one namespace, without rights
+        beyond it.
         """
         self.data = data.absolute()
         self.nats = NatsServer(self.data / "nats")
@@ -100,7 +99,7 @@ class Stack:
             self.data.mkdir(parents=True, exist_ok=True)
             # Before anything writes there.
             self.nats.claim()
-            # Two servers start side by side; both are slow in waiting, not in working.
+            # Both servers start at the same time: their start is mostly waiting.
             await asyncio.gather(
                 self._stack.enter_async_context(self.nats), self._stack.enter_async_context(self.cluster)
             )
@@ -126,7 +125,7 @@ class Stack:
             self._start_service(name, name, self.environment(name))
 
     def _start_service(self, name: str, called: str, environment: Mapping[str, str]) -> None:
-        """A process of this service, known under `called` from now on."""
+        """Start a process of this service under the name `called`."""
         self.services[called] = Child(
             "the status service" if called == "status" else f"the {called}",
             [sys.executable, "-m", f"services.{name}"],
@@ -136,7 +135,7 @@ class Stack:
         self.services[called].start()
 
     def environment(self, user: str) -> dict[str, str]:
-        """What makes a process `user` at the log and in the cluster; the reader has no service."""
+        """The environment of a process that is `user` at the log and in the cluster; `reader` is a person."""
         at_cluster = user if user in SERVICES else CLUSTER_ADMIN
         return {
             "KUBECONFIG": str(self.cluster.kubeconfig(at_cluster)),
@@ -155,7 +154,7 @@ class Stack:
         return [self.nats, *self.cluster.programs, *self.services.values()]
 
     async def stop_services(self) -> None:
-        """End all four; what they leave undone is owed again by the next start."""
+        """End all four services; the next start does what they left undone."""
         await asyncio.gather(*(service.stop() for service in self.services.values()))
 
     async def logs(self, namespace: str, pod: str) -> AsyncIterator[str]:
@@ -164,7 +163,7 @@ class Stack:
             yield line.decode(errors="replace").partition(" ")[2]
 
     async def _install(self) -> None:
-        """The kinds, and what each service may do; both are gone with the stack where the cluster goes on."""
+        """Install the definitions and the roles; in an existing cluster the stack's end removes them."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
         taking_over = self._settings.get("MUSTER_TAKE_OVER") == "true"
         roles = [
@@ -189,7 +188,7 @@ class Stack:
             if self.cluster.lasting:
                 raise Refused(
                     f"{resource.kind} {name} is in this cluster already: use the Muster that runs there, "
-                    "or delete what an earlier one left",
+                    "or delete the objects of an earlier one",
                     reason="AlreadyInstalled",
                 ) from refusal
             return
@@ -198,5 +197,5 @@ class Stack:
 
 
 def scratch() -> Path:
-    """A folder of one's own for a stack, short enough for socket names."""
+    """A new folder for a stack, with a path short enough for socket names."""
     return Path(tempfile.mkdtemp(prefix="muster-", dir=os.environ.get("TMPDIR")))

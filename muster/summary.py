@@ -1,4 +1,4 @@
-"""A job in short, as its own status says it: phase, pods, restarts.  Pure."""
+"""The summary of a job, as in its own status: phase, pods, restarts.  Pure."""
 
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ from shared.job.views import alive
 
 
 class Output(StrEnum):
-    """How jobs are shown."""
+    """The formats of `muster get`."""
 
     table = "table"
     wide = "wide"
@@ -24,25 +24,25 @@ class Output(StrEnum):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What `muster get` and the first line of `muster why` say of a job."""
+    """The fields of a job in `muster get` and in the first line of `muster why`."""
 
     phase: str
-    """As the status shows it: a job whose pods are replaced is Restarting in some kinds.  Empty before the first."""
+    """The phase in the status, which some kinds show as Restarting while pods are replaced; empty before the first."""
     running: int
     """Pods."""
     ready: int
     """Pods."""
     wanted: int
-    """Pods: those that are there or on their way, those that are made again once their back-off is over, and the
-    workers of an elastic job that were lost for good."""
+    """The wanted pods: those that exist or start, those to be replaced after a back-off, and the workers of an elastic
+    job that were lost for good."""
     restarts: int
-    """As the status counts them; where it does not, new attempts and pods that were made again in this one."""
+    """The restarts in the status; without such a field, the new attempts and the pods replaced in this one."""
     status: Document
-    """Without the head; empty for a kind that is not known here."""
+    """The status without the head; empty for an unknown kind."""
 
 
 def summary(job: Job, kinds: Kinds) -> Summary:
-    """A job as of the last event that was folded."""
+    """The summary of a job after the last folded event."""
     status = _status(job, kinds)
     framework = kinds.find(job.api_version, job.kind)
     phase = framework.phase(status) if framework is not None else ""
@@ -63,7 +63,7 @@ def _status(job: Job, kinds: Kinds) -> Document:
     try:
         return {name: value for name, value in kinds.of(job).status(job).items() if value is not None}
     except Refused:
-        # The framework of another package failed; what the log says is shown all the same.
+        # A plug-in's framework failed; the fields from the log are shown all the same.
         return {}
 
 
@@ -76,6 +76,6 @@ def _wanted(job: Job) -> int:
     if not slots:
         workers = job.scaling.size or job.spec.worker.replicas
         return workers + sum(role.replicas for role in job.spec.roles if role.name != WORKER)
-    # An elastic job goes on without a worker that nothing replaces, and that worker still counts in its size.
+    # An elastic job goes on without a worker that is not replaced; its size still includes the worker.
     lost = job.scaling.size - sum(slot.role == WORKER for slot in slots) if job.spec.handling.elastic else 0
     return len(slots) + max(lost, 0)

@@ -1,6 +1,6 @@
-"""Starting programs again that ended, as a kubelet does, so that any of them can be killed to see what follows.
+"""Restarts programs that ended, as a kubelet does, so that a person can kill any of them and watch.
 
-For the demo.  What a program does after its restart is its own affair: each keeps its port and its data.
+For the demo.  Each program keeps its port and its data over a restart.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from shared.backoff import Backoff
 from shared.errors import Trouble
 
 LOOK_SECONDS = 0.5
-"""Between two looks at a program that runs."""
+"""Seconds between two checks of a running program."""
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
-"""Bounds of the pause after a restart, so that a program which fails at each start does not keep a core busy."""
+"""The bounds of the pause after a restart: a program that fails at each start must not use up a core."""
 
 
 class Program(Protocol):
-    """A process that can be started again."""
+    """A process that can be restarted."""
 
     name: str
     log: Path
@@ -33,12 +33,12 @@ class Program(Protocol):
     def running(self) -> bool: ...
 
     async def restart(self) -> None:
-        """End it and start it again.  Raises `ChildError` or `Trouble` when it does not serve then."""
+        """End the process and start it again.  Raises `ChildError` or `Trouble` if it does not serve then."""
 
 
 @asynccontextmanager
 async def supervised(programs: Sequence[Program], say: Callable[[str], None]) -> AsyncIterator[None]:
-    """Within it, each program that ended is named in a line and started again."""
+    """While the context lasts, restart each program that ended, with a line about it."""
     tasks = [asyncio.create_task(_keep(program, say)) for program in programs]
     try:
         yield

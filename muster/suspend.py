@@ -24,7 +24,7 @@ async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool,
     else:
         job = await jobs.patched(cluster, target, job, jobs.patch_at(path, True))
         if jobs.value_at(job, path) is not True:
-            # Older definitions do not know the field and drop it.
+            # Older definitions do not declare the field, and drop it.
             job = await _annotated(cluster, target, job)
         typer.echo(f"{target.label} asked to suspend")
     if wait:
@@ -32,7 +32,7 @@ async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool,
 
 
 async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
-    """Withdraw the wish for a pause and wait until the job runs."""
+    """Ask for the end of the pause and wait until the job runs."""
     target, job = await jobs.the_job(cluster, asked, namespace, "resumed")
     path = _path(target, "resumed")
     jobs.must_not_be_over(job, target, "resumed")
@@ -55,7 +55,7 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
 
 
 def _path(target: Target, done: str) -> str:
-    """The path of the field that asks for a pause.  Exits with one line when the kind has none."""
+    """The path of the field that asks for a pause.  Exits with one line if the kind has none."""
     path = target.framework.definition.suspend if target.framework is not None else ""
     if not path:
         raise fail(f"{target.label} cannot be {done}: a {target.resource.kind} has no field that asks for a pause")
@@ -73,7 +73,7 @@ async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
 
 
 async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer, timeout: int) -> None:
-    # A changed spec has a new generation, which the status will name; an annotation has none.
+    # A change of the spec has a new generation, which the status names later; a change of an annotation has none.
     lasting = 0.0 if older(status_of(job), job) else LASTING_SECONDS
     await follow(cluster, target, job, answer, timeout=timeout, lasting=lasting)
 

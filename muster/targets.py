@@ -1,4 +1,4 @@
-"""`KIND/NAME` as people type it, and the object or the history that it means."""
+"""Parses `KIND/NAME`, and finds its object or its history."""
 
 import string
 from collections.abc import Iterable
@@ -19,21 +19,21 @@ from shared.job.state import Job
 
 NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-.")
 ANY_UID = "*"
-"""One token of a NATS filter."""
+"""Matches any uid in a NATS filter."""
 
 ANY_JOB = "job"
-"""`job/NAME` is a job of any kind, as NAME alone is."""
+"""`job/NAME` is a job of any kind, as a NAME without a kind."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One object of ours."""
+    """A job or a scale request."""
 
     resource: Resource[Custom]
     name: str
     called: str = ""
-    """The word for its kind; empty is the kind in lower case."""
+    """The name of its kind; if empty, the kind in lower case."""
     framework: Framework | None = None
-    """Of a job."""
+    """The framework of a job; None for a request."""
 
     @property
     def label(self) -> str:
@@ -41,14 +41,14 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.called or self.resource.kind.lower()}/{self.name}"
 
     def phase(self, status: dict[str, Any]) -> str:
-        """What its status says, in Muster's words; empty before there is one."""
+        """The phase in its status, as a `shared.job.state.Phase`; empty before there is one."""
         if self.framework is not None:
             return self.framework.phase(status)
         phase = status.get("phase")
         return phase if isinstance(phase, str) else ""
 
     def versions(self) -> "list[Target]":
-        """Itself, and the same one for clusters that serve other versions of its kind."""
+        """The target in each version of its kind, the watched one first."""
         others = self.framework.others if self.framework is not None else ()
         return [self, *(msgspec.structs.replace(self, resource=each.resource, framework=each) for each in others)]
 
@@ -59,19 +59,19 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def is_request(self) -> bool:
-        """A ScaleIn or ScaleOut; all others are jobs."""
+        """True for a ScaleIn or ScaleOut; all other targets are jobs."""
         return self.resource in REQUESTS.values()
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A name as a person typed it, and every object that it may mean."""
+    """A name from the command line, and every object that it may mean."""
 
     name: str
     targets: tuple[Target, ...]
 
     @property
     def kind(self) -> str:
-        """The kind in words for people; `job` where the name may mean several kinds."""
+        """The kind for messages; `job` if the name may mean several kinds."""
         kinds = {target.resource.kind for target in self.targets}
         return kinds.pop() if len(kinds) == 1 else "job"
 
@@ -81,7 +81,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
-    """`tfjob/digits`, or only `digits` for a job of whatever kind; as `kubectl get -o name` writes it, too."""
+    """Parse `tfjob/digits`, or only `digits` for a job of any kind; the output of `kubectl get -o name` works, too."""
     kinds = known_kinds() if kinds is None else kinds
     word, slash, name = text.rpartition("/")
     word, _, group = word.lower().partition(".")
@@ -103,7 +103,7 @@ def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
 def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
     """The target that is meant of those that were `found`: the one with requests, else the only one.
 
-    Exits with one line when there are several, and None when there is none.
+    Exits with one line if there are several; returns None if there is none.
     """
     candidates = [*found]
     for target in candidates:
@@ -116,10 +116,10 @@ def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
 
 
 def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ...]:
-    """The filters that cover all that the log has of what is asked for, whatever its uid is.
+    """The filters of all events about these objects, with any uid.
 
-    A request's events are under the name of its job, which is not known yet: they cover the whole namespace.
-    Exits with one line for a word that cannot be in the log.
+    A request's events have the name of its job, which is not known yet, so the filters cover the whole namespace.
+    Exits with one line for a word that cannot be a name in the log.
     """
     for word in filter(None, (namespace, asked.name, uid)):
         if not set(word) <= NAME_CHARACTERS:
@@ -132,10 +132,10 @@ def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ..
 def find(
     histories: Histories, asked: Asked, namespace: str, *, uid: str = "", waiting: bool = False
 ) -> tuple[Target, History]:
-    """The newest history of that name, or the one of this uid.
+    """The newest history of that name, or the history of this uid.
 
-    Exits with one line when the log has none, or when the name means jobs of several kinds.
-    With `waiting` the requests of a job that does not exist count too, where there is no other history.
+    Exits with one line if the log has none, or if jobs of several kinds have the name.
+    With `waiting`, the history of requests that wait for the job counts if there is no other.
     """
     known = [
         (target, history)
@@ -169,12 +169,12 @@ def _means(job: Job, target: Target) -> bool:
     if job.key.name != target.name:
         return False
     if not job.kind:
-        # Nothing was seen of it but what waits under its name.
+        # The history has only requests that wait for the job.
         return target.has_requests
     return (job.api_version.partition("/")[0], job.kind) == (target.resource.group, target.resource.kind)
 
 
 def fail(message: str) -> typer.Exit:
-    """One line on standard error, and exit code 1."""
+    """Print one line on standard error; the exception ends the command with exit code 1."""
     typer.secho(f"muster: {message}", err=True)
     return typer.Exit(1)

@@ -1,6 +1,6 @@
-"""`muster replay --verify`: every history of the log against the status that the API server holds.
+"""`muster replay --verify`: compares every history of the log with the status in the API server.
 
-The resources are listed first and the log is read once, so that every head in a resource is in the log by then.
+The resources are listed before the log is read, so that the log has every head in a resource.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ WRONG: tuple[Verdict, ...] = ("different", "held", "missing")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came out for one job."""
+    """The result for one job."""
 
     label: str
     verdict: Verdict
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What came out for all jobs."""
+    """The results for all jobs."""
 
     events: int
     answers: tuple[Answer, ...]
@@ -55,7 +55,7 @@ class Verified(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """`65 events folded; jobs compared: 1, different: 0`; held and missing histories follow where there are any."""
+        """`65 events folded; jobs compared: 1, different: 0`, then the held and missing histories, if any."""
         compared = self.count("identical", "different")
         line = f"{self.events} events folded; jobs compared: {compared}, different: {self.count('different')}"
         more = [f"{verdict}: {found}" for verdict in ("held", "missing") if (found := self.count(verdict))]
@@ -63,7 +63,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """A resource and what its status says of the log."""
+    """A resource, and the log and the head in its status."""
 
     framework: Framework
     resource: Custom
@@ -76,7 +76,7 @@ class _Shown(msgspec.Struct, frozen=True):
 
 
 class _Then(msgspec.Struct, frozen=True):
-    """A job as of the event that its resource shows."""
+    """A job at the event of its resource's head."""
 
     job: Job
     head: Head
@@ -84,7 +84,7 @@ class _Then(msgspec.Struct, frozen=True):
 
 
 async def verify(settings: Settings) -> None:
-    """Print a line for each job and a summary.  Exit code 1 when a status differs, or a history is held or missing."""
+    """Print a line for each job and a summary.  Exit code 1 if a status differs, or a history is held or missing."""
     async with open_log(settings) as log, open_cluster(settings) as cluster:
         verified = await verified_jobs(log, cluster, known_kinds(), settings.namespace)
     for answer in verified.answers:
@@ -95,7 +95,7 @@ async def verify(settings: Settings) -> None:
 
 
 async def verified_jobs(log: EventLog, cluster: Cluster, kinds: Kinds, namespace: str = "") -> Verified:
-    """Fold every history once; at the event that a resource shows, keep the job and compare the documents.
+    """Fold every history once; at the event of a resource's head, keep the job; then compare the documents.
 
     An empty `namespace` is the whole cluster.
     """
@@ -131,7 +131,7 @@ async def _listed(cluster: Cluster, kinds: Kinds, namespace: str) -> dict[JobKey
 
 
 def _head_of(status: dict[str, Any]) -> tuple[str, Head | None]:
-    """The log and the head that a status names; no head where it names none."""
+    """The log and the head in a status; None for a status without a head."""
     match status.get("history"):
         case {"log": str(log), "sequence": int(sequence), "hash": str(digest)}:
             return log, Head(sequence, digest)
@@ -153,7 +153,7 @@ def _of_resources(
 
 
 def _of_others(histories: Iterator[History], kinds: Kinds) -> Iterator[tuple[JobKey, Answer]]:
-    """Histories without a resource: a held one counts, whether its job was deleted or not."""
+    """The results of histories without a resource: a held one counts even if its job was deleted."""
     for history in histories:
         job = history.job
         told = _held(history)
@@ -166,7 +166,7 @@ def _of_others(histories: Iterator[History], kinds: Kinds) -> Iterator[tuple[Job
 
 
 def _held(history: History) -> tuple[Verdict, str] | None:
-    """Why no service acts on the job, if none does."""
+    """The result for a held history; None if it is not held."""
     if history.held:
         return "held", f"HELD: {history.held}"
     if history.job.integrity.doubt is not None and not history.job.gone:
@@ -175,7 +175,7 @@ def _held(history: History) -> tuple[Verdict, str] | None:
 
 
 def _unknown_to_the_log(known: _Shown) -> tuple[Verdict, str] | None:
-    """A resource without an event in the log: a new one, one of another operator, or one whose history is lost."""
+    """The result for a resource without an event in the log: new, of another operator, or with a lost history."""
     if not known.framework.ours(known.resource):
         return None
     phase = known.framework.phase(known.status)

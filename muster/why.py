@@ -1,4 +1,4 @@
-"""`muster why`: the chain from the last state of a job, a worker or a request back to its first cause, from the log."""
+"""`muster why`: the chain of causes of the state of a job, a worker or a request, from the log."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -26,7 +26,7 @@ from shared.process.settings import Settings
 
 
 async def why(asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool) -> None:
-    """Print why the job, or the worker or request that `about` names, is as it is."""
+    """Print why the job, or the worker or request `about`, is in its state."""
     async with open_log(settings) as log:
         for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
             typer.echo(line)
@@ -35,7 +35,7 @@ async def why(asked: Asked, about: str, namespace: str, settings: Settings, *, u
 async def answer(
     log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
-    """The lines of the answer.  Exits with one line when the log does not know what is meant."""
+    """The lines of the answer.  Exits with one line if the log does not have the job."""
     histories, events = await everything(log, subjects_of(asked, namespace, uid=uid))
     target, history = find(histories, asked, namespace, uid=uid, waiting=True)
     causes = caused(history.job.key, (stored for stored in events if of_history(stored, history)))
@@ -47,7 +47,7 @@ async def answer(
 
 
 def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
-    """The causes of all that happened in one history."""
+    """The causes of all events of one history."""
     causes = Causes(key)
     for stored in events:
         causes.fold(stored)
@@ -55,7 +55,7 @@ def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
 
 
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:
-    """The state now, and the chains that say why: of the pod or the request that `word` names, else of the job."""
+    """The present state and its chains of causes: of the pod or the request `word`, or of the job without one."""
     if not word:
         return _heading(causes, target), of_job(causes)
     slot = None if target.is_request else slot_of(causes, word)
@@ -71,7 +71,7 @@ def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], lis
 
 
 def told(chains: list[Chain]) -> Iterator[str]:
-    """Chains as lines, a question above each; what was told already ends a chain with a hint."""
+    """Chains as lines, each below its question; a link that was printed before ends a chain with a hint."""
     seen: set[int] = set()
     for chain in chains:
         yield ""
@@ -94,7 +94,7 @@ def line(link: Link) -> str:
 
 
 def as_lines(chains: list[Chain]) -> list[str]:
-    """The links of all chains as one JSON list, none of them twice."""
+    """The links of all chains as one JSON list, each once."""
     found: dict[int, dict[str, Any]] = {}
     for chain in chains:
         for link in chain.links:
@@ -119,7 +119,7 @@ def _heading(causes: Causes, target: Target) -> list[str]:
 
 
 def _phase(job: Job, short: Summary) -> str:
-    """As the status shows it, with the message where the log has another phase: pods of a Running job begin again."""
+    """The phase in the status, with its message if the log has another: pods of a Running job are replaced."""
     message = condition_of(short.status, short.phase).get("message") if short.phase != job.phase else ""
     return f"{short.phase} ({message})" if message else short.phase
 

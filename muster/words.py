@@ -23,7 +23,7 @@ def one_line(stored: Stored) -> str:
 
 
 def said(body: bytes, tag: str) -> str:
-    """What an event says, without its type."""
+    """The details of an event, without its type."""
     try:
         event = read_event(body, tag)
     except (UnknownEvent, Malformed) as error:
@@ -32,7 +32,7 @@ def said(body: bytes, tag: str) -> str:
 
 
 def details(event: AnyEvent) -> str:
-    """An event's fields, but for those that are empty or what they would be anyway."""
+    """An event's fields, without those that are empty or have their default."""
     return "  ".join(
         _field(field.name, getattr(event, field.name))
         for field in msgspec.structs.fields(event)
@@ -45,10 +45,10 @@ def _goes_without_saying(value: Any, default: Any) -> bool:
 
 
 def _field(name: str, value: Any) -> str:
-    """A value, with the name of its field where the value alone does not say what it is."""
+    """A value, with the name of its field if the value alone is not clear."""
     match name:
         case "attempt":
-            # Attempts are counted from one for people, as `muster why` does.
+            # People count attempts from one, as in `muster why`.
             return f"attempt {value + 1}"
         case "members":
             return f"members {range_words(value)}"

@@ -1,4 +1,4 @@
-"""A port for a server that keeps it across restarts."""
+"""Finds ports for servers that keep them over restarts."""
 
 import os
 import random
@@ -10,22 +10,23 @@ _given: set[int] = set()
 """Ports that this process gave out: the server on such a port may not have started yet."""
 
 RANGE = "MUSTER_PORTS"
-"""The variable that keeps a process and its children to some of them, as `10000-20000`."""
+"""The environment variable with the range of ports for a process and its children, such as `10000-20000`."""
 ALL = "10000-30000"
-"""Below every port that a kernel gives to clients: such a port may be taken, even by a client that calls itself,
-in the moment in which a server that was killed comes back.
+"""The default range, below the ports that a kernel gives to clients.
+
+A client could take such a port while its server restarts, even one that connects to that server.
 """
 TRIES = 1000
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, outside the range of clients' ports; each port is returned once.
+    """A port that was free a moment ago; each port is returned once.
 
-    Raises `OSError` if all that were tried are taken.
+    Raises `OSError` after `TRIES` ports that are taken.
     """
     first, last = map(int, os.environ.get(RANGE, ALL).split("-"))
     for _ in range(TRIES):
-        # Two processes that ask at the same time should not get the same answer; it guards no secret.
+        # Random, so that two processes rarely get the same port; it guards no secret.
         port = random.randint(first, last)  # noqa: S311
         if port in _given:
             continue

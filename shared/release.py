@@ -1,4 +1,4 @@
-"""Which release this is, and which of two is the older one."""
+"""The version of this release, and the order of releases."""
 
 import re
 from functools import cache
@@ -15,7 +15,7 @@ def this_release() -> str:
 
 
 def is_older(one: str, other: str) -> bool:
-    """Whether release `one` came before the `other`; unknown ones came before all."""
+    """True if release `one` is older than the `other`; an unknown release is older than all."""
     return _order(one) < _order(other)
 
 
@@ -23,5 +23,5 @@ def _order(release: str) -> tuple[tuple[int, ...], bool]:
     numbers = re.match(r"\d+(?:\.\d+)*", release)
     if numbers is None:
         return (), False
-    # Something behind the numbers announces a release: 1.2.0rc1 comes before 1.2.0.
+    # A suffix marks a pre-release: 1.2.0rc1 is older than 1.2.0.
     return tuple(int(number) for number in numbers[0].split(".")), numbers[0] == release

@@ -1,8 +1,8 @@
 """Causes: for each event of a job the earlier one that led to it, in plain words.  Pure; for `muster why`.
 
-A decision names its cause, and a fact follows from what happened to the same pod or request before.  Where the log has
-no cause and there must be one, the link says what is unknown: nothing is guessed from how near two events stand.
+A decision names its cause; the cause of a fact is the last event of the same pod or request.  If the log lacks a cause
+that must exist, the link says what is unknown: no cause is guessed from the order of events.
 
-`walk.py` goes through a history once; `decisions.py`, `pods.py` and `words.py` have the words, `waiting.py` says what a
-job or a request waits for, `chains.py` answers questions.
+`walk.py` folds a history once; `decisions.py`, `pods.py` and `words.py` have the words, `waiting.py` says what a job or
+a request waits for, `chains.py` answers questions.
 """

@@ -1,4 +1,4 @@
-"""Which chain of causes answers which question: of a job, of one of its slots, of a scale request.  Pure."""
+"""The chains of causes that answer the questions about a job, one of its slots, or a scale request.  Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,14 +18,14 @@ from shared.job.views import alive
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """An answer: the newest link first, each with a cause below it or an earlier chain that goes on with it."""
+    """An answer: the newest link first, each followed by its cause, or by a link of an earlier chain."""
 
     question: str
     links: tuple[Link, ...]
 
 
 def of_job(causes: Causes) -> list[Chain]:
-    """Why it is in its phase, what it waits for, and why it has its size."""
+    """Why the job is in its phase, what it waits for, and why it has its size."""
     job, newest, at = causes.job, causes.newest.get, causes.at.get
     live = not job.over and not job.gone
     listed = live and not job.between_attempts and isinstance(job.membership, Members)
@@ -81,12 +81,12 @@ def _losses(causes: Causes) -> tuple[Link, ...]:
 
 
 def of_slot(causes: Causes, slot: Slot) -> Chain:
-    """Everything that happened to one slot and its pod, with the causes."""
+    """All links of one slot and its pod, with their causes."""
     return Chain(f"why {causes.job.pod_name(slot)} is as it is", _closed(causes.lives[slot]))
 
 
 def of_request(causes: Causes, request: Request) -> list[Chain]:
-    """Everything that a request came to, with the causes; and what it waits for."""
+    """All links of a request, with their causes; and what it waits for."""
     links = _closed(causes.requests.get(request.uid, []))
     chains = [Chain(f"why {request.kind.lower()}/{request.name} is {request_state(causes, request)}", links)]
     awaited = request_waits_for(causes, request)
@@ -96,8 +96,9 @@ def of_request(causes: Causes, request: Request) -> list[Chain]:
 
 
 def slot_of(causes: Causes, word: str) -> Slot | None:
-    """The slot that people mean by `resnet-worker-3`, `worker-3`, `3`, or `launcher` where there is one of a role;
-    that of the newest attempt.
+    """The slot that a person names: `resnet-worker-3`, `worker-3`, `3`, or `launcher` for a role with one pod.
+
+    Of several attempts, the newest counts.
     """
     job = causes.job
     known = causes.lives.keys()
@@ -116,7 +117,7 @@ def slot_of(causes: Causes, word: str) -> Slot | None:
 
 
 def request_of(causes: Causes, word: str) -> Request | None:
-    """The newest request of that name; `scalein/x` and `scaleout/x` say of which kind."""
+    """The newest request of that name; `scalein/x` and `scaleout/x` name the kind, too."""
     kind, slash, name = word.rpartition("/")
     found = [
         request
@@ -127,7 +128,7 @@ def request_of(causes: Causes, word: str) -> Request | None:
 
 
 def slot_state(causes: Causes, slot: Slot) -> str:
-    """What is so of a slot now, in words."""
+    """The present state of a slot, in words."""
     job = causes.job
     pod = job.by_slot().get(slot)
     seen = "no pod" if pod is None else "Ready" if pod.ready else "being deleted" if pod.deleting else pod.phase
@@ -140,7 +141,7 @@ def slot_state(causes: Causes, slot: Slot) -> str:
 
 
 def request_state(causes: Causes, request: Request) -> str:
-    """What a request came to, in a word."""
+    """The present state of a request, in words."""
     if request.uid not in causes.job.scaling.requests:
         return "gone before its turn came"
     return f"{request.phase} ({request.reason})" if request.reason else request.phase

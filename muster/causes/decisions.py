@@ -1,4 +1,4 @@
-"""What a decision says, in words, and the slots that it is about.  Pure."""
+"""Decisions in plain words, and the slots that they concern.  Pure."""
 
 from collections.abc import Iterable
 from typing import get_args
@@ -27,7 +27,7 @@ _OUTCOMES = {"ScaleRejected": "was rejected", "ScaleSucceeded": "is done", "Scal
 
 
 def told(event: Decision, before: Job, after: Job) -> tuple[str, Iterable[Slot]]:
-    """The words for a decision, and the slots that it is about."""
+    """The words for a decision, and the slots that it concerns."""
     match event:
         case scheduler.SlotsAssigned():
             slots = each(event.slots)
@@ -65,7 +65,7 @@ def told(event: Decision, before: Job, after: Job) -> tuple[str, Iterable[Slot]]
 
 
 def refilled(job: Job, slot: Slot, old: Slot, reason: str) -> str:
-    """The words for one slot that is filled in the stead of another, or once more."""
+    """The words for a slot that replaces another one, or that is filled again."""
     name = names_of(job, [slot])
     change = f"takes the place of {names_of(job, [old])}" if slot != old else "is made again"
     return f"{name} {change}{why(reason)}"

@@ -1,4 +1,4 @@
-"""The links of causal chains: an event, what it means in plain words, and the earlier one that caused it.  Pure."""
+"""The links of causal chains: an event, its plain words, and the earlier event that caused it.  Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ _DOUBTS = ("HistoryBroken", "HistoryDisputed", "HistoryAccepted")
 
 
 class Link(msgspec.Struct, frozen=True, eq=False):
-    """Compared by identity: one event may have a part in several chains, with other words in each."""
+    """One event in a chain; compared by identity, because an event may be in several chains with different words."""
 
     sequence: int
     time: str
@@ -23,22 +23,22 @@ class Link(msgspec.Struct, frozen=True, eq=False):
     text: str
     cause: "Link | None" = None
     unknown: str = ""
-    """What would come next and is not in the log."""
+    """The cause that must exist and is not in the log."""
 
     def says(self, text: str, cause: "Link | None" = None, *, unknown: str = "") -> "Link":
-        """The same event with these words."""
+        """A link of the same event with these words."""
         assert cause is None or cause.sequence < self.sequence, f"{cause} cannot have caused {self}"
         return Link(self.sequence, self.time, self.type, self.author, text, cause, unknown)
 
     def chain(self) -> Iterator["Link"]:
-        """This one, its cause, the cause of that, ... to the first."""
+        """This link, its cause, the cause of that, and so on."""
         link: Link | None = self
         while link is not None:
             yield link
             link = link.cause
 
     def as_json(self) -> dict[str, Any]:
-        """As `muster why --json` prints it."""
+        """The link as `muster why --json` prints it."""
         return {
             "sequence": self.sequence,
             "time": self.time,
@@ -51,28 +51,28 @@ class Link(msgspec.Struct, frozen=True, eq=False):
 
 
 def newest(links: Iterable[Link | None]) -> Link | None:
-    """The newest of them; of those that one event tells of, the last."""
+    """The newest link; of several of one event, the last."""
     known = [link for link in links if link is not None]
     return max(reversed(known), key=lambda link: link.sequence, default=None)
 
 
 class Links:
-    """One job's fold, and a link for each event that says something about the job, a pod or a request."""
+    """One job's fold, and a link for each event with news of the job, a pod or a request."""
 
     def __init__(self, key: JobKey) -> None:
         self.history = History(key)
         self.at: dict[int, Link] = {}
-        """By sequence; of an event about several pods that of the last."""
+        """By sequence; for an event about several pods, the link of the last pod."""
         self.newest: dict[str, Link] = {}
-        """By type of event."""
+        """The newest link of each type of event."""
         self.lives: dict[Slot, list[Link]] = {}
-        """Everything about a slot, in log order."""
+        """All links of a slot, in log order."""
         self.last: dict[Slot, Link] = {}
-        """What happened to a slot or its pod last: the cause of what happens next."""
+        """The newest link of a slot or its pod, which is the cause of its next one."""
         self.requests: dict[Uid, list[Link]] = {}
-        """What each request came to, in log order."""
+        """All links of a request, in log order."""
         self.known: dict[Uid, Request] = {}
-        """Every request there ever was, as it was last: one that left before its turn is in the job no more."""
+        """The last state of every request: the job forgets one that was deleted before its turn."""
         self.phase: Link | None = None
 
     @property
@@ -81,5 +81,5 @@ class Links:
 
     @property
     def doubt(self) -> Link | None:
-        """The newest word on whether the log is whole."""
+        """The newest link about the integrity of the history."""
         return newest(self.newest.get(kind) for kind in _DOUBTS)

@@ -1,6 +1,6 @@
-"""What happens to a pod, in words, with what led to it.  Pure.
+"""Facts about pods in plain words, with their causes.  Pure.
 
-`last` is what happened to the pod's slot before, `going` the deletion of the job with which all its pods go.
+`last` is the newest link of the pod's slot, `going` the link of the job's deletion, which deletes all its pods.
 """
 
 from muster.causes.link import Link
@@ -13,7 +13,7 @@ NOT_ASKED = "why it went: nothing in this log asked for it"
 
 
 def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link | None:
-    """All news of one view in one link; None where it has none."""
+    """One link with all news of a view; None if it has none."""
     known = before.pods.get(pod.uid)
     was = known or PodView(uid=pod.uid, name=pod.name, version=0, attempt=pod.attempt, role=pod.role, index=pod.index)
     ends, goes = _over(pod) and not _over(was), pod.deleting and not was.deleting
@@ -34,7 +34,7 @@ def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Li
         words.append(exit_line(pod))
         asked = _why_out(was, before, last, going)
         failed = pod.phase == "Failed" or any(end.code for end in pod.exits)
-        # What failed by itself has no other cause than itself; the chain of what ended well goes on to its beginning.
+        # A failure without an earlier cause ends the chain; the chain of a success goes on to the pod's beginning.
         led = asked or (None if failed else led)
         told = any(end.message for end in pod.exits)
         unknown = OWN_OUTPUT if failed and not (asked or goes or told) else unknown
@@ -45,7 +45,7 @@ def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Li
 
 
 def gone(here: Link, pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link:
-    """The pod is no more."""
+    """The link of a pod that is gone."""
     led = last if _over(pod) else _why_out(pod, before, last, going)
     if led is None:
         return here.says(f"{pod.name} vanished", unknown=NOT_ASKED)
@@ -53,11 +53,11 @@ def gone(here: Link, pod: PodView, before: Job, last: Link | None, going: Link |
 
 
 def _why_out(pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link | None:
-    """What asked the pod to go: its deletion, a disruption, the release of its slot, or the end of the job."""
+    """Why the pod went: its deletion, a disruption, the release of its slot, or the end of the job."""
     asked = pod.deleting or pod.uid in before.disrupted or pod.slot not in before.attempt.unreleased
     return last if asked else going
 
 
 def _over(pod: PodView) -> bool:
-    # Of a container that ended before its pod, the end is told first.
+    # The exit of a container is reported before the end of its pod.
     return ended(pod) or bool(pod.exits)

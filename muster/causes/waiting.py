@@ -1,4 +1,4 @@
-"""What a job or a request waits for, where the log knows.  Pure."""
+"""What a job or a request waits for, if the log has it.  Pure."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from shared.job.state import Job, hosts_seen
 
 
 def waits_for(causes: Links) -> Link | None:
-    """What a job that has not begun to run waits for."""
+    """What a job that does not run yet waits for."""
     job = causes.job
     if job.integrity.doubt is not None:
         return causes.doubt
@@ -23,7 +23,7 @@ def waits_for(causes: Links) -> Link | None:
     if job.phase == "Suspending":
         return newest(causes.last.get(pod.slot) for pod in job.pods.values())
     if job.phase == "Restarting" and not job.attempt.slots:
-        # A new attempt uses the old names: it begins once the pods that have them are gone.
+        # A new attempt uses the same pod names: it begins once the old pods are gone.
         return newest(causes.last.get(pod.slot) for pod in job.pods.values())
     if not job.starting:
         return None
@@ -44,12 +44,12 @@ def request_waits_for(causes: Links, request: Request) -> Link | None:
 
 
 def first_awaited(job: Job) -> SortedSet[Slot]:
-    """The slots that all others wait for: the workers' before the launcher's, all where there is no launcher."""
+    """The slots that the start waits for first: the workers', then the launcher's; without a launcher, all."""
     return job.attempt.workers if job.spec is None or job.spec.has_launcher else job.attempt.slots
 
 
 def awaited(causes: Links, job: Job, slots: Iterable[Slot]) -> Link | None:
-    """What the first of these slots waits for whose pod is not Ready."""
+    """What the first slot without a Ready pod waits for."""
     views = job.by_slot()
     for slot in sorted(slots):
         if slot not in views:
@@ -66,7 +66,7 @@ def awaited_by(causes: Links, job: Job, request: Request) -> Link | None:
     if request.kind == "ScaleOut":
         return awaited(causes, job, request.added)
     leaving = (job.attempt.worker_slot(member.index) for member in request.leaving)
-    # Those that were not asked to go yet wait for the request.
+    # Workers that are not released yet wait for the request.
     return newest(link for slot in leaving if slot not in job.attempt.slots and (link := causes.last.get(slot)))
 
 

@@ -1,8 +1,8 @@
-"""The walk: one pass over a history that gives each event its words and the earlier event that caused it.  Pure.
+"""The walk: one pass over a history, which makes a link of each event, with its words and its cause.  Pure.
 
-A decision names its cause (`because`); for those of release 0.1 `shared.job.because` says it from the state before
-them.  A fact about a pod or a request was caused by what happened to that pod or request before, a timer by its anchor;
-what people, nodes and programs do has no cause in the log.
+A decision names its cause (`because`); for decisions of release 0.1, `shared.job.because` finds it in the state before
+them.  The cause of a fact about a pod or a request is the last event of that pod or request, that of a timer its
+anchor.  Actions of people, nodes and programs have no cause in the log.
 """
 
 from collections.abc import Iterable
@@ -36,22 +36,22 @@ _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
 
 
 class Causes(Links):
-    """The links of one job, made event by event."""
+    """The links of one job, made one event at a time."""
 
     @property
     def sized(self) -> Link | None:
-        """The newest hosts files that carried the change of a request."""
+        """The newest hosts files that were published for a request."""
         return newest(link for links in self.requests.values() for link in links if link.type == "HostsPublished")
 
     def fold(self, stored: Stored) -> None:
-        """One more event of this job, in log order."""
+        """Fold the next event of this job, in log order."""
         before = self.job
         self.history.fold(stored)
         _, author, tag = split(stored.subject)
         try:
             event = read_event(stored.body, tag)
         except (UnknownEvent, Malformed):
-            # The history is held and says why; what this event would have explained stays unknown.
+            # The history is held, with a reason; causes in this event stay unknown.
             return
         if author in AUTHORS[type(event)]:
             here = Link(stored.sequence, stored.time, tag, author, "")
@@ -64,9 +64,9 @@ class Causes(Links):
             self.known.update(self.job.scaling.requests)
 
     def find(self, sequence: int, slot: Slot | None = None) -> Link | None:
-        """The link of an event, and of the pod in that slot where it tells of pods.
+        """The link of an event; for an event about pods, that of the pod in the slot.
 
-        A fact may have no news for people, such as the phase of a pod whose exit is known: then the pod's last news.
+        A fact may have no news for people, such as the phase of a pod whose exit is known: then the pod's newest link.
         """
         for link in reversed(self.lives.get(slot, ()) if slot is not None else ()):
             if link.sequence == sequence or (link.sequence < sequence and link.author == "watcher"):
@@ -84,7 +84,7 @@ class Causes(Links):
                 again = decisions.refilled(before, slot, old, event.reason)
                 self._keep(self._decision(here, again, emptied(before, old)), [slot])
         elif isinstance(event, scaler.HostsPublished) or (isinstance(event, scaler.ScaleAccepted) and event.leaving):
-            # About these workers, and no cause of what happens to them later.
+            # A link of these workers, but not the cause of their later links.
             self._tell(link, slots)
             self._keep(link)
         else:
@@ -94,7 +94,7 @@ class Causes(Links):
         self._add(getattr(event, "request", Uid("")), link)
 
     def _decision(self, here: Link, text: str, made_by: Cause) -> Link:
-        """A decision: something always led to it."""
+        """The link of a decision; if its cause is not in the log, the link says so."""
         found = self.find(made_by.sequence, made_by.slot) if made_by.sequence < here.sequence else None
         return here.says(text, found, unknown="" if found else UNRECORDED)
 
@@ -152,7 +152,7 @@ class Causes(Links):
             case watcher.HistoryAccepted():
                 self._keep(here.says("a person accepted that the log goes on without that head", self.doubt))
             case LogCreated() | watcher.ChildGone() | watcher.HeadForged():
-                # They change nothing whose cause people ask for.
+                # These events change nothing for which people ask the cause.
                 pass
 
     def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:
@@ -165,7 +165,7 @@ class Causes(Links):
             )
             for uid in self.job.scaling.requests:
                 if uid not in before.scaling.requests:
-                    # The edit of a size waits in the same queue as requests do.
+                    # An edit of the size waits in the queue of requests.
                     self.requests[uid] = [link]
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
@@ -196,7 +196,7 @@ class Causes(Links):
             self._add(request.uid, link)
 
     def _note_minimum(self, before: Job, here: Link) -> None:
-        """A running job fell below its minimum: with the loss that it fell by."""
+        """Add to the link of a loss that the running job fell below its minimum with it."""
         job, since = self.job, self.job.attempt.below_minimum
         if not since or since == before.attempt.below_minimum:
             return
@@ -213,7 +213,7 @@ class Causes(Links):
             self._keep(here.says(text, loss, unknown="" if loss else UNRECORDED))
 
     def _going(self) -> Link | None:
-        """The deletion of the resource, with which all pods go."""
+        """The link of the resource's deletion, which deletes all pods."""
         return newest(self.newest.get(kind) for kind in ("JobGone", "JobDeleting"))
 
     def _files(self) -> Link | None:
@@ -228,7 +228,7 @@ class Causes(Links):
             self._keep(link, [slot])
 
     def _keep(self, link: Link, slots: Iterable[Slot] = ()) -> Link:
-        """A link that may be the cause of others, and of what happens in these slots."""
+        """Keep a link as a possible cause of later links, and of those of these slots."""
         self.at[link.sequence] = self.newest[link.type] = link
         for slot in slots:
             self.last[slot] = link
@@ -240,6 +240,6 @@ class Causes(Links):
             self.lives.setdefault(slot, []).append(link)
 
     def _add(self, uid: Uid, link: Link) -> None:
-        """A request came to this; of one that is not known nothing is told."""
+        """Add a link of a request, unless the request is unknown."""
         if uid in self.requests:
             self.requests[uid].append(link)

@@ -1,4 +1,4 @@
-"""The plain words in which causes are told.  Pure."""
+"""The plain words of causes.  Pure."""
 
 import signal
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ _TIMERS = {
 OWN_OUTPUT = "why it ended so; its own output may say"
 
 _SIGNAL_CODES = 128
-"""A shell's convention that container runtimes keep: above it an exit code is a signal's number."""
+"""An exit code above this is the number of a signal plus this, as in shells and container runtimes."""
 
 
 def sentence(message: str) -> str:
@@ -42,7 +42,7 @@ def sentence(message: str) -> str:
 
 
 def because(reason: str, message: str = "") -> str:
-    """Why, as the rest of a line: a sentence where there is one, and the word that status and metrics say."""
+    """The reason as the rest of a line: its sentence, if there is one, and its word in status and metrics."""
     if message:
         return f": {message}" + (f" ({reason})" if reason and reason not in message else "")
     return f" ({plain(reason)})" if reason else ""
@@ -61,7 +61,7 @@ def problem_line(problems: tuple[Problem, ...]) -> str:
 
 
 def applied(spec: JobSpec) -> str:
-    """What was asked for first."""
+    """The size and the roles that the job was applied with."""
     pause = ", suspended" if spec.suspend else ""
     roles = [_role(role, spec) for role in spec.roles if role.name != LAUNCHER and role.replicas]
     return f"the job was applied: {in_a_row(roles)}{pause}"
@@ -70,14 +70,14 @@ def applied(spec: JobSpec) -> str:
 def _role(role: RoleSpec, spec: JobSpec) -> str:
     """`2 workers (1 to 4)`, `1 chief`."""
     if role.name != WORKER:
-        # The plural of any word is not ours to know.
+        # The plural of a framework's role is not known.
         return f"{role.replicas} {role.name}"
     most = f"to {role.max_replicas}" if role.max_replicas is not None else "or more"
     return counted(role.replicas, "worker") + (f" ({role.min_replicas} {most})" if spec.handling.elastic else "")
 
 
 def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
-    """What an edit of the resource asks for."""
+    """The changes of an edit of the resource."""
     wishes = []
     if now.suspend != was.suspend:
         wishes.append("suspend it" if now.suspend else "resume it")
@@ -91,7 +91,7 @@ def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
 
 
 def scale_wish(event: ScaleRequested) -> str:
-    """What a scale request asks for."""
+    """The workers that a scale request adds or removes."""
     who = f"{event.kind} {event.name}"
     if event.problems or event.spec is None:
         return f"{who} was created, which cannot be acted upon: {problem_line(event.problems)}"
@@ -103,20 +103,20 @@ def scale_wish(event: ScaleRequested) -> str:
 
 
 def noticed(event: DisruptionNoticed, pods: Iterable[PodView]) -> str:
-    """That a node is about to go, and with which pods."""
+    """The notice that a node is about to be removed, with its pods."""
     node = f"node {event.node} is about to go" if event.node else "some pods are about to go"
     names = ", ".join(sorted(pod.name for pod in pods))
     return f"{node}: {plain(event.reason)}" + (f"; it takes {names} along" if names else "")
 
 
 def hosts_of(event: ChildrenObserved, job: Job) -> int:
-    """The version of the job's own hosts files among these objects; 0 where they are not."""
+    """The version of the job's hosts files among these objects; 0 without them."""
     name = config_name(job.key.name)
     return max((child.hosts for child in event.children if child.name == name and child.ours), default=0)
 
 
 def refusal_line(event: EffectRefused, job: Job) -> str:
-    """What was refused, why, and how many times; `job` knows of the refusal."""
+    """The refused effect, the reason, and the number of refusals; `job` is the state after the refusal."""
     refusal = job.refusals.get(event.effect)
     times = f", {refusal.count} times in a row" if refusal and refusal.count > 1 else ""
     where = f" ({event.field})" if event.field and not event.message else ""
@@ -125,24 +125,24 @@ def refusal_line(event: EffectRefused, job: Job) -> str:
 
 
 def script_line(event: ScriptFinished) -> str:
-    """How a script ended."""
+    """The end of a script."""
     how = f"with exit code {event.exit_code}" if event.exit_code is not None else "and its exit code is not known"
     return f"the script ended, {how}{sentence(plain(event.reason))}"
 
 
 def drain_line(event: DrainChecked) -> str:
-    """Which leaving workers the launcher still uses."""
+    """The leaving workers that the launcher still uses."""
     used = f"workers {', '.join(map(str, event.in_use))} are still in use" if event.in_use else ""
     return used or plain(event.reason) or "the leaving workers are no longer in use"
 
 
 def of_at_most(limit: int) -> str:
-    """The rest of `2 of at most 6`; empty where there is no limit."""
+    """The rest of `2 of at most 6`; empty without a limit."""
     return f" of at most {limit}" if limit < UNLIMITED else ""
 
 
 def timer_line(name: str, seconds: int | None) -> str:
-    """That a timer ran out, and how long it was."""
+    """The expired timer, and its length."""
     length = f" ({seconds} s)" if seconds is not None else ""
     if name.startswith(BACK_OFF):
         return f"the wait before {name.removeprefix(BACK_OFF)} is tried again is over{length}"
@@ -160,7 +160,7 @@ def back_off_line(since: str, seconds: int) -> str:
 
 
 def exit_line(pod: PodView) -> str:
-    """How a pod ended: its exit codes, or what its phase says."""
+    """The end of a pod: its exit codes, or its phase without any."""
     codes = [with_words(_exit(end.code, end.reason), end.message) for end in pod.exits]
     reason = f" ({plain(pod.reason, pod.message)})" if pod.reason else ""
     return f"ended{reason}: {', '.join(codes)}" if codes else f"ended as {pod.phase}{reason}"
@@ -176,12 +176,12 @@ def _exit(code: int, reason: str) -> str:
 
 
 def listing(job: Job) -> str:
-    """Where it stands who the workers are."""
+    """The word for the list of a job's members: its hosts files, or its group if it has none."""
     return "hosts files" if job.spec is None or job.spec.handling.hosts_files else "group"
 
 
 def names_of(job: Job, slots: Iterable[Slot]) -> str:
-    """`resnet-worker-3`; of several `the launcher and workers 0-3`, or by their names where there is no launcher."""
+    """`resnet-worker-3`; several are `the launcher and workers 0-3`, or their names in a job without a launcher."""
     found = sorted(slots)
     if len(found) == 1:
         return job.pod_name(found[0])

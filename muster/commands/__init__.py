@@ -1,4 +1,4 @@
-"""The commands, their arguments and their help; what they do is in the files beside this folder.
+"""The commands, their arguments and their help; the files beside this folder carry them out.
 
 A command imports what it needs when it runs, so that `--help` is quick.
 """
@@ -16,7 +16,7 @@ COMMANDS = (demo, run, setup, crds, rbac, get, history, logs, replay, why, scale
 
 
 def application(*, completion: bool = True) -> typer.Typer:
-    """The program; `completion` adds the options that set up a shell for the name `muster`."""
+    """The program; `completion` adds the options that install shell completion for the name `muster`."""
     made = typer.Typer(
         epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C.",
         no_args_is_help=True,

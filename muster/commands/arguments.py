@@ -23,7 +23,7 @@ def settings() -> Settings:
 
 
 def or_current(context: typer.Context, namespace: str) -> str:
-    """The namespace that is given, else that of kubectl's current context; empty with `-A`."""
+    """The given namespace, or that of kubectl's current context; empty with `-A`."""
     from shared.cluster.access import current_namespace
 
     if context.params.get("everywhere"):
@@ -51,7 +51,7 @@ Namespace = Annotated[
     typer.Option("--namespace", "-n", callback=or_current, show_default="the current context's", help="the namespace"),
 ]
 JobName = Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")]
-"""Read by `parse_target` in the command: typer's help would name the type of anything that is no string."""
+"""A string, which the command parses with `parse_target`: typer's help would show the name of another type."""
 Wait = Annotated[bool, typer.Option(help="wait until it is done, and print each phase on the way")]
 Timeout = Annotated[
     int, typer.Option(min=0, metavar="SECONDS", help="how long to wait, 0 for ever; after that the exit code is 3")

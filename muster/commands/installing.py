@@ -10,17 +10,17 @@ from muster.commands.arguments import settings
 
 
 class Nats(StrEnum):
-    """Where the log of `muster run` is."""
+    """The NATS server of `muster run`."""
 
     given = "given"
     embedded = "embedded"
 
 
 def run(
-    nats: Annotated[Nats, typer.Option(help="NATS_URL's server, or one of our own")] = Nats.given,
-    data: Annotated[Path, typer.Option(help="folder of our own server's store")] = Path(".muster"),
+    nats: Annotated[Nats, typer.Option(help="NATS_URL's server, or an embedded one")] = Nats.given,
+    data: Annotated[Path, typer.Option(help="folder of the embedded server's store")] = Path(".muster"),
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="only this namespace")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="wait for what is missing at the start, as in a pod")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="wait for missing servers and rights, as in a pod")] = False,
 ) -> None:
     """Run the whole operator, all four services, in this process."""
 
@@ -43,41 +43,39 @@ def setup(
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="claim this namespace only; MUSTER_NAMESPACE's without it")
     ] = None,
-    log_only: Annotated[
-        bool, typer.Option("--log-only", help="ask nothing of Kubernetes: no definitions, no claim")
-    ] = False,
+    log_only: Annotated[bool, typer.Option("--log-only", help="without Kubernetes: no definitions, no claim")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="change nothing; exit code 1 when something would change")
     ] = False,
     take_crds: Annotated[
-        bool, typer.Option("--take-crds", help="put our definitions over another operator's, or over changed ones")
+        bool, typer.Option("--take-crds", help="replace definitions of another operator, or changed ones")
     ] = False,
     take_scope: Annotated[
         bool, typer.Option("--take-scope", help="take the scope from an installation that is gone")
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="only give the scope up; with --take-scope without asking the log")
+        bool, typer.Option("--release", help="only give the scope up; with --take-scope without the log")
     ] = False,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="also wait until a person mends what is wrong, such as a password"),
+        typer.Option("--wait", help="also wait for what a person has to mend, such as a password"),
     ] = False,
     timeout: Annotated[
-        int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers that are not up, 0 for ever")
+        int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers, 0 for ever")
     ] = 300,
 ) -> None:
-    """Make or check the log and the definitions, and claim what this installation works in.
+    """Make or check the log and the definitions, and claim the scope of this installation.
 
-    With an administrator's NATS credentials, and the right to make definitions.  Safe to repeat; nothing shrinks, and
-    what a newer release made is left alone.
+    It needs an administrator's NATS credentials, and the right to make definitions.  It is safe to repeat: streams
+    never shrink, and the definitions of a newer release stay.
     """
     from muster.reading import run as running
     from muster.setup import Wish, set_up
 
     if log_only and (release or take_crds or take_scope):
-        raise typer.BadParameter("--log-only asks nothing of Kubernetes, where definitions and claims are")
+        raise typer.BadParameter("--log-only does not use Kubernetes, which has the definitions and the claims")
     if release and check:
-        raise typer.BadParameter("--release is done or not; there is nothing to check")
+        raise typer.BadParameter("--release has nothing to check; leave --check out")
     chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
     wish = Wish(
         replicas=replicas,
@@ -105,9 +103,7 @@ def crds() -> None:
 
 def rbac(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="for one namespace, with Roles only")] = "",
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="with what MUSTER_TAKE_OVER needs, while it is set")
-    ] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="with the rights that MUSTER_TAKE_OVER needs")] = False,
 ) -> None:
     """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
     from muster.permissions import render
@@ -124,10 +120,10 @@ def doctor(
         typer.Option(
             "--installation-namespace",
             metavar="NAMESPACE",
-            help="where its services run; without it that of the pod it runs in, else MUSTER_NAMESPACE, else muster",
+            help="the services' namespace; by default that of this pod, then MUSTER_NAMESPACE, then muster",
         ),
     ] = "",
-    release: Annotated[str, typer.Option(help="the Helm release, where several are in one namespace")] = "",
+    release: Annotated[str, typer.Option(help="the Helm release, if a namespace has several")] = "",
     timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="how long each server may take")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
 ) -> None:

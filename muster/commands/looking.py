@@ -25,16 +25,16 @@ def get(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="the same as -o json")] = False,
 ) -> None:
-    """Show the jobs that the log knows: phase, pods that are Ready of those that are wanted, restarts."""
+    """Show the jobs in the log: phase, Ready and wanted pods, restarts."""
     from muster.get import Wish
     from muster.get import get as show
     from muster.reading import run as running
 
     asked = parse_target(target) if target else None
     if asked is not None and everywhere:
-        raise typer.BadParameter("one job is in one namespace; say -n NAMESPACE instead of -A")
+        raise typer.BadParameter("a job is in one namespace; say -n NAMESPACE instead of -A")
     if asked is not None and asked.is_request:
-        raise typer.BadParameter("only jobs are shown; `muster why` tells of a request")
+        raise typer.BadParameter("`muster get` shows jobs; `muster why` explains a request")
     output = Output.json if as_json else output
     wish = Wish("" if everywhere else namespace, asked=asked, output=output, gone=gone, watch=watch)
     running(lambda: show(settings(), wish))
@@ -44,7 +44,7 @@ def history(
     target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job; or `accept`, to accept a lost history")],
     accepted: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="the job whose loss is accepted")] = "",
     namespace: Namespace = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what happens next")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with later events")] = False,
     at: Annotated[str, typer.Option(help="end at this sequence or RFC 3339 time, and print the state there")] = "",
     decisions: Annotated[bool, typer.Option("--decisions", help="leave the facts out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
@@ -74,7 +74,7 @@ def logs(
         int | None, typer.Option(min=0, metavar="LINES", help="how many of the last lines of each pod; all without it")
     ] = None,
 ) -> None:
-    """Print what all pods of a job have written, each line with the name of its pod before it."""
+    """Print the logs of all pods of a job, each line after the name of its pod."""
     from muster.logs import logs as print_logs
 
     job = parse_target(target)
@@ -91,7 +91,7 @@ def replay(
         ),
     ] = False,
 ) -> None:
-    """Fold a saved history, or with --verify the whole log, and compare the outcome with the cluster."""
+    """Fold a saved history; or, with --verify, fold the whole log and compare each status with the cluster's."""
     from muster.reading import run as running
     from muster.replay import from_file
     from muster.verifying import verify as verify_all
@@ -117,7 +117,7 @@ def why(
     uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="a list of events with their causes")] = False,
 ) -> None:
-    """Say why a job, a pod or a request is in its state: the causes back to the first, from the log alone."""
+    """Explain the state of a job, a pod or a request: the causes back to the first, from the log alone."""
     from muster.reading import run as running
     from muster.why import why as say_why
 

@@ -1,4 +1,4 @@
-"""The commands that ask something of a running job, in the cluster that kubectl would use."""
+"""The commands that change a running job, in the cluster of kubectl's current context."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ def scale(
     wait: Wait = True,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
-    """Bring a running job to a number of workers."""
+    """Scale a running job to a number of workers."""
     from muster.scale import to as scale_to
 
     job = parse_target(target)
@@ -24,7 +24,7 @@ def scale(
 
 
 def suspend(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
-    """Pause a job: its pods go, its size and history stay."""
+    """Suspend a job: its pods are deleted, its size and history stay."""
     from muster.suspend import suspend as pause
 
     job = parse_target(target)
@@ -32,7 +32,7 @@ def suspend(target: JobName, namespace: Namespace = "", wait: Wait = True, timeo
 
 
 def resume(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
-    """Let a suspended job run again, in a new attempt with the size it had."""
+    """Resume a suspended job, in a new attempt of the same size."""
     from muster.suspend import resume as go_on
 
     job = parse_target(target)
@@ -40,7 +40,7 @@ def resume(target: JobName, namespace: Namespace = "", wait: Wait = True, timeou
 
 
 def restart(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
-    """Have a running job begin again in a new attempt; it does not count against backoffLimit."""
+    """Restart a running job in a new attempt; it does not count against backoffLimit."""
     from muster.restart import restart as begin_again
 
     job = parse_target(target)

@@ -48,13 +48,13 @@ def demo(
     cluster: Annotated[
         ClusterKind,
         typer.Option(
-            help="what to run on: our own small API server; the real control plane, which takes `make binaries`; "
-            "K3s, which takes Docker; or the cluster that kubectl uses here, which is left as it was found"
+            help="the cluster: the embedded one; the real control plane, which needs `make binaries`; K3s, which needs "
+            "Docker; or the cluster that kubectl uses here, which is left as it was found"
         ),
     ] = ClusterKind.embedded,
     image: Annotated[
         str | None,
-        typer.Option(help="what the pods run in the current cluster, built from examples/digits/Containerfile"),
+        typer.Option(help="the pods' image in the current cluster, built from examples/digits/Containerfile"),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
 ) -> None:
@@ -64,7 +64,7 @@ def demo(
 
         host = hosts(cluster)
     except ModuleNotFoundError as missing:
-        # The image has the services and the commands for administrators, and not the demo.
+        # Muster's image does not include the demo.
         raise fail(
             f"the demo is not part of this installation ({missing.name}): run `make demo` in a checkout"
         ) from missing

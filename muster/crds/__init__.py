@@ -1,7 +1,7 @@
-"""The CustomResourceDefinitions of all kinds: what the frameworks say of theirs, put together.
+"""The CustomResourceDefinitions of all kinds, made from the frameworks' `definition`s.
 
-`definitions.py` makes them, `compare.py` holds an installed one against ours.  `python -m muster.crds` writes `crds/`.
-What a definition refuses at apply time, the kind's `parse` refuses again: older definitions let anything through.
+`definitions.py` makes them, `compare.py` compares an installed one with this release's.  `python -m muster.crds` writes
+`crds/`.  A kind's `parse` checks again what its definition checks, because older definitions accept anything.
 """
 
 from muster.crds.definitions import manifests, render

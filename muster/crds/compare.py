@@ -1,6 +1,6 @@
-"""Compares an installed definition with this release's: which is newer, and what `muster setup` would write.  Pure.
+"""Compares an installed definition with this release's: which one is newer, and what `muster setup` writes.  Pure.
 
-`muster setup` never removes what stored objects or clients may use: a version, a field, a conversion, a short name.
+`muster setup` removes nothing that stored objects or clients may use: no version, field, conversion or short name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +12,16 @@ from shared.release import MARK, is_older, this_release
 Document = Mapping[str, Any]
 
 CATEGORY = "muster"
-"""Every definition of ours has it since the first release; it tells them from those of other operators."""
+"""The category of all Muster's definitions since the first release; those of other operators lack it."""
 
 MOST_TOLD = 3
-"""Fields that one line names."""
+"""The most fields that one line names."""
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
 class Verdict(Enum):
-    """How an installed definition is to ours."""
+    """An installed definition compared with this release's."""
 
     MISSING = "not installed"
     SAME = "as this release makes it"
@@ -34,11 +34,11 @@ class Verdict(Enum):
 class Comparison(NamedTuple):
     verdict: Verdict
     why: str = ""
-    """By what it is seen; empty where the verdict says it all."""
+    """The evidence for the verdict; empty if the verdict needs none."""
 
 
 def compare(installed: Document | None, ours: Document) -> Comparison:
-    """`installed` is the whole object as the API server gives it, `ours` as `manifests` gives it."""
+    """Compare the `installed` object of the API server with `ours` from `manifests`."""
     if installed is None:
         return Comparison(Verdict.MISSING)
     spec = installed["spec"]
@@ -63,11 +63,11 @@ def compare(installed: Document | None, ours: Document) -> Comparison:
 
 
 def merged(installed: Document, ours: Document) -> dict[str, Any]:
-    """The installed spec with our versions in it; what others added to it stays."""
+    """The installed spec with this release's versions; additions of others stay."""
     spec, mine = installed["spec"], ours["spec"]
     known = {version["name"] for version in mine["versions"]}
     kept = [version for version in spec["versions"] if version["name"] not in known]
-    # What is stored in a version of theirs stays there.
+    # Objects may be stored in a version that only the installed definition has.
     stores = not any(version["storage"] for version in kept)
     versions = [version | {"storage": version["storage"] and stores} for version in mine["versions"]]
     return {**spec, "names": _names(spec["names"], mine["names"]), "versions": [*versions, *kept]}
@@ -82,7 +82,7 @@ def _names(theirs: Document, mine: Document) -> dict[str, Any]:
 
 
 class _Fact(NamedTuple):
-    """Something that objects may have, or clients may use."""
+    """A part of a definition that objects or clients may use."""
 
     version: str
     path: str
@@ -93,7 +93,7 @@ class _Fact(NamedTuple):
 
 
 class _Facts:
-    """All of a definition's, and where it lets anything through."""
+    """All facts of a definition, and the objects in it that keep unknown fields."""
 
     def __init__(self, facts: Sequence[_Fact], spaces: Sequence[tuple[str, str]]) -> None:
         self._facts = facts
@@ -102,7 +102,7 @@ class _Facts:
         """Version and path of objects that keep unknown fields."""
 
     def lacking_in(self, other: "_Facts") -> list[_Fact]:
-        """Those that the other one has not, nor keeps unasked."""
+        """The facts that the other definition neither has nor keeps as unknown fields."""
         return [fact for fact in self._facts if fact not in other.known and not other.keeps(fact)]
 
     def keeps(self, fact: _Fact) -> bool:

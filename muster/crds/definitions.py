@@ -1,6 +1,4 @@
-"""The CustomResourceDefinitions as YAML: those of jobs as their frameworks describe them, those of scale requests, each
-with the head of the history in its status.
-"""
+"""The CustomResourceDefinitions of jobs and of scale requests as YAML, with the head of the history in each status."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,14 +16,14 @@ HEADER = "# Written by `python -m muster.crds` from shared/frameworks; the next 
 
 
 class Kind(NamedTuple):
-    """One CustomResourceDefinition to be."""
+    """The source of one CustomResourceDefinition."""
 
     resource: Resource[Custom]
     definition: Definition
 
     @property
     def file(self) -> str:
-        """Named after the group too, because groups share kinds; those of the first group have no need of it."""
+        """The file's name, with the group, because groups share kinds; kinds of the first group go without it."""
         group = "" if self.resource.group == GROUP else f".{self.resource.group}"
         return f"{self.resource.plural}{group}.yaml"
 
@@ -36,7 +34,7 @@ def render(kinds: Kinds = BUILT_IN) -> dict[str, str]:
 
 
 def manifests(kinds: Kinds = BUILT_IN) -> list[dict[str, Any]]:
-    """All of them, as the API takes them."""
+    """All definitions, as objects for the API server."""
     return [definition(kind) for kind in _all(kinds)]
 
 
@@ -74,8 +72,10 @@ def definition(kind: Kind) -> dict[str, Any]:
 
 
 def _listed(name: str, items: Sequence[Any]) -> Document:
-    """A field with these items; without any it is left out, because the API server keeps no empty list, and every
-    apply of the same file would seem to change something."""
+    """A field with these items, or no field without any.
+
+    The API server drops an empty list, so that every later apply of the same file would seem to be a change.
+    """
     return {name: [*items]} if items else {}
 
 
@@ -114,7 +114,7 @@ def _scale(scale: Scale) -> dict[str, str]:
 
 
 def _status(schema: Document | None) -> Document:
-    """A schema of a status with what Muster writes into that of every kind."""
+    """The schema of a status, with the fields that Muster writes into the status of every kind."""
     known = ANYTHING if schema is None else schema
     when = TIME | {"description": "When the event of `history` happened."}
     ours = {"lastReconcileTime": when, "history": HISTORY}

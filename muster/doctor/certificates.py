@@ -1,7 +1,6 @@
-"""Certificates: how long they are good for.  Pure.
+"""The validity of certificates.  Pure.
 
-One that ran out ends no connection that is there, and refuses every new one, so that nothing is noticed before a
-restart.
+An expired certificate ends no open connection, but refuses every new one: it is not noticed before a restart.
 """
 
 from datetime import datetime, timedelta
@@ -11,11 +10,11 @@ from shared.eventlog.tls import Life
 
 SOON = timedelta(days=14)
 LAST_PART = 4
-"""A certificate is reported in the last quarter of its life: an automatic renewal comes before that."""
+"""A certificate is reported in the last quarter of its validity: an automatic renewal comes earlier."""
 
 
 def lasting(whose: str, life: Life, now: datetime) -> Finding:
-    """Whether there is time left to renew it at leisure."""
+    """The finding about a certificate's remaining time."""
     left = life.ends - now
     words = f"{whose} is good until {life.ends:%Y-%m-%d %H:%M} UTC"
     if left > min(SOON, (life.ends - life.begins) / LAST_PART):

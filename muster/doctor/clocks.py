@@ -1,6 +1,6 @@
-"""Clocks: how far this machine's is from a server's.  Pure.
+"""The difference between this machine's clock and a server's.  Pure.
 
-No decision of Muster's reads a clock, so a difference harms no job; it shows in the times that people compare.
+No decision of Muster reads a clock, so a difference harms no job; people see it when they compare times.
 """
 
 from datetime import datetime, timedelta
@@ -10,21 +10,21 @@ import msgspec
 from muster.doctor.findings import Finding, ok, warn
 
 MOST = timedelta(seconds=5)
-"""A difference that people would stumble over."""
+"""The largest difference without a warning."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a server's clock said between two moments of ours."""
+    """The time of a server's clock, between two times of this machine's."""
 
     server: datetime
     asked: datetime
     answered: datetime
     whole_seconds: bool = False
-    """The server says no more: an HTTP date."""
+    """True if the server's time has no fractions of a second, as an HTTP date."""
 
 
 def difference(check: str, whose: str, reading: Reading) -> Finding:
-    """How far apart, as far as the way there and back lets one know."""
+    """The difference of the clocks, within the uncertainty of the request's duration."""
     half = (reading.answered - reading.asked) / 2
     rest = timedelta(seconds=0.5) if reading.whole_seconds else timedelta()
     apart, unsure = reading.server + rest - (reading.asked + half), half + rest

@@ -1,4 +1,4 @@
-"""The command: everything looked at together, told as text or as JSON; exit code 1 when something fails."""
+"""The command: examines log and cluster at the same time, and prints text or JSON; exit code 1 if a check fails."""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from shared.release import this_release
 
 
 async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
-    """Look, tell, and exit with 1 when something fails."""
+    """Examine, print, and exit with 1 if a check fails."""
     findings = await look(settings, wishes)
     typer.echo(_json(findings) if as_json else text(findings))
     if not is_well(findings):
@@ -25,7 +25,7 @@ async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
 
 
 async def look(settings: Settings, wishes: Wishes) -> list[Finding]:
-    """All findings, in the order in which they are told."""
+    """All findings, in the order in which they are printed."""
     log, cluster = LookAtLog(settings, wishes), LookAtCluster(settings, wishes)
     of_log, of_cluster = await asyncio.gather(log.findings(), cluster.findings())
     found = [
@@ -43,7 +43,7 @@ async def look(settings: Settings, wishes: Wishes) -> list[Finding]:
 
 
 def of_packages(left_out: Iterable[str]) -> list[Finding]:
-    """Whether the frameworks of other packages can be used."""
+    """The findings about frameworks of other packages that cannot be used."""
     remedy = "mend or remove the package; its jobs are left alone"
     return [fail("packages.left_out", why, remedy) for why in left_out]
 

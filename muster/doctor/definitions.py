@@ -1,4 +1,4 @@
-"""The definitions of our kinds in a cluster: there, served, and as this release reads them.  Pure."""
+"""Findings about definitions: whether they are installed, served, and readable for this release.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,14 +9,14 @@ from shared.cluster import Resource, scope
 from shared.frameworks.framework import Framework
 
 CHECK = "definitions.kinds"
-UPGRADE = "`muster setup` upgrades the definitions, and takes nothing away"
+UPGRADE = "`muster setup` upgrades the definitions, and removes nothing"
 INSTALL = "`muster setup`, or `muster crds | kubectl apply -f -`, installs the definitions"
 
 Document = Mapping[str, Any]
 
 
 def wanted(kinds: Iterable[Framework]) -> list[Resource[Any]]:
-    """The kinds of job and of request whose definitions are looked at, each once."""
+    """The kinds of job and of request whose definitions are examined, each once."""
     return list(dict.fromkeys(each for kind in kinds for each in (kind.resource, *kind.requests)))
 
 
@@ -27,7 +27,7 @@ def name(resource: Resource[Any]) -> str:
 def compared(
     kinds: Sequence[Framework], found: Mapping[str, Document | None], ours: Iterable[Document]
 ) -> list[Finding]:
-    """`found` are the definitions by name, None where there is none; `ours` are those that this release makes."""
+    """`found` has the definitions by name, None for a missing one; `ours` are this release's."""
     made = {each["metadata"]["name"]: each for each in ours}
     there = [kind for kind in kinds if found.get(name(kind.resource)) is not None]
     if not there:
@@ -44,13 +44,13 @@ def compared(
     if not findings:
         findings.append(ok(CHECK, f"served are {', '.join(name(each) for each in wanted(there))}"))
     if absent := [name(kind.resource) for kind in kinds if kind not in there]:
-        # An installation needs only the kinds that its users have.
+        # An installation needs only the kinds that its users use.
         findings.append(ok("definitions.absent", f"not installed are {', '.join(absent)}"))
     return findings
 
 
 def by_discovery(kinds: Sequence[Framework], served: Sequence[Resource[Any]]) -> list[Finding]:
-    """Without the right to read definitions: whether the API server serves their kinds."""
+    """The findings without the right to read definitions: whether the API server serves their kinds."""
     there = [kind for kind in kinds if kind.resource in served]
     if not there:
         return [fail(CHECK, "none of the kinds of job is served", INSTALL)]
@@ -61,7 +61,7 @@ def by_discovery(kinds: Sequence[Framework], served: Sequence[Resource[Any]]) ->
 
 
 def _versions(resource: Resource[Any], kinds: Iterable[Framework]) -> set[str]:
-    """Those that this release can read."""
+    """The versions that this release can read."""
     for kind in kinds:
         if kind.resource == resource:
             return {resource.version, *(other.resource.version for other in kind.others)}
@@ -83,7 +83,7 @@ def _troubles(resource: Resource[Any], definition: Document, readable: set[str])
 
 
 def _compared(which: str, definition: Document, made: Document | None) -> list[Finding]:
-    """As far as it is not what this release would make: everything works as far as the definition goes."""
+    """The findings about a definition that differs from this release's; the API server serves it."""
     if made is None:
         return []
     found = compare(definition, made)
@@ -101,14 +101,14 @@ def _compared(which: str, definition: Document, made: Document | None) -> list[F
 
 
 def claims(annotations: Iterable[Mapping[str, str]], namespace: str, identity: str) -> Finding:
-    """The claims on the scope of this log's installation: a `namespace`, or without one the whole cluster."""
+    """The finding about claims on this installation's scope: a `namespace`, or the whole cluster without one."""
     check, place = "services.installations", scope.in_words(scope.key(namespace))
     held, others = False, dict[str, str]()
     for each in annotations:
         held = held or scope.is_held(each, namespace, identity)
         others |= scope.conflicting(each, namespace, identity)
     if others:
-        words = f"another installation claims what this one works in, {place}: {scope.described(others)}"
+        words = f"another installation claims the scope of this one, {place}: {scope.described(others)}"
         return fail(check, words, "run one of them; `muster setup --release` there gives its claim up")
     return ok(check, f"{place} is claimed by this log" if held else f"no installation claims {place}")
 

@@ -1,4 +1,4 @@
-"""What was found, and how it is told: to people as lines, to programs as one document.  Pure."""
+"""Findings, and their output: lines for people, one document for programs.  Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -8,7 +8,7 @@ import msgspec
 Status = Literal["ok", "warn", "fail", "unknown"]
 
 SCHEMA = "muster.dev/doctor/v1"
-"""Of the document; another one when a field goes or means something else."""
+"""The schema of the document; raised if a field is removed or changes its meaning."""
 
 GROUPS = ("versions", "packages", "definitions", "rights", "log", "services", "jobs", "clock")
 """Checks are named `<group>.<what>`; findings are shown in this order."""
@@ -18,17 +18,17 @@ _WIDTH = max(map(len, WORDS.values()))
 _INDENT = " " * (2 + _WIDTH + 2)
 
 MOST_NAMES = 10
-"""That one line names; of more it says how many there are."""
+"""The most names in one line; of more it gives the number."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One answer."""
+    """The result of one check."""
 
     check: str
     status: Status
     message: str
     remedy: str = ""
-    """What to do; empty where nothing is wrong."""
+    """What to do; empty if nothing is wrong."""
 
 
 def ok(check: str, message: str) -> Finding:
@@ -48,17 +48,17 @@ def unknown(check: str, message: str, remedy: str = "") -> Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """By group, within it as they were found."""
+    """The findings by group, within a group in the order found."""
     return sorted(findings, key=lambda finding: GROUPS.index(_group(finding)))
 
 
 def is_well(findings: Iterable[Finding]) -> bool:
-    """Nothing fails; what is unknown or worth a warning keeps nothing from working."""
+    """True if no check fails; unknown results and warnings are no failures."""
     return all(finding.status != "fail" for finding in findings)
 
 
 def text(findings: Sequence[Finding]) -> str:
-    """For people: a heading for each group, a line for each finding, its remedy below, and a summary."""
+    """The text for people: a heading for each group, a line for each finding, its remedy below, and a summary."""
     lines: list[str] = []
     group = ""
     for finding in findings:
@@ -72,7 +72,7 @@ def text(findings: Sequence[Finding]) -> str:
 
 
 def document(findings: Sequence[Finding]) -> dict[str, Any]:
-    """For programs."""
+    """The document for programs."""
     return {
         "schema": SCHEMA,
         "ok": is_well(findings),
@@ -82,7 +82,7 @@ def document(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def names(these: Sequence[str]) -> str:
-    """With commas between them, and a bound."""
+    """The names, separated by commas, at most `MOST_NAMES`."""
     more = len(these) - MOST_NAMES
     return ", ".join(these[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 

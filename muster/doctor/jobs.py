@@ -1,4 +1,4 @@
-"""Jobs that every service holds: histories that cannot be read, were damaged or lost, or are disputed.  Pure."""
+"""Findings about held jobs: histories that are unreadable, damaged, lost or disputed.  Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,11 +9,11 @@ from shared.job.integrity import Broken, Disputed
 from shared.job.naming import NO_UID
 
 UNREADABLE: tuple[Held | None, ...] = ("UnknownEvent",)
-"""Why a history is held that a newer release can read."""
+"""The reason of held histories that a newer release can read."""
 
 
 def findings(histories: Iterable[History], identity: str) -> list[Finding]:
-    """What is wrong with the histories of this log, whose `identity` tells a head of another log apart."""
+    """The findings about all histories; the log's `identity` distinguishes heads of other logs."""
     every = [*histories]
     return troubles(every, identity) or [
         ok("jobs.histories", f"{counted(len(_alive(every)), 'job')}, and every history is whole")
@@ -21,7 +21,7 @@ def findings(histories: Iterable[History], identity: str) -> list[Finding]:
 
 
 def troubles(histories: Iterable[History], identity: str) -> list[Finding]:
-    """The same of a part of the log.  A held history counts though its job was deleted: it is evidence."""
+    """The faults of some histories.  A held history of a deleted job counts too: it is evidence."""
     every = [*histories]
     alive = _alive(every)
     held = [history for history in every if history.held]

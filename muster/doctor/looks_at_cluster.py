@@ -1,4 +1,4 @@
-"""Looking at the cluster: its version and clock, the definitions, the services' pods, and what accounts may do."""
+"""Examines the cluster: its version and clock, the definitions, the services' pods, and the rights of accounts."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -29,9 +29,9 @@ from shared.release import this_release
 REACHED = "versions.kubernetes"
 
 AT_ONCE = 16
-"""Requests in flight: the doctor adds little to the load of an API server in trouble."""
+"""The most requests in flight: an API server in trouble gets little load from the doctor."""
 MOST_PODS = 50
-"""That are asked how they are."""
+"""The most pods that are asked for a report."""
 
 OURS = "app.kubernetes.io/name=muster"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -75,7 +75,7 @@ class LookAtCluster:
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
         self.pods: list[Pod] = []
         self.annotations: list[Mapping[str, str]] = []
-        """Of the definitions: there installations claim what they work in."""
+        """The annotations of the definitions, which have the claims of scopes."""
         self.reached = False
         self._settings = settings
         self._wishes = wishes
@@ -143,7 +143,7 @@ class LookAtCluster:
 
     async def _of_pods(self, cluster: KubeCluster) -> list[Finding]:
         found = await self._listed(cluster, "pods")
-        # Those of the log and of the set-up have the same name, and are no service.
+        # Pods of the log and of the set-up have the same label, and are no services.
         self._found = [pod for pod in found if rights.services_of(pod)]
         shown = [services.pod(each) for each in self._found[:MOST_PODS]]
         self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
@@ -153,10 +153,10 @@ class LookAtCluster:
         return [*told, *versions.services(running, this_release())]
 
     async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:
-        """With what it says of itself, asked through the API server."""
+        """The pod with its own report, read through the API server's proxy."""
         if not pod.running or not pod.port:
             return msgspec.structs.replace(pod, silence="it has no port named `health`")
-        # Alive is what it is even where it is not ready, and the report is the same.
+        # `/healthz` answers 200 even if the pod is not ready, with the same report.
         path = f"/api/v1/namespaces/{self._wishes.home}/pods/http:{pod.name}:{pod.port}/proxy/healthz"
         try:
             async with self._at_once:
@@ -174,12 +174,12 @@ class LookAtCluster:
         path, what = f"/api/v1/namespaces/{quote(home, safe='')}/{plural}", f"list the {plural} in {home}"
         items = _read(_List, (await cluster.ask(path, what=what, query={"labelSelector": selector})).body, what).items
         if not items and plural == "serviceaccounts" and not self._wishes.release:
-            # Those of `muster rbac` have names alone.
+            # The accounts of `muster rbac` have no labels.
             items = _read(_List, (await cluster.ask(path, what=what)).body, what).items
         return items
 
     async def _of_rights(self, cluster: KubeCluster, kinds: list[Framework]) -> list[Finding]:
-        """Of each account; `kinds` are those that are there."""
+        """The findings about each account; `kinds` are the installed ones."""
         me = await self._myself(cluster)
         try:
             listed = await self._listed(cluster, "serviceaccounts")
@@ -218,7 +218,7 @@ class LookAtCluster:
     async def _granted(
         self, cluster: KubeCluster, account: Account, me: str, kinds: Iterable[Framework]
     ) -> dict[Right, bool] | None:
-        """By one of three ways, the first that is open: its own word, a review of it, a review in its name."""
+        """The account's rights, by the first permitted review: its own, one about it, or one as it (impersonation)."""
         wanted = rights.of_account(account, kinds)
         ways = [rights.itself] if me == account.user else [rights.of_it, rights.in_its_name]
         for way in ways:

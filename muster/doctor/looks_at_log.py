@@ -1,4 +1,4 @@
-"""Looking at the log: what the server, the streams, the leases and the histories are like now."""
+"""Examines the log: the server, the streams, the leases and the histories."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -24,11 +24,11 @@ REACHED = "log.reached"
 
 
 class LookAtLog:
-    """One examination of the log; `ends` tells how far a service is behind."""
+    """One examination of the log; the services' lag is computed from `ends`."""
 
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
         self.ends: dict[str, int] = {}
-        """The last event of each scope: of a namespace, and of everything under the empty name."""
+        """The last sequence of each namespace, and of the whole log under the empty name."""
         self.identity = ""
         self._settings = settings
         self._wishes = wishes
@@ -89,7 +89,7 @@ class LookAtLog:
         return found
 
     async def _of_disks(self) -> list[Finding]:
-        """Of each server alone: one that does not answer says nothing of the others."""
+        """The findings about each server's disk; a server that does not answer does not affect the others."""
         monitors = self._settings.nats_monitor
         if not monitors:
             return [streams.unmonitored()]
@@ -105,7 +105,7 @@ class LookAtLog:
         found = services.owners(*await inspection.holdings(log), scope=scope)
         if all(finding.status == "ok" for finding in found):
             return found
-        # One may just be passing from one process to another.
+        # A lease may be changing hands at this moment.
         await asyncio.sleep(services.PASSING_SECONDS)
         return services.owners(*await inspection.holdings(log), scope=scope)
 

@@ -1,4 +1,4 @@
-"""One part of an examination: it has a time limit, and its failure is one line."""
+"""The parts of an examination: each has a time limit, and its failure is one line."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -14,15 +14,15 @@ class Wishes(NamedTuple):
     """The options of the command."""
 
     home: str
-    """The namespace that Muster is installed in."""
+    """The namespace of the installation."""
     release: str = ""
-    """Of several installations there, the one of this name."""
+    """The name of the Helm release, if the namespace has several."""
     timeout: float = 10.0
     """Seconds that each server has for each part."""
 
 
 def home(namespace: str) -> str:
-    """The installation's namespace where no option names it; `namespace` is the one that it is limited to, if any."""
+    """The default of the installation's namespace; `namespace` is the one that it is limited to, if any."""
     return pod_namespace() or namespace or HOME
 
 
@@ -39,7 +39,7 @@ async def part(check: str, whose: str, work: Awaitable[list[Finding]], seconds: 
 
 
 def troubled(check: str, trouble: Trouble) -> Finding:
-    """A refusal for want of a right is unknown; any other trouble is a failure."""
+    """The finding about a check that failed: unknown if a right is missing, otherwise a failure."""
     if isinstance(trouble, Refused) and trouble.reason == "Forbidden":
         return unknown(check, str(trouble), "ask a person who may look, or for the right to look")
     return fail(check, str(trouble))

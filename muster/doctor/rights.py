@@ -1,4 +1,4 @@
-"""Rights: whose they are, which are needed, and what it means that some are missing.  Pure."""
+"""Findings about rights: the accounts, the rights that each needs, and the missing ones.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from shared.job.events.event import Author
 
 SERVICES: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 ALL = "all"
-"""The component that is all four services in one process."""
+"""The component label of all four services in one process."""
 COMPONENT = "app.kubernetes.io/component"
 TAKE_OVER = "MUSTER_TAKE_OVER"
 NAMESPACE = "MUSTER_NAMESPACE"
@@ -24,13 +24,13 @@ Document = Mapping[str, Any]
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A service account, and what it is there for."""
+    """A service account and its services."""
 
     namespace: str
     name: str
     services: tuple[Author, ...]
     scope: str = ""
-    """The namespace that its services work in; empty is the whole cluster."""
+    """The namespace of its services' jobs; empty for the whole cluster."""
     taking_over: bool = False
 
     @property
@@ -39,18 +39,18 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """As the API server puts it into them."""
+        """The groups that the API server gives every service account."""
         return ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")
 
 
 def services_of(thing: Document) -> tuple[Author, ...]:
-    """Which services a pod or an account is, by its labels; none for one of the log's or the set-up's."""
+    """The services of a pod or an account, by its labels; none for those of the log and of the set-up."""
     component = ((thing.get("metadata") or {}).get("labels") or {}).get(COMPONENT, "")
     return SERVICES if component == ALL else tuple(each for each in SERVICES if each == component)
 
 
 class Question(NamedTuple):
-    """One review of a right, as it is asked."""
+    """One review of a right, as a request."""
 
     who: str
     kind: str
@@ -59,25 +59,25 @@ class Question(NamedTuple):
 
 
 def itself(account: Account, right: Right) -> Question:
-    """By the account, about itself: everybody may."""
+    """A review by the account about itself, which every account may ask for."""
     return Question(account.user, "SelfSubjectAccessReview", _attributes(account, right), {})
 
 
 def of_it(account: Account, right: Right) -> Question:
-    """Asked by a person who may create SubjectAccessReviews."""
+    """A review about the account, by a person with the right to create SubjectAccessReviews."""
     spec = {"user": account.user, "groups": [*account.groups], **_attributes(account, right)}
     return Question(account.user, "SubjectAccessReview", spec, {})
 
 
 def in_its_name(account: Account, right: Right) -> Question:
-    """Asked by a person who may impersonate the account; its groups come with its name."""
+    """A review as the account, by a person with the right to impersonate it; the API server adds its groups."""
     return Question(
         account.user, "SelfSubjectAccessReview", _attributes(account, right), {"Impersonate-User": account.user}
     )
 
 
 def own(me: str, *, scope: str, taking_over: bool) -> Account | None:
-    """The account that asks, when it is a service account with the name of a service's, or of all of them."""
+    """The account of this command, if it is a service account named after a service or after Muster."""
     if not me.startswith(_ACCOUNT):
         return None
     namespace, _, name = me.removeprefix(_ACCOUNT).partition(":")
@@ -90,7 +90,7 @@ def own(me: str, *, scope: str, taking_over: bool) -> Account | None:
 def accounts(
     listed: Iterable[Document], pods: Iterable[Document], *, home: str, scope: str, taking_over: bool
 ) -> list[Account]:
-    """Those of an installation in the namespace `home`: by what runs as them, by their labels, or by their names.
+    """The accounts of an installation in the namespace `home`: by running pods, by labels, or by names.
 
     A running service reports its scope; an account without a running service has the `scope` that is given.
     """
@@ -116,7 +116,7 @@ def accounts(
 
 
 def environment(pod: Document) -> dict[str, str]:
-    """What its containers are told as plain values, or as the namespace that they are in."""
+    """The environment of a pod's containers: plain values, and the pod's namespace."""
     containers = (pod.get("spec") or {}).get("containers") or ()
     told = {}
     for one in (one for each in containers for one in each.get("env") or ()):
@@ -128,7 +128,7 @@ def environment(pod: Document) -> dict[str, str]:
 
 
 def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
-    """All that its services could use, each once."""
+    """All rights that its services use, each once."""
     kinds = [*kinds]
     return list(
         dict.fromkeys(
@@ -140,7 +140,7 @@ def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
 
 
 def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Right, bool] | None) -> list[Finding]:
-    """`granted` is what the API server said of each right; None when it may not be asked."""
+    """`granted` has the API server's answer about each right; None if the review is forbidden."""
     kinds, who = [*kinds], f"{'/'.join(account.services)} ({account.user})"
     check = "rights." + ("all" if len(account.services) > 1 else account.services[0])
     where = f"in the namespace {account.scope}" if account.scope else "in the whole cluster"

@@ -1,4 +1,4 @@
-"""The services: who holds their leases, whether they are ready, and how far they are behind the log.  Pure."""
+"""Findings about services: the holders of their leases, their readiness, and their lag behind the log.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -12,10 +12,10 @@ from shared.eventlog.inspection import Holding
 from shared.process.report import Report
 
 BEHIND = 1_000
-"""Events: a service reads so many in some hundredths of a second, so that more of them are not the last moment's."""
+"""The largest lag without a warning, in events: a service reads as many in some hundredths of a second."""
 
 PASSING_SECONDS = 1.5
-"""Seconds before a free lease is looked at again: a standby takes a lease within two seconds."""
+"""Seconds before a free lease is read again: a standby takes a lease within two seconds."""
 
 VERSION = "app.kubernetes.io/version"
 HEALTH_PORT = "health"
@@ -24,23 +24,23 @@ Document = Mapping[str, Any]
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of an installation, as far as it could be asked."""
+    """A pod of an installation, with its reports."""
 
     name: str
     version: str = ""
-    """By its label."""
+    """The version in its label."""
     scope: str = ""
-    """The namespace that it works in; empty is the whole cluster."""
+    """The namespace of its jobs; empty for the whole cluster."""
     port: int = 0
-    """Where it answers probes."""
+    """The port of its probes."""
     running: bool = True
     reports: tuple[Report, ...] = ()
     silence: str = ""
-    """Why there are none."""
+    """Why it has no reports."""
 
 
 def pod(found: Document) -> Pod:
-    """Of what the API server shows."""
+    """The pod from its object in the API server."""
     meta, spec = found.get("metadata") or {}, found.get("spec") or {}
     ports = [port for each in spec.get("containers") or () for port in each.get("ports") or ()]
     return Pod(
@@ -53,12 +53,12 @@ def pod(found: Document) -> Pod:
 
 
 def version(pod: Pod) -> str:
-    """What it says itself goes before its label."""
+    """The version in a pod's report, or else in its label."""
     return next((report.version for report in pod.reports if report.version), pod.version)
 
 
 def owners(held: Iterable[Holding], now: datetime | None, *, scope: str) -> list[Finding]:
-    """Of each installation that the leases tell of; with a `scope` of that one alone."""
+    """The findings about each installation that holds leases, or only about that with this `scope`."""
     by_scope: dict[str, dict[str, Holding]] = {}
     for holding in held:
         service, _, namespace = holding.key.partition(".")
@@ -92,7 +92,7 @@ def owners(held: Iterable[Holding], now: datetime | None, *, scope: str) -> list
 
 
 def readiness(pods: Sequence[Pod]) -> list[Finding]:
-    """Whether those that could be asked are ready."""
+    """The findings about services that are not ready."""
     found = []
     for each in pods:
         if not each.running:
@@ -111,7 +111,7 @@ def readiness(pods: Sequence[Pod]) -> list[Finding]:
 
 
 def set_up(found: Iterable[Document], home: str) -> list[Finding]:
-    """Whether the newest pod of the set-up failed, of all pods as the API server shows them."""
+    """The finding if the newest pod of the set-up failed; `found` are all pods."""
     pods = [(pod.get("metadata") or {}, pod.get("status") or {}) for pod in found]
     of_setup = [(meta, status) for meta, status in pods if (meta.get("labels") or {}).get(COMPONENT) == "setup"]
     meta, status = max(of_setup, key=lambda each: each[0].get("creationTimestamp") or "", default=({}, {}))
@@ -123,7 +123,7 @@ def set_up(found: Iterable[Document], home: str) -> list[Finding]:
 
 
 def warnings(pods: Sequence[Pod]) -> list[Finding]:
-    """What they say themselves could go wrong, each once."""
+    """The warnings in the services' reports, each once."""
     by_words: dict[str, list[str]] = {}
     for each in pods:
         for report in each.reports:
@@ -135,7 +135,7 @@ def warnings(pods: Sequence[Pod]) -> list[Finding]:
 
 
 def lag(pods: Sequence[Pod], ends: Mapping[str, int], home: str) -> list[Finding]:
-    """How far each is behind the log's end, which is another one for each scope."""
+    """The lag of each service behind the log's end, which differs for each scope."""
     check = "services.lag"
     if not pods:
         words = f"no pod of Muster runs in the namespace {home}, so how far its services are behind is not known"

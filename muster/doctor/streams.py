@@ -1,4 +1,4 @@
-"""The log's streams: made as they have to be, with all their copies, and with room left.  Pure."""
+"""Findings about the log's streams: their settings, their copies and their room.  Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,17 +11,17 @@ SET_UP = "run `muster setup` with an administrator's NATS credentials"
 
 
 def missing(these: Sequence[str]) -> Finding:
-    """Streams that are not there."""
+    """The finding about missing streams."""
     return fail("log.streams", f"the log lacks the streams {', '.join(these)}", SET_UP)
 
 
 def settings(unfit: str, differences: Iterable[str]) -> list[Finding]:
-    """`unfit` is what keeps services from using the log, empty when nothing does; any other difference is told."""
+    """The findings about settings; `unfit` says why services refuse the log, and is empty if they do not."""
     found = []
     if unfit:
         found.append(fail("log.settings", unfit, "without it history can be lost, so no service works on this log"))
     for difference in differences:
-        # What is vital is among them, too.
+        # `unfit` covers the vital settings among the differences.
         if difference.partition(", and")[0] not in unfit:
             name = difference.partition(":")[0]
             found.append(warn("log.settings", difference, f"`nats stream edit {name}` if that is not wanted"))
@@ -39,12 +39,12 @@ def copies(streams: Sequence[Stream]) -> list[Finding]:
 
 
 def room(streams: Iterable[Stream]) -> list[Finding]:
-    """Of streams that may only grow so far."""
+    """The findings about streams with a bound on their size."""
     return [_left("log.room", known, "") for known in map(of_stream, streams) if known.most]
 
 
 def disk(varz: Varz) -> list[Finding]:
-    """Of a server, by what it says at `/varz`: is what it acknowledges on the disk, and is there room on it?"""
+    """The findings about a server's disk, by its `/varz`: whether acknowledged events are on it, and its room."""
     found = []
     if trouble := fsync_trouble(varz):
         found.append(warn("log.fsync", trouble, "set it in the server's configuration and restart the server"))
@@ -56,7 +56,7 @@ def disk(varz: Varz) -> list[Finding]:
 
 
 def unmonitored() -> Finding:
-    """The finding where `NATS_MONITOR` is not set."""
+    """The finding if `NATS_MONITOR` is not set."""
     words = "whether NATS has on its disk what it acknowledges, and how full that is, is told by its monitor alone"
     return unknown("log.fsync", words, "say where it is in NATS_MONITOR, such as http://HOST:8222")
 

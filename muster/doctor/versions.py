@@ -1,4 +1,4 @@
-"""Versions: of this command, of Kubernetes, of the NATS server, and of the services that run.  Pure."""
+"""Findings about versions: this command's, Kubernetes', the NATS server's and the running services'.  Pure."""
 
 import re
 from collections.abc import Iterable
@@ -7,12 +7,12 @@ from muster.doctor.findings import Finding, names, ok, unknown, warn
 from muster.doctor.findings import fail as wrong
 
 OLDEST_KUBERNETES = (1, 29)
-"""The first one in which the rules of our definitions (CEL) are there for good; their field paths came with 1.28."""
+"""The first version with stable CEL rules, which the definitions use; their field paths came with 1.28."""
 TRIED_KUBERNETES = (1, 36)
-"""The one that the tests run on."""
+"""The version of the tests."""
 
 OLDEST_NATS = (2, 11)
-"""The first one whose messages run out one by one, which every lease needs."""
+"""The first version with a time to live for each message, which every lease needs."""
 
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -20,13 +20,13 @@ Version = tuple[int, int]
 
 
 def numbers(text: str) -> Version | None:
-    """Major and minor; None when it does not look like a version."""
+    """Major and minor version; None if the text has none."""
     found = _NUMBERS.match(text)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def kubernetes(server: str) -> Finding:
-    """What `/version` says."""
+    """The finding about the version in `/version`."""
     check, known = "versions.kubernetes", numbers(server)
     if known is None:
         return unknown(check, f"Kubernetes: {server!r} is no version that can be read")
@@ -45,7 +45,7 @@ def kubernetes(server: str) -> Finding:
 
 
 def nats(server: str) -> Finding:
-    """What the server says when one connects."""
+    """The finding about the version in the server's INFO."""
     check, known = "versions.nats", numbers(server)
     if known is None:
         return unknown(check, f"NATS: {server!r} is no version that can be read")
@@ -60,7 +60,7 @@ def nats(server: str) -> Finding:
 
 
 def services(versions: Iterable[tuple[str, str]], own: str) -> list[Finding]:
-    """Of pods, by name; `own` is this command's.  A version that is not known is empty."""
+    """The findings about the versions of pods, by name; `own` is this command's.  An unknown version is empty."""
     check = "versions.services"
     by_version: dict[str, list[str]] = {}
     for pod, each in versions:

@@ -47,14 +47,14 @@ class _End(Status, frozen=True):
     status: str = ""
 
 
-class _Heard:
+class _Received:
     """The messages so far."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._output = bytearray()
         self._error = bytearray()
-        self.spoke = False
+        self.wrote = False
         """True if the command wrote anything, which proves that it started."""
 
     @property
@@ -77,7 +77,7 @@ class _Heard:
         """Keep a message up to the bounds; return True at the command's end."""
         channel, data = message[:1], message[1:]
         if channel == bytes([STDOUT]):
-            self.spoke = self.spoke or bool(data)
+            self.wrote = self.wrote or bool(data)
             self._output += data[: max(self._most - len(self._output), 0)]
         elif channel == bytes([ERROR]):
             self._error += data[: LONGEST_END - len(self._error)]
@@ -91,29 +91,29 @@ async def execute(
     """See `Cluster.execute`."""
     what = f"execute {command[0] if command else 'nothing'} in {namespace}/{pod} {container}"
     query = [*(("command", word) for word in command), ("container", container), ("stdout", "true")]
-    heard = _Heard(most)
+    received = _Received(most)
     try:
         async with asyncio.timeout(timeout) as deadline:
             socket = await caller.open_socket(path_of(PODS, namespace, pod, "exec"), query, PROTOCOLS, what=what)
             try:
-                await _listen(socket, heard, deadline)
+                await _listen(socket, received, deadline)
             finally:
                 await _leave(socket)
     except FailedRequest as failure:
         raise _refusal(failure.status, what) from failure
     except TimeoutError as error:
-        if heard.end is None:
+        if received.end is None:
             raise Transient(f"{what}: timed out after {timeout:g} s; it may still be running") from error
     except (aiohttp.ClientError, OSError) as error:
-        if heard.end is None:
+        if received.end is None:
             raise Transient(f"{what}: {error}") from error
-    return Execution(_exit_code(heard, what), heard.output)
+    return Execution(_exit_code(received, what), received.output)
 
 
-async def _listen(socket: aiohttp.ClientWebSocketResponse, heard: _Heard, deadline: asyncio.Timeout) -> None:
+async def _listen(socket: aiohttp.ClientWebSocketResponse, received: _Received, deadline: asyncio.Timeout) -> None:
     """Read messages until the server closes, or `GRACE_SECONDS` after the command's end."""
     async for message in socket:
-        if message.type == aiohttp.WSMsgType.BINARY and heard.take(message.data) and heard.end is not None:
+        if message.type == aiohttp.WSMsgType.BINARY and received.take(message.data) and received.end is not None:
             soon = asyncio.get_running_loop().time() + GRACE_SECONDS
             deadline.reschedule(min(soon, deadline.when() or soon))
 
@@ -135,18 +135,18 @@ def _refusal(status: Status, what: str) -> Trouble:
     return Refused(str(found), reason=status.reason or CANNOT_EXECUTE)
 
 
-def _exit_code(heard: _Heard, what: str) -> int:
-    end = heard.end
+def _exit_code(received: _Received, what: str) -> int:
+    end = received.end
     if end is not None and end.status == "Success":
         return 0
     codes = [cause.message for cause in end.causes if cause.reason == "ExitCode"] if end is not None else []
     if codes and codes[0].isdecimal():
         return int(codes[0])
-    if end is None and not heard.nonsense:
+    if end is None and not received.nonsense:
         raise Transient(f"{what}: the connection was lost before the end; it may still be running")
     if end is None or end.status != "Failure" or codes:
-        raise Transient(f"{what}: its final status is malformed: {heard.nonsense}")
+        raise Transient(f"{what}: its final status is malformed: {received.nonsense}")
     message, told = f"{what}: {end.message[-LONGEST_MESSAGE:]}", end.message.lower()
-    if heard.spoke or not any(words in told for words in NEVER_STARTED):
+    if received.wrote or not any(words in told for words in NEVER_STARTED):
         raise Transient(message)
     raise Refused(message, reason=CANNOT_EXECUTE)

@@ -59,7 +59,7 @@ def read_page(body: bytes, what: str) -> Page:
 
 
 def read_event(resource: Resource[T], line: bytes, what: str) -> tuple[str, T | msgspec.Raw]:
-    """The type of a watch event and its object; of an `ERROR` the object is raw, for it is a Status.
+    """The type of a watch event and its object; that of an `ERROR` is raw, because it is a Status.
 
     Raises `Transient` when the line is no watch event, `Refused(reason="Undecodable")` when its object cannot be read.
     """

@@ -86,7 +86,7 @@ class Bucket(Protocol):
         """
 
 
-def unheard(trouble: str) -> None:
+def ignore_trouble(trouble: str) -> None:
     """The default of `EventLog.read`: ignore trouble."""
 
 
@@ -110,7 +110,7 @@ class EventLog(Protocol):
         """
 
     def read(
-        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = ignore_trouble
     ) -> AsyncGenerator[Batch, None]:
         """Every event with a sequence greater than `after`, in order, for ever; reconnects by itself.
 

@@ -33,7 +33,7 @@ _CONNECT = 5
 _BETWEEN_FIRST_TRIES = 0.1
 _SLOWEST_RECONNECT = 2.0
 _API = "$JS."
-_NOBODY_THERE = {
+_NO_RESPONDER = {
     True: "the server has no JetStream; enable it in the server's configuration (`jetstream {}`)",
     False: "no stream takes this subject; run `muster setup`",
 }
@@ -141,7 +141,7 @@ class Connection:
             # The connection broke during a write.
             raise NoAnswer(f"{subject}: {error}") from error
         if wire.status(answer.headers) == 503:
-            raise NotSent(f"{subject}: {_NOBODY_THERE[subject.startswith(_API)]}")
+            raise NotSent(f"{subject}: {_NO_RESPONDER[subject.startswith(_API)]}")
         return answer
 
     async def send(self, subject: str, body: bytes, *, reply: str) -> None:

@@ -10,7 +10,7 @@ from typing import Self, Unpack
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, unheard, wire
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, ignore_trouble, wire
 from shared.eventlog.buckets import JetStreamBucket
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
@@ -92,7 +92,7 @@ class JetStreamEventLog:
         )
 
     def read(
-        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = ignore_trouble
     ) -> AsyncGenerator[Batch, None]:
         reader = Reader(self._connection, self._same_log, after=after, subjects=subjects, trouble=trouble)
         return reader.batches()
@@ -131,7 +131,7 @@ class JetStreamEventLog:
         return original.sequence
 
     async def _ours_after(self, entry: Entry, expect: int, conflict: Conflict) -> int:
-        """After a refused guard: the sequence when it was this entry that moved it, else raise `Conflict`."""
+        """After a conflict: the sequence of this entry if an earlier try stored it; raise `Conflict` otherwise."""
         give_up = asyncio.get_running_loop().time() + _IN_FLIGHT
         attempt = 0
         while True:

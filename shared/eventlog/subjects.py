@@ -1,6 +1,6 @@
-"""Names in the log's NATS account: streams, subjects, and which user may publish what.
+"""The streams, subjects and users in the log's NATS account, and the rights of each user.  Pure.
 
-Pure.  `server.py` turns the table into a server configuration; the log in memory of the tests obeys the same one.
+`server.py` turns the table into a server configuration; the tests' log in memory applies the same one.
 """
 
 from shared.eventlog.subject import Subject, filters
@@ -18,7 +18,7 @@ USERS = (ADMIN, READER, *AUTHORS)
 
 
 def stream_of(bucket: str) -> str:
-    """The stream that keeps a bucket, by the convention of every NATS client."""
+    """The stream of a bucket, by the convention of NATS clients."""
     return f"KV_{bucket}"
 
 
@@ -27,14 +27,14 @@ def subject_of(bucket: str, key: str) -> str:
 
 
 def inbox_of(user: str) -> str:
-    """Where answers to a user arrive.  A prefix each, so that no user can listen to another's answers."""
+    """The prefix of the subjects for answers to a user; another user cannot subscribe to it."""
     return f"_INBOX_{user}"
 
 
 def publishes(user: str) -> tuple[str, ...]:
-    """Into which subjects of the log and of the buckets a user may write.
+    """The subjects of the log and of the buckets to which a user may publish.
 
-    A service writes as the author it is, and holds leases whose keys begin with its own name.
+    A service publishes events as their author, and leases whose keys begin with its name.
     """
     if user == ADMIN:
         return (">",)
@@ -46,7 +46,7 @@ def publishes(user: str) -> tuple[str, ...]:
 
 
 def asks(user: str) -> tuple[str, ...]:
-    """Which JetStream requests a user may make besides: those that read, none that changes or removes a stream."""
+    """The JetStream requests that a user may make: they read, and change or remove no stream."""
     if user == ADMIN:
         return ()
     api = "$JS.API"
@@ -62,7 +62,7 @@ def asks(user: str) -> tuple[str, ...]:
 
 
 def listens(user: str) -> tuple[str, ...]:
-    """To which subjects a user may subscribe."""
+    """The subjects to which a user may subscribe."""
     if user == ADMIN:
         return (">",)
     live = STREAM_SUBJECTS if user == READER else ()
@@ -70,7 +70,7 @@ def listens(user: str) -> tuple[str, ...]:
 
 
 def permissions(user: str) -> dict[str, list[str]] | None:
-    """What NATS is to allow a user, in the words of its configuration; None allows everything."""
+    """A user's `permissions` in the server's configuration; None allows everything."""
     if user == ADMIN:
         return None
     return {"publish": [*publishes(user), *asks(user)], "subscribe": list(listens(user))}

@@ -95,13 +95,12 @@ def mount_keys(
     container: str = "",
     mode: int = FOR_OWNER_ONLY,
 ) -> None:
-    """Add the ssh files to the container of that name, or to the first, from the Secret called `theirs`, or from the
-    job's own.
+    """Mount the ssh files in a container: from the user's Secret `theirs`, or from the job's own.
 
-    Where the user mounts that folder, or a file, the user's stays.  File by file, and not the volume as a folder: that
-    has mode 1777, and sshd (`StrictModes`, on by default) ignores authorized_keys below
-    a folder that others may write to.  A folder that the runtime makes for mounts has 0755, and one of the image
-    stays.  Such mounts do not follow the Secret, which does not change either.
+    The container is the one of that name, or the first.  A user's mount of the folder or of a file stays.
+    Each file is mounted by itself.  A volume mounted as a folder has mode 1777, and sshd (`StrictModes`, on by default)
+    ignores authorized_keys in a folder that others may write to; a folder that the runtime makes for a mount has 0755.
+    A change of the Secret does not reach such mounts, but the Secret does not change.
     """
     taken = _taken(_container(pod, container))
     files = {file: source for file, source in _SSH_FILES.items() if f"{folder}/{file}/" not in taken}

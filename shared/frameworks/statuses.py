@@ -41,14 +41,14 @@ def whole_seconds(time: str) -> str | None:
 
 def with_losses(job: Job, known: Condition) -> Condition:
     """The condition Running with the workers that were lost and are not replaced."""
-    if known.type != "Running" or not known.status or not (forgone := replacement.forgone(job)):
+    if known.type != "Running" or not known.status or not (unreplaced := replacement.unreplaced(job)):
         return known
     lost = [
         f"{job.pod_name(slot)} {_how(job.attempt.vacancies[slot])} and is not replaced ({why})"
-        for slot, why in forgone.items()
+        for slot, why in unreplaced.items()
     ]
     more = f", and {len(lost) - 1} more" if lost[1:] else ""
-    newest = job.attempt.vacancies[next(iter(forgone))]
+    newest = job.attempt.vacancies[next(iter(unreplaced))]
     message = text.with_last_words(lost[0] + more, newest.message)
     return msgspec.structs.replace(known, message=message, updated=newest.at)
 

@@ -1,7 +1,7 @@
-"""Because: which earlier event made a decision.  Pure.
+"""`because`: the earlier event that made a decision, found in the state before the decision.  Pure.
 
-Read from the state before the decision.  A decision that waited for several events was made by the newest of them.
-The runtime writes the answer into each decision; `muster why` asks for it where release 0.1 wrote none.
+The newest event for which a decision waited made it; so each function here yields the possible causes.
+The runtime writes the cause into each decision; `muster why` finds it for decisions of release 0.1, which have none.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from shared.job.views import alive, each, ended, indices
 
 
 class Cause(NamedTuple):
-    """An earlier event; of one that tells of pods, the slot of the pod that mattered."""
+    """An earlier event; for an event about pods, the slot of the pod that counts."""
 
     sequence: int
     slot: Slot | None = None
@@ -33,12 +33,12 @@ UNKNOWN = Cause(0)
 
 
 def because(job: Job, decision: Decision) -> int:
-    """The sequence of the event that made this decision; 0 where none is known."""
+    """The sequence of the event that made this decision; 0 if it is unknown."""
     return cause(job, decision).sequence
 
 
 def cause(job: Job, decision: Decision) -> Cause:
-    """The event that made this decision, by the state before it."""
+    """The event that made this decision; `job` is the state before it."""
     match decision:
         case status.JobCreated() | status.JobSuspending():
             return Cause(job.edited)
@@ -74,7 +74,7 @@ def cause(job: Job, decision: Decision) -> Cause:
 
 
 def emptied(job: Job, slot: Slot) -> Cause:
-    """What emptied a slot that is filled again; the end of its back-off where there was one."""
+    """The cause of filling a slot again: the loss of its pod, or the end of the back-off after it."""
     vacancy = job.attempt.vacancies.get(slot)
     if vacancy is None:
         return UNKNOWN
@@ -83,7 +83,7 @@ def emptied(job: Job, slot: Slot) -> Cause:
 
 
 def _newest(causes: Iterable[Cause]) -> Cause:
-    """The newest; of several in one event the last."""
+    """The newest cause; of several in one event, the last."""
     found = UNKNOWN
     for one in causes:
         found = one if one.sequence >= found.sequence else found
@@ -91,12 +91,12 @@ def _newest(causes: Iterable[Cause]) -> Cause:
 
 
 def _timer(job: Job, anchor: int, name: str) -> Cause:
-    """The end of a timer that ran out."""
+    """The expiry of a timer; unknown while it runs."""
     return Cause(job.timers_passed.get((anchor, name), 0))
 
 
 def _news(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
-    """The newest of what happened to each of these pods, or the loss of it."""
+    """The newest event of each of these slots' pods, or the loss of the pod."""
     attempt = job.attempt
     for slot in sorted(slots):
         vacancy = attempt.vacancies.get(slot)
@@ -104,12 +104,12 @@ def _news(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
 
 
 def _begun(job: Job) -> Cause:
-    """The attempt began: the job was taken on, adopted or restarted."""
+    """The beginning of the attempt: the job's admission, adoption or restart."""
     return Cause(job.attempt.since or (job.active.sequence if job.active is not None else 0))
 
 
 def _interrupted(job: Job) -> Cause:
-    """The job ended or was suspended, or its attempt was given up."""
+    """The end or suspension of the job, or the end of its attempt."""
     if job.ended is not None:
         return Cause(job.ended.sequence)
     if job.restarting is not None:
@@ -121,14 +121,14 @@ def _interrupted(job: Job) -> Cause:
 
 
 def _emptied(job: Job) -> Iterator[Cause]:
-    """A person asked for a pause; then the last pod was gone, or none may appear any more."""
+    """`JobSuspended`: the person's edit, the last pod's end, or the end of the wait for unseen pods."""
     yield Cause(job.edited)
     yield from _news(job, job.attempt.news)
     yield _timer(job, job.unseen.since, timing.UNSEEN)
 
 
 def _launcher(job: Job) -> Cause:
-    """The end of the launcher, or the newest that is known of it."""
+    """The end of the launcher, or its newest event."""
     attempt = job.attempt
     slot = Slot(attempt.number, LAUNCHER, 0)
     # A launcher that was missing when the job was adopted has no other news.
@@ -136,13 +136,13 @@ def _launcher(job: Job) -> Cause:
 
 
 def _scaled(job: Job) -> Iterator[Cause]:
-    """The request that changed the size is over."""
+    """`JobRunning` after a scaling: the end of the request."""
     for kind in ("ScaleSucceeded", "ScaleFailed"):
         yield Cause(since(job.conditions, kind))
 
 
 def _started(job: Job) -> Iterator[Cause]:
-    """The launcher runs, or a pod of the leader role that counts."""
+    """`JobRunning` of a new attempt: the start of the launcher, or of the pods of the leader role that count."""
     if job.spec is None or job.spec.has_launcher:
         yield _launcher(job)
     else:
@@ -159,7 +159,7 @@ def _leaders(job: Job, spec: JobSpec) -> SortedSet[Slot]:
 
 
 def _ended(job: Job, decision: status.JobRestarting | status.JobFailed | status.JobSucceeded) -> Iterator[Cause]:
-    """What ended the attempt: a limit, a refusal, or the end of pods."""
+    """The end of an attempt: a limit, a refusal, or the end of pods."""
     limit = _limit(job, decision.reason)
     if limit.sequence:
         yield limit
@@ -198,7 +198,7 @@ def _limit(job: Job, reason: str) -> Cause:
 
 
 def _assigned(job: Job, decision: scheduler.SlotsAssigned) -> Iterator[Cause]:
-    """Pods were lost; or the attempt begins; or, for the launcher, the hosts files are in place."""
+    """`SlotsAssigned`: the loss of pods, the beginning of the attempt, or the hosts files for the launcher."""
     replaced = each(decision.replaces)
     if replaced:
         yield from (emptied(job, slot) for slot in replaced)
@@ -210,7 +210,7 @@ def _assigned(job: Job, decision: scheduler.SlotsAssigned) -> Iterator[Cause]:
 
 
 def _restarted(job: Job) -> Iterator[Cause]:
-    """The wait for the next attempt is over, a person ended it, or the job was resumed."""
+    """`JobRestarted`: the end of the back-off, a person's restart, or the resumption of the job."""
     why = job.restarting
     if why is None:
         yield Cause(job.active.sequence if job.active is not None else 0)
@@ -221,7 +221,7 @@ def _restarted(job: Job) -> Iterator[Cause]:
 
 
 def _published(job: Job, decision: scaler.HostsPublished) -> Iterator[Cause]:
-    """A request came so far; or workers became Ready, or are lost or about to go."""
+    """`HostsPublished`: the request's progress, or workers that became Ready, were lost or are disrupted."""
     yield _begun(job)
     request = job.scaling.requests.get(decision.request)
     if request is not None:
@@ -232,7 +232,7 @@ def _published(job: Job, decision: scaler.HostsPublished) -> Iterator[Cause]:
 
 
 def _let_go(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
-    """The workers are no longer used, or had their time to finish."""
+    """`WorkersReleased`: the launcher no longer uses the workers, or their drain time has passed."""
     slots = each(decision.slots)
     request = job.scaling.requests.get(decision.request)
     departures = [departure for slot in slots if (departure := job.departures.get(slot)) is not None]
@@ -252,14 +252,14 @@ def _let_go(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
 
 
 def _milestones(request: Request) -> Iterator[Cause]:
-    """How far a request came."""
+    """The steps of a request so far."""
     yield from map(Cause, (request.order, request.accepted, request.seen))
     if request.script is not None:
         yield Cause(request.script.ended)
 
 
 def _carried_on(job: Job, request: Request) -> Iterator[Cause]:
-    """What the next step of a request waits for: its turn, its pods, its script, or the hosts files."""
+    """The next step of a request: its turn, its pods, its script, or the hosts files."""
     yield from _milestones(request)
     if not request.published:
         yield from _news(job, request.added)
@@ -268,7 +268,7 @@ def _carried_on(job: Job, request: Request) -> Iterator[Cause]:
 
 
 def _given_up(job: Job, request: Request, reason: str) -> Iterator[Cause]:
-    """Why a request came to nothing."""
+    """The failure, rejection or cancellation of a request."""
     if request.script is not None and request.script.failure == reason:
         # Its script may learn that an object is gone before any watch shows it.
         yield Cause(request.script.ended)

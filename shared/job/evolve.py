@@ -16,7 +16,7 @@ from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import LogCreated
 from shared.job.evolve_adoption import adopted
-from shared.job.evolve_pods import enough, in_epoch, noticed, pods_gone, pods_observed
+from shared.job.evolve_pods import in_epoch, noticed, pods_gone, pods_observed, with_minimum_checked
 from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.spec import LAUNCHER
@@ -33,7 +33,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case watcher.PodsObserved():
             return pods_observed(job, event, at)
         case watcher.PodsGone():
-            return enough(pods_gone(job, event.uids, at), at)
+            return with_minimum_checked(pods_gone(job, event.uids, at), at)
         case watcher.LauncherLost():
             lost = event.uid in job.pods and not job.over
             job = pods_gone(job, (event.uid,), at)
@@ -68,7 +68,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case scheduler.SlotsAssigned():
             return attempts.assigned(job, event, at)
         case scheduler.SlotsReleased():
-            return attempts.set_down(job, event, at)
+            return attempts.slots_released(job, event, at)
         case scheduler.JobRestarted():
             return attempts.restarted(job, event, at)
         case scaler.HostsPublished():
@@ -86,7 +86,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return requests.released(job, event.released)
         case scaler.WorkersReleased():
             forced = at.sequence if event.reason == requests.DRAIN_FORCED else 0
-            job = requests.with_request(attempts.let_go(job, event, at), event.request, released=True, forced=forced)
+            job = requests.with_request(
+                attempts.workers_released(job, event, at), event.request, released=True, forced=forced
+            )
             if not isinstance(job.membership, Members):
                 return job
             leaving = job.leaving - {slot.index for slot in each(event.slots)}
@@ -95,14 +97,14 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return attempts.active_again(_phase(job, "Created", "Created", event, at), event, at)
         case status.JobRunning():
             # Workers that were lost before the job was Running count from now on.
-            job = enough(_phase(job, "Running", "Running", event, at), at)
+            job = with_minimum_checked(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):
                 job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
             return job
         case status.JobScaling():
             return requests.scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
         case status.JobRestarting():
-            return _phase(attempts.given_up(job, event, at), "Restarting", "Restarting", event, at)
+            return _phase(attempts.attempt_ended(job, event, at), "Restarting", "Restarting", event, at)
         case status.JobSuspending():
             return _phase(attempts.suspended(job, event, at), "Suspending", "Suspending", event, at)
         case status.JobSuspended():
@@ -161,8 +163,8 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         orphan=job.orphan and deleting,
         gone=0,
     )
-    # An edit of minReplicas may change whether enough workers run.
-    return enough(requests.resized(attempts.asked_to_restart(job, before, at), before, at), at)
+    # An edit of minReplicas may change whether with_minimum_checked workers run.
+    return with_minimum_checked(requests.resized(attempts.with_restart_wanted(job, before, at), before, at), at)
 
 
 def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job:

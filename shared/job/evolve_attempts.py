@@ -84,16 +84,16 @@ def _for_request(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) ->
     return with_request(job, request.uid, added=added, replaced=request.replaced + len(replaced))
 
 
-def set_down(job: Job, event: SlotsReleased, at: At) -> Job:
-    """Slots released; between attempts the job remembers those in which no pod was seen yet."""
+def slots_released(job: Job, event: SlotsReleased, at: At) -> Job:
+    """Release slots; between attempts the job remembers those in which no pod was seen yet."""
     unseen = (job.attempt.slots & each(event.slots)) - {pod.slot for pod in job.pods.values()}
     if unseen and job.between_attempts:
         job = replace(job, unseen=Unseen(job.unseen.slots | unseen, at.sequence))
     return released(job, event.slots)
 
 
-def let_go(job: Job, event: WorkersReleased, at: At) -> Job:
-    """Workers released; without a request their slots become vacancies, because the job keeps its size."""
+def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
+    """Release workers; without a request their slots become vacancies, because the job keeps its size."""
     if event.request:
         return released(job, event.slots)
     slots = each(event.slots) & job.attempt.unreleased
@@ -113,7 +113,7 @@ def interrupted(job: Job, event: JobRestarting | JobSuspending | JobSuspended, a
 
 
 def suspended(job: Job, event: JobSuspending | JobSuspended, at: At) -> Job:
-    """The pods go, or are gone; what `JobSuspending` made false then has the reason of `JobSuspended`."""
+    """The pods are deleted, or gone; conditions that `JobSuspending` made false get the reason of `JobSuspended`."""
     job = interrupted(job, event, at)
     pausing = next((known.reason for known in job.conditions if known.type == "Suspending" and known.status), "")
     conditions = no_longer(job.conditions, "Suspending", event.reason, at)
@@ -144,7 +144,7 @@ def restarted(job: Job, event: JobRestarted, at: At) -> Job:
     )
 
 
-def given_up(job: Job, event: JobRestarting, at: At) -> Job:
+def attempt_ended(job: Job, event: JobRestarting, at: At) -> Job:
     """The attempt failed, was disrupted, or a person asked for another; only a failure counts against backoffLimit."""
     counted = event.counted and event.reason != RESTART_REQUESTED
     disruptions = job.disruptions
@@ -165,7 +165,7 @@ def active_again(job: Job, event: JobCreated, at: At) -> Job:
     return replace(job, start_time=job.start_time or at.time, active=job.active or at, conditions=conditions)
 
 
-def asked_to_restart(job: Job, before: JobSpec | None, at: At) -> Job:
+def with_restart_wanted(job: Job, before: JobSpec | None, at: At) -> Job:
     """Note that a person changed the restart annotation of a job that runs or waits for its next attempt."""
     if before is None or job.spec is None or not job.spec.restart or job.spec.restart == before.restart:
         return job

@@ -87,7 +87,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         failures=failures[-KEPT_FAILURES:],
         refusals=_progress(job, fresh),
     )
-    return enough(seen(with_milestones(job, at), at), at)
+    return with_minimum_checked(seen(with_milestones(job, at), at), at)
 
 
 def _course(pod: PodView) -> tuple[object, ...]:
@@ -171,8 +171,8 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
     return replace(job, attempt=attempt, pods=pods, disrupted=disrupted, failures=failures[-KEPT_FAILURES:])
 
 
-def enough(job: Job, at: At) -> Job:
-    """Note since when fewer workers of a running job run than it needs."""
+def with_minimum_checked(job: Job, at: At) -> Job:
+    """Note since when fewer workers run than a running job needs."""
     if job.spec is None or job.phase not in ("Running", "Scaling"):
         return job
     if running_workers(job) >= needed_workers(job):

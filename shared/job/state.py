@@ -71,10 +71,13 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     problems: tuple[Problem, ...] = ()
     """The problems of the newest generation's spec."""
     deleting: bool = False
+    """True once the resource has a deletionTimestamp."""
     orphan: bool = False
+    """True if the deletion leaves pods and children in the cluster (propagation policy Orphan)."""
     gone: int = 0
     """The sequence of the newest `JobGone`; 0 while the resource exists."""
     expired: bool = False
+    """True once the job's time to live is over."""
     integrity: Integrity = Integrity()
     another: bool = False
     """True if another operator began the job and may still run: no service acts on it."""
@@ -88,7 +91,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     restart_wanted: int = 0
     """The sequence at which a person asked for a restart that has not begun; 0 if none is awaited."""
     active: At | None = None
-    """Since when the job is admitted and not suspended; None before, and while it is."""
+    """Since when the job is admitted and not suspended; None before its admission, and while it is suspended."""
     restarting: Restarting | None = None
     """Why the last attempt ended; None once the next one began."""
     paused: bool = False
@@ -151,8 +154,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.integrity.doubt is not None or self.another
 
     @property
-    def served_apart(self) -> bool:
-        """True if every pod has a Service of its own: its kind says so, or adopted pods know each other by them."""
+    def has_service_per_pod(self) -> bool:
+        """True if every pod has a Service of its own: its kind says so, or adopted pods find each other by them."""
         apart = self.spec is not None and self.spec.handling.services == "Pods"
         return apart or any(uid in self.attempt.inherited for uid in self.pods)
 
@@ -195,8 +198,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.membership.departures if isinstance(self.membership, Members) else {}
 
     @property
-    def departing(self) -> SortedSet[Slot]:
-        """The workers that the open request removes, before it changes the size."""
+    def about_to_leave(self) -> SortedSet[Slot]:
+        """The workers that the open request removes, while the hosts files still list them."""
         request = self.scaling.open_request
         if request is None or request.published:
             return SortedSet()
@@ -204,8 +207,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def outgoing(self) -> SortedSet[Slot]:
-        """The workers that the open request removes, and those that a scale-in took out of the hosts files."""
-        return self.departing | SortedSet(self.attempt.worker_slot(index) for index in self.leaving)
+        """The workers that the open request removes, and those that a scale-in has not released yet."""
+        return self.about_to_leave | SortedSet(self.attempt.worker_slot(index) for index in self.leaving)
 
     def may_try(self, effect: str) -> bool:
         """True if the effect was not refused, or its back-off is over."""

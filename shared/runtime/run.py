@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Service(Protocol):
-    """What the watcher, the scheduler, the scaler and the status service each give to the runtime."""
+    """The part of the runtime that differs between the watcher, the scheduler, the scaler and the status service."""
 
     author: Author
 
@@ -250,8 +250,8 @@ class Runtime:
                 self._slice.begin()
             try:
                 history = self.histories.fold(stored)
-            except Exception as error:  # noqa: BLE001  logged there, with its traceback
-                self._strange(stored, error)
+            except Exception as error:  # noqa: BLE001  `_skip_or_hold` logs it, with its traceback
+                self._skip_or_hold(stored, error)
                 continue
             if history is not None:
                 if self.appends.uncertain:
@@ -276,7 +276,7 @@ class Runtime:
                 self._told_unmeasured = True
                 log.error("not measured", type=type(event).__name__, job=str(after.key), exc_info=error)
 
-    def _strange(self, stored: Stored, error: Exception) -> None:
+    def _skip_or_hold(self, stored: Stored, error: Exception) -> None:
         """Skip an event with a foreign subject; hold the job of any other event that cannot be folded.
 
         The process goes on: it would meet the event again after every restart.

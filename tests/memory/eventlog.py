@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, unheard
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble
 from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
 
@@ -93,7 +93,7 @@ class MemoryEventLog:
         return self._journal.append(entry, expect=expect)
 
     async def read(
-        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = ignore_trouble
     ) -> AsyncGenerator[Batch, None]:
         events = self._journal.events
         if after > len(events):

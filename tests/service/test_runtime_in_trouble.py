@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Batch, Entry, Stored, unheard
+from shared.eventlog import Batch, Entry, Stored, ignore_trouble
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.scheduler import JobRestarted
@@ -253,7 +253,7 @@ class Unreadable(Line):
     tell: Callable[[str], None]
 
     def read(
-        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = unheard
+        self, *, after: int = 0, subjects: tuple[str, ...] = (), trouble: Callable[[str], None] = ignore_trouble
     ) -> AsyncGenerator[Batch, None]:
         self.tell = trouble
         return super().read(after=after, subjects=subjects, trouble=trouble)

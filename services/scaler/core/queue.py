@@ -25,7 +25,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
         return scale_out.next_steps(job, request) if request.kind == "ScaleOut" else scale_in.next_steps(job, request)
     if job.leaving:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
-        return scale_in.late(job)
+        return scale_in.late_release(job)
     waiting = first(job)
     if waiting is None or job.phase != "Running":
         return []

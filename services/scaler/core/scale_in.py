@@ -20,7 +20,7 @@ from shared.job.views import Member, PodView, spans
 
 
 def removable(job: Job) -> SortedSet[Slot]:
-    """The slots from which a smaller size takes.
+    """The slots of which a scale-in removes those with the highest indices.
 
     A kind that replaces pods under their own names counts vacancies, too: if worker 0 will be replaced, worker 2
     still is the one to leave.
@@ -63,7 +63,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
     return [Record(ScaleFailed(request=request.uid, reason="WorkersNotGone"))] if late else []
 
 
-def late(job: Job) -> list[Step]:
+def late_release(job: Job) -> list[Step]:
     """Release the workers of a scale-in that failed before its hosts files were seen, now that they are."""
     if not hosts_seen(job, job.membership.version):
         return []

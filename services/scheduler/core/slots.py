@@ -22,16 +22,16 @@ from shared.job.views import Slots
 
 
 def assigned(job: Job) -> list[Step]:
-    """Assign all slots but the launcher's; then that one, when the Service exists and all workers are listed."""
+    """Assign all slots but the launcher's; then the launcher's, once the Service exists and all workers are listed."""
     if not job.starting or job.spec is None or job.spec.suspend:
         return []
     if not job.attempt.begun:
-        return _first(job, job.spec) if _alone(job) else []
+        return _first(job, job.spec) if _no_older_pod(job) else []
     if not job.spec.has_launcher:
         return []
     listed = job.listed_workers
     complete = all(slot.index in listed for slot in job.attempt.workers) and not replacement.replaceable(job)
-    if job.attempt.launched or not _served(job) or not complete or not _listed(job):
+    if job.attempt.launched or not _service_seen(job) or not complete or not _listed(job):
         return []
     return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"))]
 
@@ -45,7 +45,7 @@ def _listed(job: Job) -> bool:
     return isinstance(job.membership, Members) and job.hosts is not None and job.hosts.hosts >= job.membership.version
 
 
-def _alone(job: Job) -> bool:
+def _no_older_pod(job: Job) -> bool:
     """True if no pod of an earlier attempt can exist: pods of two attempts never run at the same time."""
     return not may_appear(job) and all(pod.attempt >= job.attempt.number for pod in job.pods.values())
 
@@ -108,30 +108,30 @@ def _known(job: Job, slot: Slot) -> bool:
     return job.spec is not None and job.spec.has(slot.role)
 
 
-def _together(job: Job) -> bool:
+def _has_one_service(job: Job) -> bool:
     """True if one Service serves all pods of the job."""
     return job.spec is None or job.spec.handling.services == "Job"
 
 
-def _apart(job: Job, slots: SortedSet[Slot]) -> SortedSet[Slot]:
+def _with_own_service(job: Job, slots: SortedSet[Slot]) -> SortedSet[Slot]:
     """The slots with a Service of their own: all of them if the kind says so.
 
-    Pods of an adopted job know each other by the names of such Services; a launcher needs none.
+    Pods of an adopted job find each other by the names of such Services; a launcher needs none.
     """
-    if not job.served_apart:
+    if not job.has_service_per_pod:
         return SortedSet()
-    return SortedSet(slot for slot in slots if slot.role != LAUNCHER) if _together(job) else slots
+    return SortedSet(slot for slot in slots if slot.role != LAUNCHER) if _has_one_service(job) else slots
 
 
 def _services(job: Job) -> Iterator[Step]:
     """Create the Services that were not seen."""
-    if _together(job) and not _served(job):
+    if _has_one_service(job) and not _service_seen(job):
         yield CreateService()
     refusal = job.refusals.get("CreateService")
     # The filter comes before the sort, because usually none is missing.
     missing = sorted(
         slot
-        for slot in _apart(job, job.attempt.slots)
+        for slot in _with_own_service(job, job.attempt.slots)
         if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.children
     )
     # After a refusal a few probe, as with pods.
@@ -140,17 +140,17 @@ def _services(job: Job) -> Iterator[Step]:
 
 def _idle_services(job: Job) -> Iterator[Step]:
     """Delete Services of released slots while the attempt runs; between attempts and after the end they stay."""
-    if (_together(job) and not job.adopted) or not job.attempt.begun or job.over or job.between_attempts:
+    if (_has_one_service(job) and not job.adopted) or not job.attempt.begun or job.over or job.between_attempts:
         return
-    kept: set[str] = {job.pod_name(slot) for slot in _apart(job, job.attempt.unreleased)}
-    if _together(job):
+    kept: set[str] = {job.pod_name(slot) for slot in _with_own_service(job, job.attempt.unreleased)}
+    if _has_one_service(job):
         kept.add(service_name(job.key.name))
     for child in job.children.values():
         if child.kind == "Service" and child.ours and child.name not in kept:
             yield DeleteService(child.name, child.uid)
 
 
-def _served(job: Job) -> bool:
+def _service_seen(job: Job) -> bool:
     """True if the Service of the job was seen."""
     return ("Service", service_name(job.key.name)) in job.children
 

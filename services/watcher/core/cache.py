@@ -149,7 +149,7 @@ class Cache:
         listing = self.inherited.get(self.inherited_selector(job) or "")
         return listing is not None and listing.listed
 
-    def went(self, job: Job, pod: PodView) -> bool:
+    def shows_gone(self, job: Job, pod: PodView) -> bool:
         """True if every list that would show the pod is complete, so that its absence means that it is gone."""
         if not pod.claimed and not self.has_inherited(job):
             return False

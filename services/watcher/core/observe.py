@@ -45,7 +45,7 @@ def observe(
 ) -> Observed:
     """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
 
-    `histories` are all of the log: a request that came before its job keeps its place in the queue.
+    `histories` are those of all jobs: a request that was seen before its job keeps its place in the queue.
     """
     histories = histories if histories is not None else Histories()
     if job.key.uid == NO_UID:
@@ -85,7 +85,7 @@ def _facts(
         # Pods and requests follow after the job itself.
         return events
     if cache.epoch > job.epoch and not job.gone:
-        # After a restore of etcd the job comes first: its own end decides what the end of its pods means.
+        # After a restore of etcd, the job first: whether it still exists decides what the absence of its pods means.
         return []
     if job.another:
         if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
@@ -160,7 +160,7 @@ def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | No
         for uid in launchers:
             yield watcher.LauncherLost(uid=uid)
     others = tuple(
-        uid for uid, pod in job.pods.items() if uid not in now and uid not in launchers and cache.went(job, pod)
+        uid for uid, pod in job.pods.items() if uid not in now and uid not in launchers and cache.shows_gone(job, pod)
     )
     for start in range(0, len(others), UIDS_PER_EVENT):
         yield watcher.PodsGone(uids=others[start : start + UIDS_PER_EVENT])

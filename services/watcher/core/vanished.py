@@ -28,7 +28,7 @@ def _lost_launchers(job: Job, cache: Cache) -> set[Uid]:
         return set()
     launchers = [pod for pod in job.pods.values() if pod.role == LAUNCHER and pod.slot in job.attempt.slots]
     now = cache.pods_of(job.key)
-    return {pod.uid for pod in launchers if pod.uid not in now and cache.went(job, pod)}
+    return {pod.uid for pod in launchers if pod.uid not in now and cache.shows_gone(job, pod)}
 
 
 def missing(job: Job, cache: Cache) -> bool:

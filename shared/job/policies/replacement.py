@@ -17,7 +17,7 @@ LONGEST_BACK_OFF_SECONDS = 300
 STEADY_SECONDS = 120
 """After this time without a loss, a slot's count of losses begins anew.
 
-Spot nodes live longer than that: AWS announces their end two minutes ahead.
+Workers on spot nodes usually run longer, as AWS gives two minutes' notice: their losses delay no replacement.
 """
 
 TIMER = "Replacement:"
@@ -54,8 +54,8 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
     return found
 
 
-def forgone(job: Job) -> dict[Slot, str]:
-    """The lost workers that the job misses and nothing replaces, the newest first → why not."""
+def unreplaced(job: Job) -> dict[Slot, str]:
+    """The lost workers that the job lacks and nothing replaces, the newest first → why not."""
     if job.spec is None or not job.attempt.vacancies:
         return {}
     replaced = replaceable(job)
@@ -79,11 +79,10 @@ def forgone(job: Job) -> dict[Slot, str]:
 
 
 def _missing(job: Job) -> int:
-    """The number of workers that the job has fewer than its size."""
-    # Those that a request takes are not missed, whether they live to be taken or not; once the hosts files are without
-    # them, the size is too.
+    """The number of workers that the job lacks for its size."""
+    # The open request's workers do not count, lost or not.  The size includes them until the hosts files do not.
     present = job.attempt.workers - job.scaling.arriving - job.outgoing
-    return job.scaling.size - len(job.departing) - len(present)
+    return job.scaling.size - len(job.about_to_leave) - len(present)
 
 
 def _of_request(job: Job) -> dict[Slot, Vacancy]:
@@ -128,7 +127,7 @@ def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
         # An edit removed the role and its pod template.
         return False
     if slot.role == handling.leader and (vacancy.succeeded or handling.restarts == "Job"):
-        # It ended the job or its attempt.
+        # The end of this pod ended the job or its attempt.
         return False
     if vacancy.disrupted or (vacancy.taken and handling.strict):
         # A disruption is never the pod's fault.
