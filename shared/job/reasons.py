@@ -94,7 +94,7 @@ STEPS = {
 ENDS = {
     "BackoffLimitExceeded": Reason(
         "as many pods as backoffLimit allows were replaced",
-        "{loss} after {made}, as many as backoffLimit allows",
+        "{loss}, and backoffLimit ({limit}) allows no further replacement",
         FINAL,
     ),
     BELOW_MINIMUM: Reason("fewer workers than minReplicas", "{count} workers run, {minimum} are needed"),

@@ -132,7 +132,7 @@ def test_the_folders_of_the_import_rule_are_those_that_say_they_are_pure():
     says = [
         folder
         for folder in says
-        if "Pure" in (ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "")
+        if "  Pure." in (ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "")
     ]
     assert sorted(pure_folders()) == sorted(folder for folder in says if folder.parent not in says)
 

@@ -105,7 +105,7 @@ class TestAPodThatTheOthersNeed:
         assert judged(*self.limited(1), PodsObserved(pods=tuple(both))) == Verdict(
             False,
             "BackoffLimitExceeded",
-            "resnet-worker-1 ended again after 0 replacements (backoffLimit)",
+            "resnet-worker-1 exited with 3 (Error), and backoffLimit (1) allows no further replacement",
             permanent=True,
             slot=WORKERS[1],
         )

@@ -203,7 +203,7 @@ class TestLosses:
         assert isinstance(step.event, JobFailed)
         assert step.event.reason == "BackoffLimitExceeded"
         assert step.event.message == (
-            "resnet-worker-1 exited with 3 (Error) after 1 replacement, as many as backoffLimit allows"
+            "resnet-worker-1 exited with 3 (Error), and backoffLimit (1) allows no further replacement"
         )
 
     def test_as_many_pods_that_failed_at_once_are_replaced_as_the_limit_allows(self):

@@ -80,12 +80,12 @@ def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
         if slot.role in spec.handling.spares or not spec.has(slot.role):
             continue
         if replacement.allowed(spec, slot, vacancy):
-            begun = job.attempt.replaced
-            if begun + sum(not known.blameless for known in replaced.values()) < spec.backoff_limit:
+            due = sum(not known.blameless for known in replaced.values())
+            if job.attempt.replaced + due < spec.backoff_limit:
                 # The job has its full size without this pod.
                 continue
-            made, loss = f"{begun} replacement{'' if begun == 1 else 's'}", _loss(job, slot, vacancy)
-            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=loss, made=made)
+            loss, limit = _loss(job, slot, vacancy), spec.backoff_limit
+            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=loss, limit=limit)
             message = text.with_last_words(message, vacancy.message)
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True, slot=slot)
         return _of_loss(job, slot, vacancy, permanent=True)
