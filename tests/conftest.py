@@ -5,6 +5,7 @@ Here and nowhere else: of a fixture that several conftests import, each would st
 
 import os
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from shared import ports
 from tests.kit.apiserver import certificates
 from tests.kit.controlplane import control_plane
 from tests.kit.nats import nats_cluster, nats_server
+from tests.kit.recorder import KEPT_IN, Recorder, Recording
 
 __all__ = ["certificates", "control_plane", "nats_cluster", "nats_server"]
 
@@ -24,6 +26,10 @@ def pytest_configure(config: pytest.Config) -> None:
     cache = tempfile.TemporaryDirectory(prefix="kubectl-")
     config.add_cleanup(cache.cleanup)
     os.environ["KUBECACHEDIR"] = cache.name
+    if folder := os.environ.get(KEPT_IN):
+        recording = Recorder(Path(folder)).recording()
+        config.pluginmanager.register(Recording(recording.__enter__()))
+        config.add_cleanup(lambda: recording.__exit__(None, None, None))
     if (worker := getattr(config, "workerinput", None)) is None:
         return
     number, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]

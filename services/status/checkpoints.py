@@ -1,8 +1,8 @@
 """Checkpoints, stored in a bucket: the newest head of each job before a status shows it, and last documents.
 
-The watcher compares a head in a resource, to which the log does not lead, with the checkpoint of the job: if that
-does not show it either, it is forged.  A replica that starts finds the last documents of ended jobs here, and asks
-the API server for none of these jobs.
+The watcher compares a head in a resource, to which the log does not lead, with the checkpoint of the job.  A replica
+that starts finds the last documents of ended jobs here, and asks the API server for none of these jobs.  Of a job that
+is gone with all that it had nothing is kept.
 """
 
 from hashlib import sha256
@@ -11,6 +11,10 @@ from shared.errors import Conflict
 from shared.eventlog import Bucket, Revised
 from shared.job.chain import Head, checkpoint_of, checkpointed
 from shared.job.naming import Uid
+from shared.job.state import Job
+
+SWEPT = "swept"
+"""The key of a sequence: nothing is kept of jobs that were closed up to there when a process started."""
 
 
 class Checkpoints:
@@ -52,6 +56,22 @@ class Checkpoints:
         kept = await self._bucket.get(_shown(uid))
         if kept is None or kept.value != _mark(document, epoch):
             await self._bucket.put(_shown(uid), _mark(document, epoch), expect=kept.revision if kept is not None else 0)
+
+    async def remove(self, job: Job) -> None:
+        """Remove what is kept of a job and of its requests.  Raises what the bucket raises."""
+        self.forget(job.key.uid)
+        for key in (job.key.uid, _shown(job.key.uid), *map(_shown, job.scaling.requests)):
+            await self._bucket.delete(key)
+
+    async def swept(self) -> int:
+        """The sequence up to which nothing is kept of closed jobs.  Raises what the bucket raises."""
+        kept = await self._bucket.get(SWEPT)
+        log, _, sequence = (kept.value.decode() if kept is not None else "").partition("/")
+        return int(sequence) if log == self._identity and sequence.isdecimal() else 0
+
+    async def sweep_to(self, sequence: int) -> None:
+        """Note that nothing is kept of jobs that were closed up to there.  Raises what the bucket raises."""
+        await self._bucket.put(SWEPT, f"{self._identity}/{sequence}".encode())
 
     def forget(self, uid: Uid) -> None:
         """Drop this process's copy; the checkpoint itself stays."""

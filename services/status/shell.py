@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
+
+import structlog
 
 from services.status.checkpoints import Checkpoints
 from services.status.core.decide import decide
@@ -13,11 +15,12 @@ from services.status.core.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import EVENTS
 from shared.cluster.objects import Custom
-from shared.errors import Conflict, Refused
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
+from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.event import Author
-from shared.job.fold import History
+from shared.job.fold import History, closed
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
@@ -33,6 +36,10 @@ LONGEST_NOTE = 1024
 
 LONGEST_STEM = 120
 """Characters of an object's name in the name of its Event, which may have 253."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 
 class Status:
@@ -61,19 +68,57 @@ class Status:
         The next write needs no GET: the set of fields of a status changes only with the generation.
         """
         self._repaired: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
+        self._closed = asyncio.Queue[History]()
+        """Histories of jobs of which nothing has to be kept any more."""
+        self._acts = asyncio.Event()
+        """Set once this replica decides: a standby replica removes nothing."""
 
     def known(self) -> Iterable[JobKey]:
         return ()
 
     def decide(self, history: History) -> list[Step]:
+        self._acts.set()
         if history.job.gone:
             self._written.pop(history.job.key, None)
             self._repaired.pop(history.job.key, None)
             self._checkpoints.forget(history.job.key.uid)
+            if closed(history.job):
+                self._closed.put_nowait(history)
         return decide(history.job, self._kinds)
 
     async def attend(self, runtime: Runtime) -> None:
+        """Remove what is kept of jobs that are closed: of those that closed since the last start, and from now on."""
+        await self._acts.wait()
+        try:
+            position, swept = runtime.histories.position, await self._insist(self._checkpoints.swept)
+            closed_since = [
+                history
+                async for history in runtime.in_slices(runtime.histories)
+                if history.sequence > swept and closed(history.job)
+            ]
+            for history in closed_since:
+                await self._remove(history)
+            await self._insist(lambda: self._checkpoints.sweep_to(position))
+            while True:
+                await self._remove(await self._closed.get())
+        except Refused as refusal:
+            log.warning("cannot remove checkpoints of jobs that are gone", why=str(refusal))
         await asyncio.Event().wait()
+
+    async def _remove(self, history: History) -> None:
+        # The job may be back: a store was restored.
+        await self._insist(lambda: self._checkpoints.remove(history.job) if closed(history.job) else asyncio.sleep(0))
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the bucket until it answers."""
+        tries = 0
+        while True:
+            try:
+                return await ask()
+            except Transient as trouble:
+                log.info("cannot remove checkpoints now", why=str(trouble))
+                await asyncio.sleep(backoff(tries))
+                tries += 1
 
     async def act(self, effect: Effect, context: Context) -> None:
         match effect:

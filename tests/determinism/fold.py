@@ -20,10 +20,12 @@ from services.scheduler.core.decide import decide as scheduler
 from services.status.core.decide import decide as status
 from services.status.core.documents import of_job, of_requests
 from shared.eventlog import Stored
+from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
 from shared.job.because import because
 from shared.job.events.event import Decided
-from shared.job.fold import Histories, History
+from shared.job.fold import History
+from shared.job.naming import JobKey, key_of
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due
 from tests.determinism.spelling import Spelling
@@ -47,15 +49,19 @@ def events_in(file: Path) -> list[Stored]:
 
 def prefixes(events: list[Stored]) -> Iterator[Prefix]:
     kinds = kinds_of(events)
-    histories, spelled = Histories(), Spelling()
-    owed: dict[str, bytes] = {}
+    histories, spelled = dict[JobKey, History](), Spelling()
+    owed: dict[JobKey, bytes] = {}
     for event in events:
-        history = histories.fold(event)
-        assert history is not None, f"event {event.sequence} comes twice"
-        uid = history.job.key.uid
-        steps = spelled(steps_of(history, kinds))
-        if event.subject.startswith("jobs.") or steps != owed.get(uid):
-            owed[uid] = steps
+        key = key_of(Subject.parse(event.subject))
+        history = histories.setdefault(key, History(key))
+        try:
+            history.fold(event)
+            steps = spelled(steps_of(history, kinds))
+        except Exception as error:  # noqa: BLE001  a service holds the job, for the same reason in every process
+            yield Prefix(event.sequence, spelled((history.held, history.job)), b"", repr(error).encode())
+            continue
+        if is_decision(event.subject) or steps != owed.get(key):
+            owed[key] = steps
             job = history.job
             documents = [*(of_job(job, kinds) if kinds.knows(job) else ()), *of_requests(job)]
             yield Prefix(event.sequence, spelled((history.held, job)), spelled(documents), steps)

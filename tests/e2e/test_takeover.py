@@ -31,7 +31,6 @@ async def operator(host: MakeHost, tmp_path_factory: pytest.TempPathFactory) -> 
         stack.services["watcher"].kill()
         operator = Operator(stack, audit)
         yield operator
-        await operator.keep_log()
 
 
 def left_by_et_operator() -> list[dict[str, Any]]:

@@ -109,7 +109,6 @@ async def releases(folder: Path, host: MakeHost) -> AsyncIterator[Releases]:
     async with Stack(folder / "stack", host, settings={"MUSTER_DRAIN": "PT1S"}, audit=audit) as stack:
         operator = Releases(stack, audit, following)
         yield operator
-        await operator.keep_log()
 
 
 async def test_to_the_next_release_and_back_with_jobs_that_train(tmp_path: Path):

@@ -1,11 +1,5 @@
-"""Histories for tests: real events with sequences, times and bases as the log would give them.
+"""Histories for tests: real events with sequences, times and bases as the log would give them."""
 
-Where the environment names a folder, every history that a test makes is kept there, and `tests/determinism` folds it
-again in other processes.
-"""
-
-import os
-import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -19,12 +13,6 @@ from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of
-
-KEPT_IN = "MUSTER_HISTORIES"
-"""The environment variable with the folder."""
-
-LONGEST_NAME = 100
-"""Characters of a test's name in the name of a file."""
 
 SCHEDULERS = ("CreatePod", "CreateService", "CreateSecret")
 """Effects of the scheduler that may be refused."""
@@ -60,21 +48,11 @@ def stored(history: History, event: AnyEvent, *, sequence: int | None = None, au
 
 def a_history(events: Iterable[AnyEvent], key: JobKey = KEY) -> History:
     """The fold of `events`, in order."""
-    history, log = History(key), list[Stored]()
+    history = History(key)
     for event in events:
-        log.append(stored(history, event))
-        history.fold(log[-1])
+        history.fold(stored(history, event))
     assert not history.held, history.held
-    keep(log)
     return history
-
-
-def keep(log: Sequence[Stored]) -> None:
-    """Write a history to a file of its own in the folder that the environment names, if it names one."""
-    folder = os.environ.get(KEPT_IN)
-    if folder and log:
-        test = re.sub(r"[^\w.-]+", "-", os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
-        write(log, Path(folder), test[-LONGEST_NAME:])
 
 
 def write(log: Sequence[Stored], folder: Path, name: str) -> Path:

@@ -37,7 +37,7 @@ from shared.job.steps import Effect, Record, Step
 from shared.job.timing import next_due
 from shared.job.views import ChildView, Exit, PodView, indices
 from tests.kit.builders import observed
-from tests.kit.histories import KEY, keep, stored
+from tests.kit.histories import KEY, stored
 
 replace = msgspec.structs.replace
 
@@ -123,12 +123,6 @@ class Loop:
 
     def run(self, until: Callable[["Loop"], bool] = lambda _: False, limit: int = 4_000) -> None:
         """Take steps until `until` holds, or nothing is left to do."""
-        try:
-            self._take_steps(until, limit)
-        finally:
-            keep(self.log)
-
-    def _take_steps(self, until: Callable[["Loop"], bool], limit: int) -> None:
         for _ in range(limit):
             if until(self):
                 return

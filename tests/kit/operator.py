@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,7 +26,6 @@ from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from tests.kit.commands import run
-from tests.kit.histories import KEPT_IN, keep
 from tests.kit.hosts import MakeHost
 from tests.kit.nats import connected
 
@@ -270,11 +268,6 @@ class Operator:
             _, events = await everything(reader)
         return events
 
-    async def keep_log(self) -> None:
-        """Keep the whole log for `tests/determinism`, where the environment asks for it."""
-        if KEPT_IN in os.environ:
-            keep(await self.log())
-
     async def job(self, name: str) -> Job:
         """The newest life of a job, folded from the log."""
         return (await self.history(name)).job
@@ -326,7 +319,6 @@ async def an_operator(folder: Path, make: MakeHost) -> AsyncIterator[Operator]:
         keeping = asyncio.create_task(operator.keep_running())
         try:
             yield operator
-            await operator.keep_log()
         finally:
             keeping.cancel()
             with suppress(asyncio.CancelledError):

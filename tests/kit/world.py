@@ -31,7 +31,6 @@ from shared.job.fold import Histories
 from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.runtime.run import Runtime, Service
-from tests.kit.histories import keep
 from tests.memory.cluster import MemoryCluster, Weather
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
@@ -119,8 +118,6 @@ class World:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._alone:
-            keep(self.journal.events)
         for author in list(self._running):
             await self.kill(author)
         if self._kubelet is not None:

@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from services.status.checkpoints import SWEPT
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
 from shared.eventlog.subjects import HEADS
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.fold import closed
 from shared.job.integrity import Broken
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
@@ -96,6 +98,48 @@ async def test_a_finished_job_costs_the_next_status_service_no_call():
         await stage.pass_seconds(100)
         assert [call for call in counted.calls if call.plural != "events"] == []
         assert resource(stage) == before
+
+
+def kept_of(stage: Stage) -> set[str]:
+    """The objects of which something is kept beside the log."""
+    return {key.partition(".")[0] for key in stage.journal.buckets[HEADS]} - {SWEPT}
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["at once", "while the status service was down"])
+@in_virtual_time
+async def test_nothing_is_kept_beside_the_log_of_a_job_that_is_gone_with_all_that_it_had(*, down: bool):
+    async with Stage() as stage:
+        uid = await a_finished_job(stage)
+        stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await stage.running("other")
+        assert uid in kept_of(stage)
+        if down:
+            await stage.kill("status")
+        stage.delete(TRAININGJOBS, "resnet")
+        stage.delete(SCALEOUTS, "out")
+        await stage.until(lambda: closed(stage.life(uid)))
+        await stage.pass_seconds(10)
+        if down:
+            assert uid in kept_of(stage)
+            await stage.start("status")
+            await stage.pass_seconds(10)
+        (other,) = kept_of(stage)
+        assert stage.life(other).key.name == "other"
+
+
+@in_virtual_time
+async def test_a_start_looks_only_for_what_is_kept_of_jobs_that_closed_since_the_last_one():
+    async with Stage() as stage:
+        uid = await a_finished_job(stage)
+        kept = dict(stage.journal.buckets[HEADS])
+        stage.delete(TRAININGJOBS, "resnet")
+        await stage.until(lambda: closed(stage.life(uid)))
+        for there in (False, True):
+            await stage.kill("status")
+            await stage.start("status")
+            await stage.pass_seconds(10)
+            assert (uid in kept_of(stage)) == there
+            stage.journal.buckets[HEADS] |= {key: kept[key] for key in kept if key != SWEPT}
 
 
 def uid_of(stage: Stage) -> str:
