@@ -86,7 +86,7 @@ def test_a_promise_goes_on_in_blindness():
     assert clock.measure(KEY, (PROMISE,), 30.0, at(30)) == ([PROMISE], None)
 
 
-def test_a_promise_that_ran_out_while_nobody_looked_is_due_at_once():
+def test_a_promise_that_ran_out_while_the_watcher_was_down_is_due_at_once():
     assert a_clock(sees=False).measure(KEY, (PROMISE,), 0.0, at(86_400)) == ([PROMISE], None)
 
 

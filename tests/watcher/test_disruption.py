@@ -121,7 +121,7 @@ def test_a_pod_leaves_a_node_to_which_it_could_not_come_back(tolerated: list[dic
     pod = read({"metadata": {"name": "w"}, "spec": {"tolerations": tolerated}}, Pod)
     assert leaves(GOING, tolerations(pod)) is leaving
     assert leaves(ObservedNode(reason="NodeDeleted", gone=True), tolerations(pod)), (
-        "of what is no more nobody is tolerant"
+        "no pod tolerates a node that is gone"
     )
     assert not leaves(ObservedNode(reason="NodeDeleted"), tolerations(pod)), "it takes new pods still"
 
@@ -317,7 +317,7 @@ async def test_without_the_right_to_see_nodes_everything_else_is_seen():
 
 
 @in_virtual_time
-async def test_in_one_namespace_nobody_asks_for_nodes():
+async def test_in_one_namespace_no_service_asks_for_nodes():
     journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
     eventlog = MemoryEventLog(journal, user="watcher")
     cluster = MemoryCluster(store, weather=weather)
