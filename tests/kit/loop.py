@@ -56,7 +56,7 @@ PATHS = {
 """Whence each phase may lead (FAULTS, section 2)."""
 Move = Callable[[], None]
 
-GOING = ObservedNode(reason="SpotInterruption", fences=(Taint(key="spot", effect="NoSchedule"),))
+GOING = ObservedNode(reason="SpotInterruption", taints=(Taint(key="spot", effect="NoSchedule"),))
 
 
 class Loop:

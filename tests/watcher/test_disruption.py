@@ -88,9 +88,9 @@ def test_an_administrator_may_name_more_taints():
 
 
 FENCE = Taint(key="spot", value="going", effect="NoSchedule")
-GOING = ObservedNode(reason="SpotInterruption", fences=(FENCE,))
+GOING = ObservedNode(reason="SpotInterruption", taints=(FENCE,))
 STAYING = ObservedNode()
-SCALED_DOWN = ObservedNode(reason="NodeScaledDown", fences=(FENCE,))
+SCALED_DOWN = ObservedNode(reason="NodeScaledDown", taints=(FENCE,))
 
 
 def test_of_a_node_that_stays_nothing_matters():
@@ -100,8 +100,8 @@ def test_of_a_node_that_stays_nothing_matters():
 def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
     wish = {"key": "wish", "effect": "PreferNoSchedule"}
     spot = Taint(key=SPOT["key"], value="i-1", effect="NoSchedule")
-    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", fences=(spot,))
-    assert observed_node(a_node(SPOT, unschedulable=True)).fences == (spot, CORDON)
+    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", taints=(spot,))
+    assert observed_node(a_node(SPOT, unschedulable=True)).taints == (spot, CORDON)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_pod_leaves_a_node_to_which_it_could_not_come_back(tolerated: list[dic
 def test_one_fence_that_is_not_tolerated_is_enough():
     spot = (Toleration(key="spot", operator="Exists"),)
     assert not leaves(GOING, spot)
-    assert leaves(ObservedNode(reason="SpotInterruption", fences=(FENCE, CORDON)), spot)
+    assert leaves(ObservedNode(reason="SpotInterruption", taints=(FENCE, CORDON)), spot)
 
 
 def on(node: str, pod: PodView) -> PodView:
