@@ -143,9 +143,9 @@ def test_a_node_that_is_about_to_go_concerns_the_jobs_with_pods_on_it():
     assert not cache.set_node("node-1", STAYING)
     assert cache.set_node("node-1", GOING) == (KEY,)
     assert not cache.set_node("node-1", GOING), "a heartbeat is no news"
-    assert cache.going == {"node-1": GOING}
+    assert cache.ending_nodes == {"node-1": GOING}
     assert not cache.set_node("node-1", STAYING), "nor is a notice that is taken back"
-    assert cache.going == {}
+    assert cache.ending_nodes == {}
 
 
 def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
@@ -157,7 +157,7 @@ def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
     assert not cache.set_node("node-2", None)
     assert cache.notice(on("node-1", worker(0))) == "NodeDeleted"
     cache.set_pod((KEY.namespace, "w0"), None)
-    assert cache.going == {}
+    assert cache.ending_nodes == {}
 
 
 def test_a_node_that_registered_again_stays():
@@ -166,7 +166,7 @@ def test_a_node_that_registered_again_stays():
     cache.set_node("node-1", STAYING)
     cache.set_node("node-1", None)
     cache.set_node("node-1", STAYING)
-    assert cache.going == {}
+    assert cache.ending_nodes == {}
 
 
 def test_timers_run_where_nodes_may_not_be_seen():
