@@ -23,7 +23,7 @@ class Form(Enum):
     TABLE = "table"
 
 
-def asked_form(call: Call) -> Form:
+def accepted_form(call: Call) -> Form:
     """The first form in the Accept header that this server supports; it has no protobuf."""
     accept = call.request.headers.get("Accept", "")
     for part in accept.split(",") if accept.strip() else ["*/*"]:
@@ -53,7 +53,7 @@ class Renderer:
 
     @classmethod
     def of(cls, resource: Resource, call: Call) -> "Renderer":
-        return cls(resource, asked_form(call), call.query.get("includeObject", "Metadata"))
+        return cls(resource, accepted_form(call), call.query.get("includeObject", "Metadata"))
 
     def one(self, entry: Entry) -> bytes:
         if self._form is Form.WHOLE:
@@ -93,9 +93,9 @@ class Renderer:
 
     def _table(self, entries: Sequence[Entry], metadata: Json) -> bytes:
         objects = (shown(self._resource, entry).object() for entry in entries)
-        return msgspec.json.encode(table(self._resource, objects, self._along, metadata))
+        return msgspec.json.encode(table(self._resource, objects, self._row_object, metadata))
 
-    def _along(self, stored: Json) -> Json | None:
+    def _row_object(self, stored: Json) -> Json | None:
         match self._include:
             case "None":
                 return None

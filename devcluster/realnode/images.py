@@ -48,7 +48,7 @@ DOCKER_HUB = "docker.io/library"
 """The registry that containerd adds to a name without one."""
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-NOBODY = "65534"
+UNPRIVILEGED = "65534"
 
 
 class ImageError(Exception):
@@ -149,7 +149,7 @@ def _build(scratch: Path, folders: Mapping[str, Path], place: Path) -> Path:
             _add_folder(tar, home)
             for file in _programs(folder):
                 tar.add(file, f"{home}/{file.name}", filter=_plain)
-        images.append((f"{DOCKER_HUB}/{name}:latest", [base, layer], {"WorkingDir": home, "User": NOBODY}))
+        images.append((f"{DOCKER_HUB}/{name}:latest", [base, layer], {"WorkingDir": home, "User": UNPRIVILEGED}))
     return _docker_archive(scratch / "images.tar", images)
 
 

@@ -26,7 +26,7 @@ RETRY_SECONDS = 0.1
 
 
 class NoProgressError(Exception):
-    """Nobody to train with for too long."""
+    """No worker was reached for too long."""
 
 
 async def train(options: argparse.Namespace) -> float:

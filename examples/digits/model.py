@@ -56,7 +56,7 @@ def initial(seed: int) -> tuple[Vector, Vector]:
 def batch(seed: int, step: int) -> NDArray[np.intp]:
     """Which training images make up the global batch of `step`: a shuffle for each epoch.
 
-    Every worker computes the same list and takes its part of it, so nobody has to hand out indices.
+    Every worker computes the same list and takes its part of it, so no worker has to hand out indices.
     """
     epoch, place = divmod(step, STEPS_PER_EPOCH)
     order = np.random.default_rng((seed, epoch)).permutation(TRAIN_IMAGES)

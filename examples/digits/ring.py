@@ -44,7 +44,7 @@ class Ring:
         """One round: a chunk to the right, while one comes from the left."""
         assert self.left is not None, f"rank {self.rank} of {self.size} has no neighbours"
         assert self.right is not None, f"rank {self.rank} of {self.size} has no neighbours"
-        # Written without waiting until it is sent: if all waited to send first, nobody would read.
+        # Written without waiting until it is sent: if all workers waited to send first, none would read.
         _, right = self.right
         left, _ = self.left
         right.write(chunk.astype("<f8").tobytes())

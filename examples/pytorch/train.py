@@ -1,8 +1,8 @@
 """Data-parallel training with PyTorch, of a fixed number of processes or of an elastic one.
 
 `python train.py` finds the others by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; `torchrun train.py` by its PET_*
-variables, and starts again with whoever is there when a worker is lost or joins.  Each process keeps what was learnt
-in a file of its own pod, and the one that has come furthest tells the others: a new pod learns from its peers.
+variables, and starts again with the present workers when one is lost or joins.  Each process keeps its progress in a
+file of its own pod, and the one with the most progress sends it to the others: a new pod learns from its peers.
 """
 
 import os

@@ -153,6 +153,6 @@ class Scaler:
 
 
 def build(dependencies: Dependencies) -> Scaler:
-    """The service from what a process has."""
+    """The service of a process with these dependencies."""
     seconds = math.ceil(dependencies.settings.drain.total_seconds())
     return Scaler(dependencies.cluster, Policy(drain_seconds=seconds), dependencies.kinds)

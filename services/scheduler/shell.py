@@ -198,7 +198,7 @@ class Scheduler:
 
 
 def build(dependencies: Dependencies) -> Scheduler:
-    """The service from what a process has."""
+    """The service of a process with these dependencies."""
     settings = dependencies.settings
     return Scheduler(
         dependencies.cluster,

@@ -226,5 +226,5 @@ def event_name(effect: Announce) -> str:
 
 
 def build(dependencies: Dependencies) -> Status:
-    """The service from what a process has."""
+    """The service of a process with these dependencies."""
     return Status(dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds)

@@ -51,7 +51,7 @@ class Deadlines:
 
     def look(self) -> None:
         """Tell the clocks which watches work now."""
-        changed = [clock.life(sees=self._cache.sees(kind)) for kind, clock in self._clocks.items()]
+        changed = [clock.note_watches(sees=self._cache.sees(kind)) for kind, clock in self._clocks.items()]
         if any(changed):
             self._wake_all()
 
@@ -66,8 +66,8 @@ class Deadlines:
         if stood > STALL_SECONDS:
             log.warning("stalled", seconds=round(stood))
             for kind, clock in self._clocks.items():
-                clock.life(sees=False)
-                clock.life(sees=self._cache.sees(kind))
+                clock.note_watches(sees=False)
+                clock.note_watches(sees=self._cache.sees(kind))
             loop.call_soon(self._wake_all)
 
     def passed(self, history: History) -> list[TimePassed]:

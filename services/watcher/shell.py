@@ -136,7 +136,7 @@ class Watcher:
 
 
 def build(dependencies: Dependencies) -> Watcher:
-    """The service from what a process has."""
+    """The service of a process with these dependencies."""
     return Watcher(
         dependencies.cluster,
         dependencies.eventlog,

@@ -40,23 +40,23 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakeOver:
-    """The traces of the replaced operator in jobs of one kind; these are of a kind that cannot be taken over."""
+    """The traces of the replaced operator in jobs of one kind; the defaults are of a kind that cannot be taken over."""
 
     selector: str = ""
-    """A label selector of the pods that it created, by labels that it never changed; empty if its jobs cannot be
-    taken over."""
+    """A label selector of the pods that the operator created, by labels that it never changed; empty if its jobs cannot
+    be taken over."""
     files: Mapping[str, str] = MappingProxyType({})
-    """Hosts files that it wrote into the launcher → their path in the mounted ConfigMap.
+    """Hosts files that the operator wrote into the launcher → their path in the mounted ConfigMap.
 
     The scaler replaces the former by links to the latter.
     """
 
     def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """The role and the index of a pod that it created; None if the labels do not tell them."""
+        """The role and the index of a pod that the operator created; None if the labels do not tell them."""
         return None
 
     def status(self, manifest: Custom) -> Inherited | None:
-        """The state in a status that it wrote; None if it wrote none."""
+        """The state in a status that the operator wrote; None if it wrote none."""
         return read_status(manifest.status)
 
 

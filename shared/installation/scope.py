@@ -16,7 +16,7 @@ from shared.cluster.scope import conflicting, why_excluded
 from shared.errors import Refused
 from shared.release import MARK, is_older, this_release
 
-_HEADS: Resource[Object] = Resource(
+_METADATA_ONLY: Resource[Object] = Resource(
     DEFINITIONS.group, DEFINITIONS.version, DEFINITIONS.plural, DEFINITIONS.kind, Object
 )
 """Definitions by their metadata alone: the schemas are large."""
@@ -48,7 +48,7 @@ class Scope:
         self._warn_of_older(there)
 
     async def _of(self, kind: Resource[Any]) -> Metadata | None:
-        definition = await self._cluster.get(_HEADS, "", f"{kind.plural}.{kind.group}")
+        definition = await self._cluster.get(_METADATA_ONLY, "", f"{kind.plural}.{kind.group}")
         return definition.metadata if definition is not None else None
 
     def _warn_of_older(self, there: Iterable[Metadata]) -> None:

@@ -67,7 +67,7 @@ class JobKey(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False, order=True):
-    """A place for one pod.  A restart makes a new attempt."""
+    """The place of one pod.  A restart makes the slots of a new attempt."""
 
     attempt: int
     role: str

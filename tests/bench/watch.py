@@ -133,7 +133,7 @@ async def follow(kubeconfig: Path, count: int) -> tuple[list[float], float, floa
 
 
 def microseconds(work: Callable[[], object], *, repeat: int = 5, loops: int = 2_000) -> float:
-    """Of one call; the best of some rounds, for everything else is somebody else's noise."""
+    """Of one call; the best of some rounds, because the rest is noise of other processes."""
     best = float("inf")
     for _ in range(repeat):
         begun = time.perf_counter()

@@ -51,7 +51,7 @@ async def test_all_is_well(cluster: KubeCluster, server: ScriptedApiServer):
 
 @pytest.mark.parametrize(
     "answer",
-    [pytest.param(html(404), id="nobody knows the group"), pytest.param(ok(group("mxjobs")), id="other kinds alone")],
+    [pytest.param(html(404), id="an unknown group"), pytest.param(ok(group("mxjobs")), id="other kinds alone")],
 )
 async def test_a_kind_is_not_served(cluster: KubeCluster, server: ScriptedApiServer, answer: Answer):
     server.answers += [answer]
@@ -106,7 +106,7 @@ async def test_rights_are_missing(
     assert f"{missing}upgrade the chart's release, or without the chart {remedy}" in str(refusal.value)
 
 
-async def test_whoever_may_not_even_ask_finds_out_by_trying(cluster: KubeCluster, server: ScriptedApiServer):
+async def test_a_user_who_may_not_ask_finds_out_by_trying(cluster: KubeCluster, server: ScriptedApiServer):
     server.answers += [status(403, "Forbidden")] * 2
     await examine(cluster, JOBS_ALONE, lambda _: [LIST_PODS])
 
@@ -133,7 +133,7 @@ async def test_trouble_on_the_way_passes(cluster: KubeCluster, server: ScriptedA
 async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: KubeCluster, server: ScriptedApiServer):
     async def never(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
-        raise AssertionError("an event that nobody sets was set")
+        raise AssertionError("an event that is never set was set")
 
     server.answers.append(never)
     with pytest.raises(Transient, match="is the API server up"):

@@ -65,7 +65,7 @@ async def test_the_command_goes_as_it_is_and_asks_for_the_output_alone(
     assert commands == ["sh", "-c", "echo a;b"]
     assert {**asked.query, "command": ""} == {"command": "", "container": "main", "stdout": "true"}
     assert asked.headers["Authorization"] == "Bearer first"
-    assert asked.headers["Accept"] == "*/*", "the kubelet serves nobody else"
+    assert asked.headers["Accept"] == "*/*", "the kubelet serves no other client"
 
 
 @pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])

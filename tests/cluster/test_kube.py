@@ -54,9 +54,7 @@ class TestCalls:
         assert [asked.method for asked in server.asked] == ["GET", "PATCH", "PATCH"]
         assert [asked.body["metadata"]["resourceVersion"] for asked in server.asked[1:]] == ["5", "6"]
 
-    async def test_when_somebody_else_wrote_it_looks_again(
-        self, cluster: KubeCluster, server: ScriptedApiServer
-    ) -> None:
+    async def test_after_another_writer_it_looks_again(self, cluster: KubeCluster, server: ScriptedApiServer) -> None:
         patch = {"metadata": {"uid": "uid-p"}, "status": {"phase": None}}
         server.answers += [ok(a_pod("p", 5)), ok(a_pod("p", 6))]
         await cluster.patch(PODS, "team-a", "p", patch, subresource="status")
@@ -125,7 +123,7 @@ class TestCalls:
             await cluster.get(PODS, "team-a", "p")
         await cluster.close()
 
-    async def test_nobody_at_the_other_end_is_transient(self, server: ScriptedApiServer, tmp_path: Path) -> None:
+    async def test_an_address_without_a_server_is_transient(self, server: ScriptedApiServer, tmp_path: Path) -> None:
         kubeconfig = write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:1", {"token": "t"})
         cluster = await KubeCluster.connect(kubeconfig)
         with pytest.raises(Transient):

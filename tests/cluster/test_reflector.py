@@ -351,7 +351,7 @@ async def test_a_bookmark_is_a_sign_of_life_and_moves_the_start_of_the_next_watc
     [
         pytest.param(status(403, "Forbidden"), "Forbidden", id="forbidden"),
         pytest.param(status(404, "NotFound"), "NotFound", id="a kind that is not served"),
-        pytest.param(html(404), "NotFound", id="a kind that nobody knows"),
+        pytest.param(html(404), "NotFound", id="an unknown kind"),
     ],
 )
 async def test_what_a_person_has_to_repair_is_tried_ever_more_slowly(

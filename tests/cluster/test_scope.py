@@ -11,7 +11,7 @@ OURS, THEIRS = holder("our-log", "nats://ours:4222"), holder("their-log", "nats:
 @pytest.mark.parametrize(
     ("held", "namespace", "in_the_way"),
     [
-        pytest.param({}, "", [], id="nobody claimed anything"),
+        pytest.param({}, "", [], id="no claim"),
         pytest.param({"other": "note", CLUSTER: OURS}, "", [], id="ours already"),
         pytest.param({CLUSTER: THEIRS}, "", [CLUSTER], id="the whole cluster twice"),
         pytest.param({TEAM_A: THEIRS}, "team-a", [TEAM_A], id="one namespace twice"),

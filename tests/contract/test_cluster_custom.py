@@ -180,5 +180,5 @@ async def test_apply_creates_and_then_changes(api: Api) -> None:
     assert (made.code, made.body["spec"]) == (201, {"size": 4, "colour": "red"})
     again = await api.client.call("PATCH", path, a_gadget(size=5, colour="red"), media=APPLY)
     assert (again.code, again.body["spec"]) == (200, {"size": 5, "colour": "red"})
-    nobody = await api.client.call("PATCH", api.path("gadgets", "g"), a_gadget(size=6), media=APPLY)
-    assert (nobody.code, nobody.fields) == (422, ["fieldManager"])
+    unmanaged = await api.client.call("PATCH", api.path("gadgets", "g"), a_gadget(size=6), media=APPLY)
+    assert (unmanaged.code, unmanaged.fields) == (422, ["fieldManager"])

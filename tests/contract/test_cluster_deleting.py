@@ -74,7 +74,7 @@ async def test_the_dependents_of_dependents_follow_too(under_test: ClusterUnderT
     assert await cluster.get(WIDGETS, namespace, "parent") is None
 
 
-async def test_a_dependent_of_nobody_alive_is_collected(under_test: ClusterUnderTest) -> None:
+async def test_a_dependent_without_a_living_owner_is_collected(under_test: ClusterUnderTest) -> None:
     cluster, namespace = under_test.cluster, under_test.namespace
     owner = await cluster.create(WIDGETS, namespace, a_widget())
     await cluster.delete(WIDGETS, namespace, "w", uid=owner.metadata.uid)

@@ -233,7 +233,7 @@ async def test_it_takes_the_rights_to_create_and_to_get(server: DevelopmentClust
 
 @asynccontextmanager
 async def _stranger(server: DevelopmentCluster, cluster: Cluster, *verbs: str) -> AsyncIterator[KubeCluster]:
-    """Somebody who may do this to `pods/exec`, and nothing else."""
+    """A user with these verbs on `pods/exec`, and nothing else."""
     name = "-".join(["executing", *verbs])
     role = {"apiGroup": RBAC, "kind": "Role", "name": name}
     subject = {"kind": "ServiceAccount", "name": STRANGER, "namespace": "muster"}

@@ -133,7 +133,7 @@ async def test_a_patch_of_an_unknown_kind_of_patch(api: Api) -> None:
     assert (answer.code, answer.body["reason"]) == (415, "UnsupportedMediaType")
 
 
-async def test_whoever_has_no_token_is_nobody(api: Api) -> None:
+async def test_a_client_without_a_token_is_refused(api: Api) -> None:
     answer = await api.client.get(api.path("configmaps"), Authorization="Bearer wrong")
     assert (answer.code, answer.body["reason"], answer.body["message"]) == (401, "Unauthorized", "Unauthorized")
 
@@ -185,7 +185,7 @@ async def test_the_options_of_a_deletion_stand_in_its_body_or_else_in_the_query(
     await api.client.create(api.path("configmaps"), a_config())
     options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
     assert (await api.client.delete(api.path("configmaps", "c") + "?dryRun=All", options)).code == 200
-    # With a body, nobody read the query.
+    # With a body, the server does not read the query.
     assert (await api.client.get(api.path("configmaps", "c"))).code == 404
 
 
@@ -470,7 +470,7 @@ async def test_a_namespace_goes_with_all_it_holds(api: Api) -> None:
     await api.client.until(namespace, lambda answer: answer.code == 404, bound=api.patience)
 
 
-# Metadata alone: what is in a Secret never leaves the server for whoever asks like that.
+# Metadata alone: the content of a Secret never leaves the server in such an answer.
 
 HIDDEN = "dGhlIHByaXZhdGUgaGFsZg=="
 

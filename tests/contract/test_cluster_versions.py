@@ -17,7 +17,7 @@ from tests.kit.watching import next_of
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 APPLY = "application/apply-patch+yaml"
-NOBODY = "11111111-1111-1111-1111-111111111111"
+NO_OWNER = "11111111-1111-1111-1111-111111111111"
 """The uid of nothing that ever lived."""
 SAME = {"size": 6, "colour": "red", "replicas": 2}
 """A spec that both versions know, and to which neither adds what the other would show."""
@@ -139,7 +139,7 @@ async def test_generation_and_version_are_shared(api: Api) -> None:
 async def test_a_write_that_changes_nothing_is_none_in_either_version(api: Api) -> None:
     one = await made(api, GIZMOS, size=6, colour="red")
     # The field `slots`, which the new version does not know, is taken out by any write of it, and comes back as a
-    # default: what is stored is another object, although nobody can see that.
+    # default: what is stored is another object, although no answer shows that.
     for _ in range(2):
         seen = await shown(api, NEW_GIZMOS)
         two = (await api.client.replace(path(api, NEW_GIZMOS, "g"), seen)).body
@@ -262,7 +262,7 @@ async def test_a_deletion_in_one_version_is_one_in_the_other(api: Api) -> None:
 async def test_an_owner_in_a_version_that_is_not_served_is_not_looked_for(api: Api) -> None:
     configs = api.path("configmaps")
     for name in ("v1", "v1alpha1", "v7"):
-        reference = {"apiVersion": f"{GROUP}/{name}", "kind": "Gizmo", "name": "g", "uid": NOBODY}
+        reference = {"apiVersion": f"{GROUP}/{name}", "kind": "Gizmo", "name": "g", "uid": NO_OWNER}
         await api.client.create(configs, {"metadata": {"name": name, "ownerReferences": [reference]}})
     await api.client.until(f"{configs}/v1", lambda answer: answer.code == 404, bound=api.patience)
     for name in ("v1alpha1", "v7"):
@@ -314,7 +314,7 @@ async def test_an_owner_is_found_by_either_version(under_test: ClusterUnderTest,
     reference = {"apiVersion": resource.api_version, "kind": resource.kind, "controller": True}
     reference |= {"name": "g", "uid": owner.metadata.uid}
     # Of the second one the owner never lived.
-    lost = reference | {"uid": NOBODY}
+    lost = reference | {"uid": NO_OWNER}
     for name, one in (("child", reference), ("lost", lost)):
         await cluster.create(CONFIGMAPS, namespace, {"metadata": {"name": name, "ownerReferences": [one]}})
 

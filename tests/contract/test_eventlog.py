@@ -1,4 +1,4 @@
-"""What every event log promises, whoever keeps it."""
+"""The promises of every event log."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -172,7 +172,7 @@ async def test_the_largest_body_is_stored_and_a_larger_one_refused(world: World,
     assert [len(event.body) for event in await read_to_end(log, *world.mine)] == [MAX_BODY]
 
 
-async def test_nobody_writes_as_somebody_else(world: World, log: EventLog) -> None:
+async def test_no_user_writes_as_another_author(world: World, log: EventLog) -> None:
     for entry in (world.fact(1, author="watcher"), world.fact(1, author="setup")):
         async with asyncio.timeout(10):
             with pytest.raises(Refused) as refusal:

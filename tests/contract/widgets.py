@@ -38,7 +38,7 @@ def references(owners: Sequence[Object]) -> list[dict[str, Any]]:
 
 
 def a_pod(name: str = "p", *, node: str = "") -> dict[str, Any]:
-    # No scheduler knows it, so that nobody else writes to it.
+    # No scheduler knows it, so that no controller writes to it.
     spec: dict[str, Any] = {"containers": [{"name": "main", "image": "train"}], "schedulerName": "nobody"}
     return {"metadata": {"name": name}, "spec": spec | ({"nodeName": node} if node else {})}
 

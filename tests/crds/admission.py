@@ -13,7 +13,7 @@ from tests.kit.choirs import Band, Choir
 Document = dict[str, Any]
 
 KINDS = Kinds((*BUILT_IN, Choir(), Band()))
-"""With two that nobody knows."""
+"""With two unknown ones."""
 
 # Its first use raises Python's recursion limit; in the midst of a property test, Hypothesis would warn of that.
 program("true")

@@ -30,7 +30,7 @@ async def test_examples_are_admitted_whole(judge: Judge, example: Document) -> N
     assert await judge.pruned(document) == []
 
 
-async def test_a_field_that_nobody_declares_is_dropped_and_named(judge: Judge) -> None:
+async def test_a_field_that_is_not_declared_is_dropped_and_named(judge: Judge) -> None:
     assert await judge.pruned(changed(training_job(), "spec.tomorrow", 1)) == ["spec.tomorrow"]
 
 

@@ -80,7 +80,7 @@ def without_scale(found: Document) -> Document:
         pytest.param(less(installed()), Verdict.OLDER, "lacks .spec.suspend", id="a field less"),
         pytest.param(without_scale(installed()), Verdict.OLDER, "lacks subresource scale", id="a subresource less"),
         pytest.param(not_served(installed()), Verdict.OLDER, "lacks version v1alpha1", id="a version not served"),
-        pytest.param(reworded(installed()), Verdict.OLDER, "", id="other words of nobody knows when"),
+        pytest.param(reworded(installed()), Verdict.OLDER, "", id="other words without a release"),
         pytest.param(reworded(installed(mark="0.0.1")), Verdict.OLDER, "", id="other words of an older release"),
         pytest.param(reworded(installed(mark="99.0")), Verdict.NEWER, "release 99.0", id="of a newer release"),
         pytest.param(more(installed()), Verdict.NEWER, "has .spec.priority", id="a field more"),
@@ -89,7 +89,7 @@ def without_scale(found: Document) -> Document:
         pytest.param(more(less(installed())), Verdict.DIFFERENT, "and lacks", id="a field more and one less"),
         pytest.param(more(less(installed(mark="99.0"))), Verdict.NEWER, "99.0", id="newer, and one dropped"),
         pytest.param(retyped(installed()), Verdict.DIFFERENT, ".spec.suspend", id="another type"),
-        pytest.param(foreign(installed()), Verdict.FOREIGN, "category", id="somebody else's"),
+        pytest.param(foreign(installed()), Verdict.FOREIGN, "category", id="another operator's"),
     ],
 )
 def test_verdicts(found: Document | None, verdict: Verdict, why: str):

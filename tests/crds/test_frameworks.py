@@ -57,7 +57,7 @@ def test_the_version_that_is_watched_is_the_one_that_is_stored():
     assert [name for name, version in versions.items() if version["storage"]] == [CHOIRS.version]
     assert all(version["served"] for version in versions.values())
     assert versions["v1beta1"] == versions["v1"] | {"name": "v1beta1", "storage": False}
-    assert "conversion" not in CHOIR["spec"], "nobody runs a server that would convert"
+    assert "conversion" not in CHOIR["spec"], "no server would convert"
 
 
 @pytest.mark.parametrize("crd", MADE.values(), ids=MADE)
@@ -122,7 +122,7 @@ TEMPLATE = a_template("other")
             False,
             id="of a resumed job",
         ),
-        pytest.param([], "spec.roles.singer.template", TEMPLATE, True, id="a template of a job that nobody took on"),
+        pytest.param([], "spec.roles.singer.template", TEMPLATE, True, id="a template of a job that was not taken on"),
         pytest.param([CREATED | {"status": "False"}], "spec.roles.singer", ABSENT, True, id="a role of a refused job"),
         pytest.param(None, "spec.roles.lead.template", TEMPLATE, True, id="a template of a job without a status"),
     ],

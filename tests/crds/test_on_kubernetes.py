@@ -40,7 +40,7 @@ SERVER_SIDE = ("apply", "--server-side", "-f", str(CRDS))
 
 @pytest.fixture
 async def bare_plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
-    """A control plane of the test's own: whoever deletes definitions deletes the jobs of others."""
+    """A control plane of the test's own: the deletion of definitions deletes the jobs of other tests."""
     require_control_plane()
     async with ControlPlane(tmp_path / "plane", nodes=0) as plane:
         yield plane

@@ -27,7 +27,7 @@ def test_a_size_within_its_bounds_is_taken(size: int):
 
 
 @pytest.mark.parametrize(("size", "why"), [(5, "at most maxReplicas"), (1, "at least minReplicas")])
-def test_a_size_beyond_them_is_refused_to_whoever_asks(size: int, why: str):
+def test_a_size_beyond_them_is_refused_to_every_client(size: int, why: str):
     (told,) = refusals(changed(RUNNING, SIZE, size), RUNNING)
     assert why in told
 

@@ -69,7 +69,7 @@ def test_one_process_has_the_rights_of_all_four() -> None:
     assert rights(role["rules"]) == wanted
 
 
-def test_more_rights_of_the_set_up_are_nobody_elses() -> None:
+def test_no_other_account_has_the_rights_of_the_set_up() -> None:
     options = "mode=all-in-one,rbac.extraRules.setup[0].resourceNames={gadgets.example.com}"
     roles = [found for found in documents(render("--set", options)) if found["kind"] == "ClusterRole"]
     who = [role["metadata"]["name"] for role in roles if "gadgets.example.com" in str(role)]
@@ -170,8 +170,8 @@ def test_an_annotation_of_the_user_takes_the_place_of_ours() -> None:
 
 
 def test_a_cluster_may_choose_users_and_groups_itself() -> None:
-    nobody = ",".join(f"podSecurityContext.{key}=null" for key in ("runAsUser", "runAsGroup", "fsGroup"))
-    for owner in documents(render("--set", nobody)):
+    unset = ",".join(f"podSecurityContext.{key}=null" for key in ("runAsUser", "runAsGroup", "fsGroup"))
+    for owner in documents(render("--set", unset)):
         if "template" in owner.get("spec", {}):
             context = owner["spec"]["template"]["spec"]["securityContext"]
             assert context.pop("fsGroupChangePolicy", "OnRootMismatch") == "OnRootMismatch"

@@ -60,7 +60,7 @@ def test_a_service_understands_its_environment(name: str, monkeypatch: pytest.Mo
     assert _service(name)["entrypoint"] == [f"muster-{name}"]
 
 
-def test_nobody_who_stays_lives_in_the_network_of_another():
+def test_no_lasting_container_uses_the_network_of_another():
     """A container whose network goes with the restart of another never gets it back by itself."""
     assert [name for name in ("nats", "k3s", *SERVICES) if "network_mode" in _service(name)] == []
     server = _service("kubeconfigs")["entrypoint"][-1]

@@ -256,7 +256,7 @@ async def _ended(node: Node) -> bool:
 
 @pytest.mark.nats
 async def test_a_stranger_is_no_route(tmp_path: Path) -> None:
-    """A server with another password for routes joins nobody."""
+    """A server with another password for routes joins no cluster."""
     known = passwords()
     nats = Nats(tmp_path, known, "--set", "nats.replicas=3")
     third = nats.nodes[2]

@@ -149,7 +149,7 @@ async def _the_set_up_was_itself(platform: Platform) -> None:
     for verb, what in (("get", "secrets"), ("list", "pods"), ("delete", DEFINITIONS), ("patch", "trainingjobs")):
         asked = await platform.shell(f"kubectl auth can-i {verb} {what} -A --as={ACCOUNT.format('one')}")
         assert asked.out.strip() == "no", (verb, what)
-    # A service of one namespace is nobody in the other.
+    # A service of one namespace has no rights in the other.
     for where, may in (("team-a", "yes"), ("team-b", "no")):
         account = "system:serviceaccount:one:muster"
         assert (await platform.shell(f"kubectl auth can-i list pods -n {where} --as={account}")).out.strip() == may

@@ -89,8 +89,8 @@ def plain(text: str) -> str:
 
 
 def test_a_service_that_is_gone_altogether_is_seen():
-    (nobody,) = (expression for expression in ALERTS if "(muster_owner) < 1" in expression)
-    assert all(f'absent(muster_owner{{namespace="muster", service="{author}"}})' in nobody for author in AUTHORS)
+    (unowned,) = (expression for expression in ALERTS if "(muster_owner) < 1" in expression)
+    assert all(f'absent(muster_owner{{namespace="muster", service="{author}"}})' in unowned for author in AUTHORS)
 
 
 def test_the_alert_of_a_full_log_comes_with_the_warning_of_the_services():

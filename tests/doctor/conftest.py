@@ -1,4 +1,4 @@
-"""An installation as `muster doctor` meets it: an API server, a log, and somebody who holds the leases."""
+"""An installation as `muster doctor` meets it: an API server, a log, and holders of the leases."""
 
 import asyncio
 import contextlib
@@ -140,7 +140,7 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 
 @pytest.fixture
 def an_installation(certificates: Path, tmp_path: Path, nats_server: NatsServer) -> MakeInstallation:
-    """Makes one; without `owned` nobody holds a lease, without `installed` no definition is there."""
+    """Makes one; without `owned` no lease is held, without `installed` no definition is there."""
 
     @asynccontextmanager
     async def make(*, owned: bool = True, installed: bool = True) -> AsyncIterator[Installation]:
@@ -167,7 +167,7 @@ def an_installation(certificates: Path, tmp_path: Path, nats_server: NatsServer)
 
 @asynccontextmanager
 async def owners(server: NatsServer, scope: str = "") -> AsyncIterator[None]:
-    """Somebody holds the lease of each service."""
+    """A replica holds the lease of each service."""
     async with contextlib.AsyncExitStack() as stack:
         for author in AUTHORS:
             leases = await (await stack.enter_async_context(connected(server, author))).bucket(LEASES)

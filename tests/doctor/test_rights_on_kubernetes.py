@@ -57,7 +57,7 @@ async def as_account(own: Accounts, name: str, folder: Path) -> Path:
 
 
 async def a_person(own: Accounts, folder: Path, *rules: dict[str, Any]) -> Path:
-    """Somebody who may do this in the namespace, and nothing else."""
+    """A user with these rights in the namespace, and nothing else."""
     subject = {"kind": "ServiceAccount", "name": PERSON, "namespace": own.namespace}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": PERSON}
     await own.apply(

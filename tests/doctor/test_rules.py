@@ -66,7 +66,7 @@ def test_the_document_says_whether_all_is_well():
         pytest.param(versions.kubernetes, "", "unknown", id="a Kubernetes that does not say"),
         pytest.param(versions.nats, "2.10.29", "fail", id="NATS whose messages do not run out one by one"),
         pytest.param(versions.nats, "2.11.0", "ok", id="the oldest NATS"),
-        pytest.param(versions.nats, "main", "unknown", id="a NATS of nobody knows when"),
+        pytest.param(versions.nats, "main", "unknown", id="a NATS of an unknown version"),
     ],
 )
 def test_versions(rule: Any, version: str, status: str):
@@ -165,10 +165,10 @@ HERE = tuple(f"{service}.team-a" for service in SERVICES)
     [
         pytest.param(SERVICES, "", ["ok"], id="one of the cluster"),
         pytest.param(HERE, "", ["ok"], id="one of a namespace, looked at from outside"),
-        pytest.param((), "", ["fail"], id="nobody"),
+        pytest.param((), "", ["fail"], id="no holder"),
         pytest.param(SERVICES[1:], "", ["fail", "ok"], id="one is missing"),
         pytest.param((*SERVICES, *HERE), "", ["ok", "ok", "fail"], id="one in the other's way"),
-        pytest.param(SERVICES, "team-a", ["fail"], id="nobody in that namespace"),
+        pytest.param(SERVICES, "team-a", ["fail"], id="no holder in that namespace"),
         pytest.param((*HERE, "watcher.team-b"), "team-a", ["ok"], id="another namespace is not looked at"),
     ],
 )

@@ -177,7 +177,7 @@ async def test_each_trouble_is_one_line_and_the_rest_goes_on(
     assert of(found, "clock.nats") or of(found, "clock.kubernetes")
 
 
-async def test_nobody_acts(an_installation: MakeInstallation):
+async def test_no_service_acts(an_installation: MakeInstallation):
     async with an_installation(owned=False) as it:
         (line,) = wrong(await it.examined())
     assert line.check == "services.owners"

@@ -106,7 +106,7 @@ async def test_13_exit_codes_of_workers_are_those_of_the_training_container(oper
     for pod in ("codes-worker-0", "codes-worker-1"):
         await operator.signal(pod, "a-side")
     await sides_ended(operator, "codes", 2)
-    # Their ends are nobody's; a member that is not Ready for a while stays one.
+    # Their ends end nothing; a member that is not Ready for a while stays one.
     await operator.members("codes", "codes-worker-0", "codes-worker-1")
     await operator.signal("codes-worker-0")
     await operator.members("codes", "codes-worker-1")
@@ -182,7 +182,7 @@ async def test_a_deadline_ends_a_job_by_itself(operator: Operator):
 
 
 async def test_14_a_worker_that_is_deleted_or_dies_is_replaced(operator: Operator):
-    # As if somebody had killed it: no process can do that to the first one of its own container.
+    # As if a person had killed it: no process can do that to the first one of its own container.
     script = "trap 'exit 137' USR1; trap 'exit 0' TERM; sleep 1000 & wait"
     killed = {"name": "main", "image": SHELL, "command": ["sh", "-c", script]}
     job = a_job("heal", FOR_EVER, worker=killed)

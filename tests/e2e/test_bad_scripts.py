@@ -77,7 +77,7 @@ async def test_17_a_script_that_fails_fails_its_request_and_takes_no_worker(
     assert await operator.pods("told") == ["told-launcher", "told-worker-0", "told-worker-1"]
 
 
-async def test_what_a_script_prints_is_in_nobodys_way(operator: Operator):
+async def test_what_a_script_prints_delays_no_other_script(operator: Operator):
     await operator.apply(a_scripted("ScaleOut", "flooded", "told", "flood"))
     await operator.phase("ScaleSucceeded", SCALEOUTS, "flooded")
     await operator.assert_replayed("told")
@@ -108,7 +108,7 @@ async def test_8_a_launcher_without_ps_or_a_shell_is_scaled_all_the_same(operato
         await operator.phase("Running", TRAININGJOBS, job)
         await operator.kubectl("exec", f"{job}-launcher", "--", "ps", fails=True)
         await operator.apply(a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}))
-    # What cannot be run there is said, and stops nobody who comes after.
+    # A script that cannot run is reported, and stops no later request.
     await operator.apply(
         a_scripted("ScaleOut", "no-shell-script", "no-shell", "tell"),
         a_request("ScaleOut", "no-shell-out", "no-shell", toAdd={"count": 1}),
@@ -124,7 +124,7 @@ async def test_8_a_launcher_without_ps_or_a_shell_is_scaled_all_the_same(operato
     await operator.kubectl("delete", "trainingjob", "no-shell", "no-ps", "--wait=false")
 
 
-async def test_28_one_hung_script_and_one_broken_job_delay_nobody_else(operator: Operator):
+async def test_28_one_hung_script_and_one_broken_job_delay_no_other_job(operator: Operator):
     broken = a_job("broken", "", worker={"name": "main", "image": "missing/such:1", "imagePullPolicy": "Never"})
     await operator.apply(a_scripted("ScaleOut", "hung", "told", "hang", timeout=1000), broken)
     await operator.phase("Scaling", SCALEOUTS, "hung")

@@ -1,4 +1,4 @@
-"""Where et-operator's definitions are installed, Muster works on them: what they drop is missed by nobody.
+"""Where et-operator's definitions are installed, Muster works on them: no service needs the fields that they drop.
 
 Their schema has no `history`, so heads are in the checkpoint alone, and no status may be written again for want of it.
 """
@@ -35,7 +35,7 @@ UNTIL_TOLD = (
 
 
 class WithTheirs(ControlPlane):
-    """A cluster in which somebody installed et-operator's definitions before."""
+    """A cluster with et-operator's definitions."""
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -130,11 +130,11 @@ async def test_what_their_schema_admits_and_cannot_run_is_told(operator: Operato
         status = await operator.status(TRAININGJOBS, "7b")
         return bool(status.get("conditions")) and status["conditions"][-1]["status"] == "False"
 
-    await operator.until(told, lambda: "nobody said what is wrong with it")
+    await operator.until(told, lambda: "no status says what is wrong with it")
     assert await operator.pods("7b") == []
 
 
-async def test_4_a_scale_in_without_to_delete_fails_and_stops_nobody(operator: Operator):
+async def test_4_a_scale_in_without_to_delete_fails_and_stops_no_other_request(operator: Operator):
     """Lines 3 and 4: their schema admits it."""
     await operator.apply(a_job("served", "while :; do sleep 0.1; done"))
     await operator.phase("Running", TRAININGJOBS, "served")

@@ -82,7 +82,7 @@ async def test_15_a_hosts_file_that_cannot_be_written_stops_no_replacement(opera
     async def refused() -> bool:
         return "EffectRefused" in await operator.types("stone")
 
-    await operator.until(refused, lambda: "nobody tried to write the hosts files")
+    await operator.until(refused, lambda: "no service tried to write the hosts files")
     held = await got(operator, "configmap", "stone-config")
     assert held["data"]["hostfile"] == "stone-worker-0:1\nstone-worker-1:1\n", "it cannot be written"
     # Once it can be, it tells of the new worker.
@@ -97,7 +97,7 @@ async def _lists(operator: Operator, job: str, *workers: int) -> bool:
     return bool(held["data"]["hostfile"] == "".join(f"{job}-worker-{index}:1\n" for index in workers))
 
 
-async def test_17_what_somebody_deletes_by_hand_comes_back(operator: Operator):
+async def test_17_what_a_person_deletes_comes_back(operator: Operator):
     children = ("service/tidy", "configmap/tidy-config", "secret/tidy")
 
     async def uids() -> list[str]:
@@ -122,7 +122,7 @@ async def test_17_what_somebody_deletes_by_hand_comes_back(operator: Operator):
 
 
 def foreign(kind: str, name: str, **fields: Any) -> Document:
-    """Somebody else's, with a label that anybody can copy."""
+    """A pod of another owner, with a label that any user can copy."""
     labels = {"training-job-name": f"claim-{kind.lower()}"}
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": labels}, **fields}
 
@@ -174,7 +174,7 @@ READS = (
 """It says each different text that it ever finds in a hosts file."""
 
 
-async def test_20_nobody_reads_part_of_a_hosts_file(operator: Operator):
+async def test_20_no_launcher_reads_part_of_a_hosts_file(operator: Operator):
     await operator.apply(a_job("reader", READS))
     await operator.phase("Running", TRAININGJOBS, "reader")
     await operator.apply(a_request("ScaleOut", "reader-out", "reader", toAdd={"count": 4}))
@@ -300,7 +300,7 @@ async def test_29_pods_of_others_are_never_asked_for(operator: Operator):
         and ":muster:" in call["user"]["username"]
     ]
     if not any("requestURI" in call for call in calls):
-        pytest.skip("only a real API server's audit log says with which selector somebody asked")
+        pytest.skip("only a real API server's audit log has the selectors of requests")
     assert asked
     assert all("labelSelector=muster.dev%2Fjob-uid" in uri for uri in asked)
 

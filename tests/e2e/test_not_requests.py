@@ -192,6 +192,6 @@ async def test_33_a_scale_out_deleted_midway_is_rolled_back(operator: Operator):
     [(_, cancelled)] = await told(operator, "undone", "ScaleCancelled")
     assert cancelled["reason"] == "RequestDeleted"
     job = await operator.job("undone")
-    assert (job.scaling.size, job.membership.version) == (2, 1), "nobody was told of the workers that did not come"
+    assert (job.scaling.size, job.membership.version) == (2, 1), "no hosts files list the workers that did not come"
     await operator.assert_replayed("undone")
     await operator.delete("undone")

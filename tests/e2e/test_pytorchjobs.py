@@ -110,7 +110,7 @@ async def test_a_group_is_scaled_by_kubectl_and_by_muster(operator: Operator):
     await has_pods(operator, "group", *group(0, 1))
 
 
-async def test_beyond_its_bounds_nobody_scales_it(operator: Operator):
+async def test_beyond_its_bounds_it_is_not_scaled(operator: Operator):
     refused = await operator.kubectl("scale", "pytorchjob", "group", "--replicas", "4", fails=True)
     assert "set replicas to at most maxReplicas" in refused
     assert "1 to 3 workers, and not 4" in await operator.muster("scale", "pytorchjob/group", "--to", "4", code=1)

@@ -60,7 +60,7 @@ async def test_scripts_run_once_in_the_launcher_with_what_the_request_says(opera
 
 
 async def test_a_script_that_takes_too_long_fails_its_request(operator: Operator):
-    # What it becomes was told of no worker: nobody can end it, and it uses nobody.
+    # The process that it becomes names no worker: no service ends it, and it uses none.
     await operator.kubectl("exec", "scripted-launcher", "--", "sh", "-c", "echo 'exec sleep 1000' > slow.sh")
     slow = {"script": "slow.sh", "timeout": 2}
     await operator.apply(a_request("ScaleIn", "slow", "scripted", toDelete={"count": 1}, **slow))
@@ -80,7 +80,7 @@ async def test_a_worker_in_use_stays_until_its_process_in_the_launcher_is_gone(o
         checks = [json.loads(s.body) for s in await operator.log() if s.subject.endswith(".DrainChecked")]
         return [check for check in checks if check["request"] == request.metadata.uid]
 
-    await operator.until(looks, lambda: "nobody looked whether the worker is in use")
+    await operator.until(looks, lambda: "no check whether the worker is in use")
     await operator.kubectl("exec", "scripted-launcher", "--", "touch", "/run/done")
     await operator.phase("ScaleSucceeded", SCALEINS, "patient")
     last = await looks()
@@ -118,7 +118,7 @@ async def leaving_in_use(operator: Operator, job: str) -> None:
     async def looked() -> bool:
         return "DrainChecked" in await operator.types(job)
 
-    await operator.until(looked, lambda: "nobody looked whether the worker is in use")
+    await operator.until(looked, lambda: "no check whether the worker is in use")
 
 
 async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too(operator: Operator):
@@ -129,7 +129,7 @@ async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too(op
     await operator.phase("Succeeded", TRAININGJOBS, "over")
 
     async def ended() -> bool:
-        # With nobody left who uses the worker, it may also be quicker to go than the job to end.
+        # With no process that uses the worker, it may also be gone before the job ends.
         return (await operator.status(SCALEINS, "over-in"))["phase"] in ("ScaleFailed", "ScaleSucceeded")
 
     await operator.until(ended, lambda: "the request outlives its job")
@@ -145,8 +145,8 @@ async def test_33_a_scale_in_deleted_midway_is_finished_once_the_hosts_file_has_
         types = await operator.types("halfway")
         return "DrainChecked" in types[types.index("ScaleRequestGone") :]
 
-    # Whoever is in use stays, with or without a request.
-    await operator.until(looked_again, lambda: "nobody looks any more")
+    # A worker in use stays, with or without a request.
+    await operator.until(looked_again, lambda: "no further check of the drain")
     assert "WorkersReleased" not in await operator.types("halfway")
     await operator.kubectl("exec", "halfway-launcher", "--", "touch", "/run/done")
     await operator.has_pods("halfway", "halfway-launcher", "halfway-worker-0")

@@ -35,7 +35,7 @@ def theirs() -> dict[str, Any]:
 
 
 class WithTheirs(ControlPlane):
-    """A cluster in which somebody installed a definition of v2beta1 alone before."""
+    """A cluster with a definition that has only v2beta1."""
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

@@ -44,7 +44,7 @@ async def a_job_on_two_nodes(operator: Operator, name: str) -> AsyncIterator[dic
 
 
 async def nodes_of_workers(operator: Operator, job: str) -> dict[str, str]:
-    """Where each worker that nobody asked to go is."""
+    """The node of each worker that is not to go."""
     selector = f"training-job-name={job},training-job-role=worker"
     listed = json.loads(await operator.kubectl("get", "pods", "-l", selector, "-o", "json"))
     return {
@@ -61,7 +61,7 @@ async def listed(operator: Operator, job: str) -> list[str]:
 
 
 async def until_moved(operator: Operator, job: str, before: dict[str, str]) -> None:
-    """Wait until nobody is on the node that goes, and others took the paths."""
+    """Wait until no worker is on the node that goes, and others have taken the paths."""
     staying = [worker for worker, node in before.items() if node == STAYS]
     new = [f"{job}-worker-{3 + number}" for number in range(3 - len(staying))]
     now: dict[str, str] = {}

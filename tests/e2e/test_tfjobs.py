@@ -94,7 +94,7 @@ async def test_a_worker_begins_again_in_its_place_until_the_limit_is_reached(ope
     await has_pods(operator, "limited")
 
 
-async def test_a_suspended_job_begins_when_somebody_says_so(operator: Operator):
+async def test_a_suspended_job_begins_when_a_person_resumes_it(operator: Operator):
     await operator.apply(example("suspended"))
     await comes_to(operator, "Suspended", "paused")
     assert await pods(operator, "paused") == []
@@ -129,7 +129,7 @@ async def test_a_training_job_of_the_same_name_waits_for_the_name_of_its_worker(
     async def told() -> bool:
         return "NameConflict" in str((await operator.status(TRAININGJOBS, "twins")).get("conditions"))
 
-    await operator.until(told, lambda: "nobody says that the name is taken")
+    await operator.until(told, lambda: "no status says that the name is taken")
     assert await pods(operator, "twins") == ["twins-worker-0", "twins-worker-1"]
     await operator.kubectl("delete", "tfjob", "twins")
     await operator.phase("Running", TRAININGJOBS, "twins")

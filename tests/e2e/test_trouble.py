@@ -112,7 +112,7 @@ async def test_nats_has_no_jetstream(place: Place, tmp_path: Path):
         nats.stop()
 
 
-async def test_nobody_has_set_up_the_log(place: Place, tmp_path: Path):
+async def test_a_service_waits_for_a_log_that_is_not_set_up(place: Place, tmp_path: Path):
     async with NatsServer(tmp_path / "nats") as nats:
         environment = place.environment("scaler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scaler"])
         async with a_service("scaler", tmp_path, environment) as service:
@@ -201,7 +201,7 @@ def _other_authority(config: dict[str, Any]) -> None:
         pytest.param(None, ["there is no kubeconfig at"], id="there is none"),
         pytest.param("contexts: [", ["cannot be used"], id="it is no YAML"),
         pytest.param(_other_token, ["401", "credentials"], id="another token"),
-        pytest.param(_nobody_listens, ["127.0.0.1", "is the API server up"], id="nobody listens there"),
+        pytest.param(_nobody_listens, ["127.0.0.1", "is the API server up"], id="no server listens there"),
         pytest.param(_other_authority, ["certificate"], id="its certificate is not trusted"),
     ],
 )
@@ -399,7 +399,7 @@ sys.exit(subprocess.run([sys.executable, "-m", "muster", "get"]).returncode)
 """In a network of its own, as in a cluster whose DNS is down."""
 
 
-async def test_a_name_that_nobody_looks_up_in_time_is_said_in_one_line(place: Place, tmp_path: Path):
+async def test_a_name_that_is_not_looked_up_in_time_is_said_in_one_line(place: Place, tmp_path: Path):
     resolver = tmp_path / "resolv.conf"
     resolver.write_text("nameserver 127.0.0.1\noptions timeout:2 attempts:2\n")
     apart = ("unshare", "--user", "--map-root-user", "--mount", "--net")

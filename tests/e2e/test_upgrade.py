@@ -153,7 +153,7 @@ async def test_to_the_next_release_and_back_with_jobs_that_train(tmp_path: Path)
             logs = [service.log.read_text() for service in operator.stack.services.values()]
             return all(f"unknown event {EVENT}" in log for log in logs)
 
-        await operator.until(told, lambda: "nobody says that the job is held")
+        await operator.until(told, lambda: "no report says that the job is held")
         await operator.tell_to_end("young")
         await operator.phase("Succeeded", TRAININGJOBS, "young")
         assert (await operator.pod_uids("held")) == uids["held"]

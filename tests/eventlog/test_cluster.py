@@ -25,7 +25,7 @@ JOBS = 8
 EACH = 60
 
 SOON = 10.0
-"""Seconds; what stands still is noticed after three, and whoever looks for it at the same place waits five more."""
+"""Seconds; a server that stands still is noticed after three, and a client that asks it again waits five more."""
 
 
 async def test_a_killed_leader_loses_and_doubles_nothing(tmp_path: Path):
@@ -122,7 +122,7 @@ async def test_a_lost_connection_is_not_sought_where_it_was(nats_cluster: NatsCl
         assert log.connection._next_server(here, {})[0] in here
 
 
-async def test_what_is_in_flight_is_nobodys_yet(tmp_path: Path):
+async def test_what_is_in_flight_has_no_outcome_yet(tmp_path: Path):
     async with NatsCluster(tmp_path) as cluster:
         leading, followers = await apart(cluster)
         async with connected(cluster, url=leading.url) as log, connected(cluster, url=leading.url) as other:
@@ -168,7 +168,7 @@ async def apart(cluster: NatsCluster) -> tuple[NatsServer, list[NatsServer]]:
 
 
 async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:
-    """Whether the leader has it and waits for the others: it says so to whoever sends it again."""
+    """Whether the leader has it and waits for the others: it says so to a client that sends it again."""
     headers = wire.headers(entry, expect=0)
     with suppress(NoAnswer):
         return b"in process" in (await log.connection.request(entry.subject, entry.body, headers, timeout=0.5)).body

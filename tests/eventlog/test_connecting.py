@@ -26,7 +26,7 @@ def test_without_secrets(url, shown):
     assert without_secrets(url) == shown
 
 
-@pytest.mark.parametrize("place", ["127.0.0.1:1", "127.0.0.1:none"], ids=["nobody answers", "no address"])
+@pytest.mark.parametrize("place", ["127.0.0.1:1", "127.0.0.1:none"], ids=["no answer", "no address"])
 async def test_a_password_in_the_address_is_not_told(place: str):
     with pytest.raises(Trouble, match=place) as trouble:
         await JetStreamEventLog.connect(f"nats://watcher:s3cret@{place}", name="watcher", wait=0.2)
@@ -34,7 +34,7 @@ async def test_a_password_in_the_address_is_not_told(place: str):
 
 
 async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
-    """Whoever begins anew, or stops, closes first; an error here would end the process."""
+    """A service that begins anew, or stops, closes first; an error here would end the process."""
     async with a_server(tmp_path) as server:
         connection = await Connection.open(
             server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
@@ -48,7 +48,7 @@ async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
         await connection.close()
 
 
-async def test_it_can_be_closed_when_somebody_gave_up_waiting_for_its_end(tmp_path: Path):
+async def test_it_can_be_closed_after_a_caller_gave_up_waiting_for_its_end(tmp_path: Path):
     """As a reconnection does that is broken off: it waits for the socket's end, and that wait is everybody's."""
     async with a_server(tmp_path) as server:
         connection = await Connection.open(
@@ -71,7 +71,7 @@ async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path,
         )
         listener = await connection.listen(lambda *_: None, lost=lambda: None)
         await connection.request("$JS.API.STREAM.INFO.JOBS", timeout=5)
-        # What nats-py does with a socket that nobody reads from any more.
+        # What nats-py does with a socket that is no longer read.
         monkeypatch.setattr(connection._client, "_flush_pending", broken)
         with pytest.raises(NoAnswer, match="Connection lost"):
             await connection.request("$JS.API.STREAM.INFO.JOBS", timeout=1)

@@ -124,7 +124,7 @@ OFFLINE = (Replica("n2", current=True, offline=True), Replica("n1", offline=True
         pytest.param(kept(3, N1, Replica("n2")), "JOBS: 2 of 3 copies are current; look at n2", id="one is behind"),
         pytest.param(kept(3, *OFFLINE), "JOBS: 1 of 3 copies are current; look at n1, n2", id="two are gone"),
         pytest.param(kept(3, N1), "JOBS: 2 of 3 copies are current; bring back", id="one was never made"),
-        pytest.param(kept(3, N1, N2, leader=""), "JOBS: no copy leads", id="nobody leads"),
+        pytest.param(kept(3, N1, N2, leader=""), "JOBS: no copy leads", id="no copy leads"),
     ],
 )
 def test_copies(stream: Stream, says: str):

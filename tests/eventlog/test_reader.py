@@ -92,7 +92,7 @@ async def test_a_slow_reader_is_sent_no_more_than_it_asked_for(nats_server: Nats
         async with asyncio.timeout(READY), aclosing(log.read(subjects=(f"jobs.{namespace}.>",))) as batches:
             async for batch in batches:
                 received += [event.sequence for event in batch.events]
-                # While this reader dawdles the server could send all; it holds what nobody asked for.
+                # While this reader dawdles the server could send all; it holds what was not requested.
                 await asyncio.gather(*(log.last(f"jobs.{namespace}.job-1.>") for _ in range(5)))
                 if batch.pending == 0:
                     break

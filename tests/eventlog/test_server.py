@@ -103,7 +103,7 @@ async def test_a_wrong_password_is_refused_at_once(nats_server: NatsServer):
     assert refusal.value.reason == "Unauthorized"
 
 
-async def test_whoever_was_turned_away_leaves_nothing_running(nats_server: NatsServer):
+async def test_a_refused_client_leaves_nothing_running(nats_server: NatsServer):
     before = asyncio.all_tasks()
     for _ in range(3):
         with pytest.raises(Refused):
@@ -111,7 +111,7 @@ async def test_whoever_was_turned_away_leaves_nothing_running(nats_server: NatsS
     assert asyncio.all_tasks() == before
 
 
-async def test_nobody_there_is_transient_after_some_patience():
+async def test_an_address_without_a_server_is_transient_after_some_patience():
     with pytest.raises(Transient, match="connect to"):
         await JetStreamEventLog.connect(f"nats://127.0.0.1:{free_port()}", name="scheduler", patience=0.3)
 

@@ -32,7 +32,7 @@ def test_a_service_publishes_under_its_own_name_alone(author: str):
 
 
 @pytest.mark.parametrize("author", [*AUTHORS, "reader"])
-def test_nobody_but_the_administrator_changes_a_stream(author: str):
+def test_only_the_administrator_changes_a_stream(author: str):
     forbidden = [
         f"$JS.API.STREAM.{verb}.{stream}"
         for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "RESTORE", "SNAPSHOT")
@@ -47,6 +47,6 @@ def test_nobody_but_the_administrator_changes_a_stream(author: str):
     assert not [subject for subject in forbidden if any(matches(pattern, subject) for pattern in allowed)]
 
 
-def test_nobody_hears_the_answers_of_others():
+def test_no_user_hears_the_answers_of_others():
     for author in AUTHORS:
         assert listens(author) == (f"_INBOX_{author}.>",)

@@ -62,7 +62,7 @@ async def test_what_never_arrived_is_sent_again(nats_server: NatsServer):
         assert [event.sequence for event in await read_to_end(log, f"jobs.{namespace}.>")] == [sequence]
 
 
-async def test_somebody_who_was_quicker_meanwhile_is_a_conflict(nats_server: NatsServer):
+async def test_another_writer_meanwhile_is_a_conflict(nats_server: NatsServer):
     namespace = a_namespace()
     async with (
         Proxy(nats_server.url) as proxy,

@@ -27,7 +27,7 @@ hosts = _hosts()
 @pytest.mark.parametrize(
     ("output", "names"),
     [
-        pytest.param("", [], id="nobody is an answer"),
+        pytest.param("", [], id="no worker is an answer"),
         pytest.param("b:1\na:2\n", ["b", "a"], id="the order is kept"),
         pytest.param("\n  a:1  \r\n\n", ["a"], id="space around lines means nothing"),
     ],

@@ -261,7 +261,7 @@ class TestStatus:
         (created,) = status(*begun(), stuck)["conditions"]
         assert created["message"] == "resnet-worker-0: ImagePullBackOff"
 
-    def test_a_name_that_belongs_to_somebody_else_is_told_where_people_look(self):
+    def test_a_name_of_another_owner_is_told_where_people_look(self):
         refused = EffectRefused(
             effect="CreatePod", reason="NameConflict", field="mnist-worker-0", permanent=False, slots=all_slots(SPEC)
         )

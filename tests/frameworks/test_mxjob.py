@@ -64,7 +64,7 @@ def reasons(document: Document) -> list[str]:
     [
         pytest.param(DIST, "scheduler", id="the scheduler's"),
         pytest.param(TUNE, "tuner", id="the tuner's"),
-        pytest.param(kubeflow_mx_job(Worker=2), "worker", id="all workers' where nobody schedules them"),
+        pytest.param(kubeflow_mx_job(Worker=2), "worker", id="all workers' without a scheduler"),
         pytest.param(kubeflow_mx_job(Worker=1, Server=0), "worker", id="all workers' where the servers are none"),
         pytest.param(kubeflow_mx_job(Scheduler=0, Worker=1), "worker", id="all workers' where the scheduler is none"),
         pytest.param(changed(DIST, "spec.jobMode", ""), "scheduler", id="of no mode, as Go writes it"),
@@ -112,7 +112,7 @@ def test_labels_and_names_are_upstreams():
         pytest.param(kubeflow_mx_job(Server=1, Worker=1), "NoScheduler", id="no scheduler"),
         pytest.param(kubeflow_mx_job(Scheduler=0, Server=1, Worker=1), "NoScheduler", id="a scheduler, but none"),
         pytest.param(kubeflow_mx_job(Scheduler=2, Worker=1), "InvalidValue", id="two schedulers"),
-        pytest.param(kubeflow_mx_job("MXTune", TunerTracker=1), "NoReplicas", id="nobody who tunes"),
+        pytest.param(kubeflow_mx_job("MXTune", TunerTracker=1), "NoReplicas", id="no tuner"),
         pytest.param(kubeflow_mx_job("MXPlay"), "UnknownJobMode", id="another mode"),
         pytest.param(kubeflow_mx_job(Scheduler=1, Master=1), "UnknownReplicaType", id="another type"),
         pytest.param(changed(DIST, "spec.mxReplicaSpecs", {}), "NoReplicas", id="no types"),

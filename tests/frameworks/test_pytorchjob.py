@@ -105,7 +105,7 @@ class TestPods:
         assert reasons(job) == ["ReservedVariable"]
 
     def test_side_containers_are_told_too_and_keep_what_they_have(self):
-        """Whoever ships the logs wants to know the rank."""
+        """A program that ships the logs needs the rank."""
         containers = pytorch_job()["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
         side = {"name": "logs", "image": "shipper", "env": [{"name": "RANK", "value": "none"}]}
         job = changed(pytorch_job(), f"{WORKER}.template.spec.containers", [side, *containers])
@@ -115,7 +115,7 @@ class TestPods:
         assert "ports" not in pod["spec"]["containers"][0]
         assert pod["spec"]["containers"][1]["ports"] == port(23456)
 
-    def test_nobody_waits_for_the_masters_name_because_it_is_there_from_the_beginning(self):
+    def test_no_pod_waits_for_the_masters_name_because_it_is_there_from_the_beginning(self):
         pod = pod_for(custom(pytorch_job()), Slot(0, "worker", 0), PYTORCHJOB)
         assert "initContainers" not in pod["spec"]
         service = service_for(custom(pytorch_job()), Slot(0, "master", 0), PYTORCHJOB)

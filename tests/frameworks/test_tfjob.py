@@ -106,7 +106,7 @@ class TestWhoseEndIsTheJobs:
                 "All",
                 id="a chief's whatever the policy says of workers",
             ),
-            pytest.param(tf_job(Evaluator=1), "evaluator", "All", id="whoever is there"),
+            pytest.param(tf_job(Evaluator=1), "evaluator", "All", id="all that are there"),
         ],
     )
     def test_it_is(self, job: Document, judge: str, succeeds: str):

@@ -150,13 +150,13 @@ def test_18_attaching_through_the_api_server_is_refused_with_the_way_out() -> No
     ("path", "value"),
     [
         pytest.param("spec.backoffLimit", None, id="a null is an absent field"),
-        pytest.param(f"{ROLES}.worker.replicas", 2.0, id="two point nought is two"),
+        pytest.param(f"{ROLES}.worker.replicas", 2.0, id="two point zero is two"),
         pytest.param(f"{ROLES}.worker.replicas", 9, id="as many as the maximum"),
         pytest.param(f"{ROLES}.worker.minReplicas", 2, id="as few as the minimum"),
         pytest.param(f"{ROLES}.worker.maxReplicas", 2**31 - 1, id="a maximum that means none"),
         pytest.param(f"{ROLES}.launcher.replicas", ABSENT, id="a launcher without replicas"),
-        pytest.param(f"{ROLES}.worker.template.spec.whatever", {"new": [1]}, id="a pod field nobody knows yet"),
-        pytest.param("spec.whatever", {"new": [1]}, id="a field nobody knows yet"),
+        pytest.param(f"{ROLES}.worker.template.spec.whatever", {"new": [1]}, id="an unknown pod field"),
+        pytest.param("spec.whatever", {"new": [1]}, id="an unknown field"),
         pytest.param("metadata.name", "a" * 50, id="the longest name"),
     ],
 )

@@ -18,7 +18,7 @@ WANTED_LOSS = 0.25
 
 
 class Training:
-    """The operator, as somebody who trains uses it."""
+    """The operator, as a person who trains uses it."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator

@@ -1,4 +1,4 @@
-"""What the strikes cost: from a strike to the first append of whoever took over, and the log's silences."""
+"""What the strikes cost: from a strike to the first append of the new lease holder, and the log's silences."""
 
 import itertools
 import math
@@ -79,7 +79,7 @@ def _takeovers(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def _decisions(outcomes: Sequence[Outcome]) -> list[float]:
-    """From then on, or from the event that asked for a decision later still; a fact is asked for by nobody."""
+    """From then on, or from the event that asked for a decision later still; no event asks for a fact."""
     return [
         ack.at - max(_acquired(outcome, one), outcome.owed.get(ack.sequence, 0.0))
         for outcome, one in _owners_killed(outcomes)

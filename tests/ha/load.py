@@ -65,7 +65,7 @@ class Load:
         self.deleted: dict[str, int] = {}
         """The version at which anything went, by uid."""
         self.ends: dict[str, str] = {}
-        """The phase in which each job shall be by its life; empty when it shall be gone."""
+        """The expected phase of each job by its life; empty if it is expected to be gone."""
         self.scaled = 0
 
     async def begin(self) -> None:
@@ -90,7 +90,7 @@ class Load:
         return len(self._lives)
 
     def left(self) -> list[str]:
-        """Children whose owner is gone, and jobs that are not as they shall be."""
+        """Children whose owner is gone, and jobs that are not in the expected phase."""
         alive = {shown.metadata.uid for shown in self._now["TrainingJob"].values()}
         orphans = [
             f"{kind} {name}: its owner is gone"
@@ -100,7 +100,7 @@ class Load:
         ]
         phases = {name: self._phase("TrainingJob", name) for name in self.ends}
         return orphans + [
-            f"{name} is {phases[name] or 'gone'} and shall be {end or 'gone'}"
+            f"{name} is {phases[name] or 'gone'}, expected {end or 'gone'}"
             for name, end in self.ends.items()
             if phases[name] != end
         ]
@@ -186,7 +186,7 @@ class Load:
 
 
 async def quiet(load: Load) -> None:
-    """Wait until everything is as it shall be; raises with what is not."""
+    """Wait until every job is in its expected phase; raises with those that are not."""
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):
             while load.left():

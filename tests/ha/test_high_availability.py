@@ -22,7 +22,7 @@ KILLS, PAUSES, STOPS = 11, 2, 1
 Who leads the log is asked to stop as well."""
 
 
-async def test_whoever_is_killed_or_stands_still_nothing_is_lost_or_doubled(tmp_path: Path):
+async def test_with_any_process_killed_or_stopped_nothing_is_lost_or_doubled(tmp_path: Path):
     require_control_plane()
     try:
         find("fakenodes")

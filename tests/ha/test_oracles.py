@@ -1,4 +1,4 @@
-"""The checks of high availability see what they are there for: each is shown a history that somebody spoilt."""
+"""The checks of high availability see what they are there for: each is shown a spoilt history."""
 
 from collections.abc import Callable
 from datetime import datetime

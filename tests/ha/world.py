@@ -170,7 +170,7 @@ class Pairs(Stack):
                 wish = {"placement": {"preferred": name}}
                 await api.call(self._admin, f"STREAM.LEADER.STEPDOWN.{STREAM}", wish, dict)
             except (Trouble, KeyError):
-                pass  # Between two leaders there is nobody to answer.
+                pass  # Between two leaders no server answers.
             await asyncio.sleep(PROBE_SECONDS)
             return False
 
@@ -180,7 +180,7 @@ class Pairs(Stack):
             asked = range(first, min(first + AT_ONCE, end + 1))
             answers = await asyncio.gather(*(self._held(sequence) for sequence in asked))
             found += [stored for stored in answers if stored is not None]
-        assert await leads(), f"{name} was asked, and somebody else may have answered"
+        assert await leads(), f"{name} was asked, and another server may have answered"
         return found
 
     async def _held(self, sequence: int) -> Stored | None:

@@ -40,7 +40,7 @@ def test_a_launcher_that_ended_and_is_removed_before_the_end_was_decided_ended_a
     assert found.success is success
 
 
-def test_an_end_that_was_seen_stands_whoever_deletes_the_launcher_afterwards():
+def test_an_end_that_was_seen_stands_when_the_launcher_is_deleted_afterwards():
     story = [*a_running_job(), pods(launcher(version=30, phase="Succeeded", exits=exited(0)))]
     deleted = pods(launcher(version=31, phase="Succeeded", exits=exited(0), deleting=True))
     for then in ([deleted], [deleted, PodsGone(uids=(UID,))]):

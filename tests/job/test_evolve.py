@@ -209,7 +209,7 @@ def test_the_count_outlives_the_pod_and_ends_with_the_attempt():
     assert evolve(job, JobRestarted(attempt=1), AT).attempt.tallies == {}
 
 
-def test_a_vanished_pod_spends_its_slot_unless_somebody_released_it():
+def test_a_vanished_pod_spends_its_slot_unless_a_decision_released_it():
     vanished = PodsGone(uids=(Uid("pod-1"),))
     taken = given(*a_running_job(), vanished).job
     assert Slot(0, WORKER, 1) in taken.attempt.spent

@@ -158,7 +158,7 @@ def test_hashes_are_kept_since_the_last_basis_only():
     assert history.hash_at(history.sequence) == history.head.hash
 
 
-@pytest.mark.parametrize("author", ["status", "scaler", "scheduler", "setup", "nobody"])
+@pytest.mark.parametrize("author", ["status", "scaler", "scheduler", "setup", "stranger"])
 def test_a_wrong_author_holds_the_job_and_changes_nothing(author: str):
     history = a_history(a_running_job())
     before = history.job
@@ -284,7 +284,7 @@ def test_each_job_has_a_history_of_its_own_whatever_its_name():
         histories.fold(stored(histories[key], event, sequence=sequence))
     assert len(histories) == 3
     assert {history.job.key for history in histories} == {KEY, OTHER, waiting}
-    assert histories.get(JobKey("team-b", "nobody", Uid("uid-3"))) is None
+    assert histories.get(JobKey("team-b", "unknown", Uid("uid-3"))) is None
     assert R1 in histories[waiting].job.scaling.requests
     assert not histories[KEY].job.scaling.requests
 

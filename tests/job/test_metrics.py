@@ -67,7 +67,7 @@ def phases(found: dict[str, dict[tuple[str, ...], float]]) -> dict[str, float]:
     return {labels[2]: value for labels, value in found["muster_jobs"].items() if value}
 
 
-def test_a_job_is_known_by_noughts_before_anything_happens_to_it():
+def test_a_job_has_series_with_zeros_before_its_first_event():
     found = measured(observed(a_spec()))
     assert phases(found) == {"Pending": 1}
     for what in ("created", "deleted", "successful", "failed", "restarted"):
@@ -148,7 +148,7 @@ def test_pods_come_fail_and_go():
         *a_running_job(),
         pods(worker(0, version=50, phase="Failed")),
         pods(worker(0, version=51, phase="Failed")),
-        PodsGone(uids=(Uid("pod-0"), Uid("nobody"))),
+        PodsGone(uids=(Uid("pod-0"), Uid("unknown"))),
     )
     assert found["muster_pods_created_total"][PLACE] == 3
     assert found["muster_pods_failed_total"][PLACE] == 1

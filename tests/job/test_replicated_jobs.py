@@ -44,7 +44,7 @@ class TestBeginning:
             scheduler, Record(SlotsAssigned(slots=all_slots(SPEC), reason="JobCreated"))
         )
 
-    def test_every_pod_gets_a_service_of_its_own_and_nobody_waits_for_hosts_files_or_keys(self):
+    def test_every_pod_gets_a_service_of_its_own_and_none_waits_for_hosts_files_or_keys(self):
         slots = (CHIEF, *WORKERS)
         story = given(observed(SPEC), JobCreated(reason="TrainingJobCreated"), SlotsAssigned(slots=all_slots(SPEC)))
         story.then(scheduler, *map(CreateService, slots), *map(CreatePod, slots))
@@ -87,8 +87,8 @@ class TestBeginning:
         assert (Record(JobRunning(reason="TrainingJobRunning")) in given(*events).steps(status)) is runs
 
     def test_a_job_of_no_pods_is_not_begun_again_and_again(self):
-        nobody = msgspec.structs.replace(SPEC, roles=())
-        given(observed(nobody), JobCreated(reason="TrainingJobCreated")).then_nothing(scheduler)
+        without_roles = msgspec.structs.replace(SPEC, roles=())
+        given(observed(without_roles), JobCreated(reason="TrainingJobCreated")).then_nothing(scheduler)
 
     def test_one_that_ran_and_ended_unseen_ran_all_the_same(self):
         story = given(*a_created_replicated_job(SPEC), ended("chief", 0, 0))
@@ -222,7 +222,7 @@ class TestLosses:
         assert isinstance(step.event, JobFailed)
 
     @pytest.mark.parametrize("policy", ["Never", "ExitCode", "OnFailure", "Always"])
-    def test_one_that_somebody_deleted_comes_back_whatever_the_policy(self, policy):
+    def test_a_deleted_worker_comes_back_whatever_the_policy(self, policy):
         deleted = [*a_running_replicated_job(a_replicated_spec(policy)), PodsGone(uids=(Uid("worker-0-0"),))]
         again = SlotsAssigned(slots=one(WORKERS[0]), replaces=one(WORKERS[0]), reason="PodsReplaced")
         given(*deleted).then(scheduler, Record(again))
@@ -241,7 +241,7 @@ class TestLosses:
             scheduler, Record(SlotsAssigned(slots=both, replaces=both, reason="PodsReplaced"))
         )
 
-    def test_nobody_leaves_before_its_node_does(self):
+    def test_no_worker_leaves_before_its_node_does(self):
         story = given(
             *a_running_replicated_job(SPEC), DisruptionNoticed(node="n", uids=(Uid("worker-0-0"),), reason="Spot")
         )
@@ -321,7 +321,7 @@ def test_a_worker_that_is_done_is_not_missed_for_ever():
 
 
 class TestARoleThatIsTakenOutOfTheResource:
-    """What is there stays until the end; nobody can make its pods again, and nobody misses them."""
+    """What is there stays until the end; its pods cannot be made again, and are not missed."""
 
     ALONE = a_replicated_spec(workers=0)
 
@@ -434,7 +434,7 @@ def test_a_leader_that_came_with_an_edit_does_not_keep_the_attempt_from_its_end(
     assert OVER in story.steps(status)
 
 
-def test_nobody_comes_back_once_the_job_has_its_end():
+def test_no_pod_comes_back_once_the_job_has_its_end():
     spec = a_replicated_spec("Always")
     story = given(*a_running_replicated_job(spec), ended("worker", 1, 3), ended("chief", 0, 0))
     story.then_nothing(scheduler)

@@ -212,6 +212,6 @@ def never() -> Answer:
 
     async def answer(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
-        raise AssertionError("nobody sets the event")
+        raise AssertionError("the event is never set")
 
     return answer

@@ -1,4 +1,4 @@
-"""Definitions as clusters have them that ran et-operator, reduced to what matters to whoever writes there.
+"""Definitions as clusters have them that ran et-operator, reduced to what matters to a client that writes there.
 
 Same kinds and columns, no rules, some defaults, fields of today's pods kept, every other unknown field dropped.  A
 status needs `conditions` and `replicaStatuses`, a job's also `restartCount`; there is no `history` in it.

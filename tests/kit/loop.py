@@ -56,7 +56,7 @@ PATHS = {
 """Whence each phase may lead (FAULTS, section 2)."""
 Move = Callable[[], None]
 
-GOING = ObservedNode(reason="SpotInterruption", fences=(Taint(key="spot", effect="NoSchedule"),))
+GOING = ObservedNode(reason="SpotInterruption", taints=(Taint(key="spot", effect="NoSchedule"),))
 
 
 class Loop:
@@ -163,7 +163,7 @@ class Loop:
             yield self._notice
 
     def _notice(self) -> None:
-        """The node where pods are placed is about to go, and is closed; its name is told to nobody else."""
+        """The node where pods are placed is about to go, and is closed; no other caller gets its name."""
         self.notices -= 1
         self.cache.set_node(f"node-{self.node}", GOING)
         self.node += 1
@@ -332,7 +332,7 @@ class Loop:
                 self._append(DrainChecked(request=effect.request, in_use=still, reason=unknown))
 
     def _run(self, effect: scaler_effects.RunScript) -> None:
-        """The script ends well or not, or nobody who saw it lives to tell; or nobody ran it at all."""
+        """The script ends well or not, or its end is lost with the process that saw it; or it did not run at all."""
         self._claimed.add(effect.once)
         fate = 1.0 if self.calm else self.chance.random()
         if fate < 0.1:

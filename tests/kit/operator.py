@@ -171,7 +171,7 @@ class Operator:
         await self.signal(f"{job}-launcher")
 
     async def delete(self, *jobs: str) -> None:
-        """Ask for the end of jobs that nobody needs any more."""
+        """Ask for the end of jobs that no test needs any more."""
         await self.kubectl("delete", "trainingjob", *jobs, "--wait=false")
 
     async def signal(self, pod: str, container: str = "main") -> None:
@@ -186,7 +186,7 @@ class Operator:
         return await self.kubectl("apply", "-f", "-", given=manifests)
 
     async def muster(self, *words: str, code: int = 0) -> str:
-        """A command of ours as somebody who only reads the log."""
+        """A command of Muster as a user who only reads the log."""
         ended = await run(sys.executable, "-m", "muster", *words, environment=self.stack.reader())
         said = ended.out + ended.complaint
         assert ended.code == code, f"muster {' '.join(words)}: {ended.code}\n{said}"

@@ -18,7 +18,7 @@ import pytest
 from devcluster.binaries import MissingProgram, find
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
-from devcluster.node.relay import Ends, leading
+from devcluster.node.relay import Ends, relaying
 from devcluster.realnode import NAME, RealCluster
 from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
@@ -104,7 +104,7 @@ class Platform:
                 unless_led.pop_all()
             return reader, writer
 
-        async with leading(dial, lambda relay: asyncio.start_server(relay, "127.0.0.1", 0)) as server:
+        async with relaying(dial, lambda relay: asyncio.start_server(relay, "127.0.0.1", 0)) as server:
             yield int(server.sockets[0].getsockname()[1])
 
     async def picture(self) -> str:
@@ -122,7 +122,7 @@ async def a_platform(
 ) -> AsyncIterator[Platform]:
     """With as many volumes as `disks`, of the default class; with `kubelet` on a real node, one at a time.
 
-    A volume has 50 GiB from the beginning: a claim may ask for more than it got, and nobody enlarges anything.
+    A volume has 50 GiB from the beginning: a claim may ask for more than it got, and no controller enlarges it.
 
     `audit` is a file for one line per call of the API server.
     """

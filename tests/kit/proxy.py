@@ -43,11 +43,11 @@ class Proxy:
         self._flowing.clear()
 
     def drop_answers(self) -> None:
-        """Requests reach the server, its answers reach nobody."""
+        """Requests reach the server, its answers are dropped."""
         self._answering = False
 
     def refuse(self) -> None:
-        """Cut, and accept nobody."""
+        """Cut, and accept no connection."""
         self._refusing = True
         self.cut()
 
@@ -58,7 +58,7 @@ class Proxy:
         self._writers.clear()
 
     def heal(self) -> None:
-        """Whole again.  Connections that lost bytes are closed, since nobody could make sense of the rest."""
+        """Whole again.  Connections that lost bytes are closed, since the rest would make no sense."""
         if not self._answering:
             self.cut()
         self._answering = True

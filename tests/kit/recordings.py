@@ -56,7 +56,7 @@ def _compared(recording: Path, spared: Collection[Framework], *, whole: bool) ->
     made = [call for call in made if not of_kinds([call.need], spared)]
     accounts = permissions.SERVICE_ACCOUNTS
     wanted = [need for name in accounts for need in needs(name, kinds=compared)]
-    # These are in no role unless somebody asks for them.
+    # These are in no role by default.
     more = [need for name in accounts for need in needs(name, kinds=compared, taking_over=True) if need not in wanted]
     took_over = any(call.need in more for call in made)
     found = compare(made, [*wanted, *more] if took_over else wanted)

@@ -58,7 +58,7 @@ class Service:
         return line
 
     async def probed(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Status and answer of a probe; 0 when nobody listens, or whoever did is going."""
+        """Status and answer of a probe; 0 if no process listens, or the process is ending."""
         try:
             async with (
                 aiohttp.ClientSession() as session,

@@ -26,7 +26,7 @@ class _Jumping(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop without waiting; for code that talks to nobody outside this process."""
+    """An event loop without waiting; for code without connections out of this process."""
 
     def __init__(self) -> None:
         self._clock = _Jumping()

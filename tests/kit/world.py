@@ -246,7 +246,7 @@ class World:
         return "\n".join([*lines, f"pods {sorted(self.pods())}", f"held {held}"])
 
     async def _obey(self) -> None:
-        """Every pod is placed, started and made Ready, and ended when somebody asks."""
+        """Every pod is placed, started and made Ready, and ended when its deletion asks for that."""
         seen = -1
         while True:
             if self.store.version != seen or self.exit_codes:

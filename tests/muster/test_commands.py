@@ -53,7 +53,7 @@ async def test_kubectl_finds_it_and_its_usage_is_kubectls(tmp_path: Path):
         pytest.param(["why", "pod/resnet"], id="an unknown kind"),
         pytest.param(["resume", "trainingjob/"], id="no name"),
         pytest.param(["history", "pod/resnet"], id="the history of an unknown kind"),
-        pytest.param(["history", "accept"], id="nobody's loss"),
+        pytest.param(["history", "accept"], id="a loss without a job"),
         pytest.param(["replay"], id="nothing to replay"),
     ],
 )

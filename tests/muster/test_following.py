@@ -21,7 +21,7 @@ LONG = QUIET_SECONDS + 1
 
 
 class Looks(Calm):
-    """Counts how often somebody looked."""
+    """Counts the reads."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -32,7 +32,7 @@ class Looks(Calm):
 
 
 class Waiting:
-    """A job, and somebody who waits until it runs."""
+    """A job, and a command that waits until it runs."""
 
     def __init__(self, said: Said, clock: Clock) -> None:
         self.said = said
@@ -89,7 +89,7 @@ async def test_an_api_server_that_is_away_is_said_once_and_so_is_its_return(job:
         job.store.outage.end()
         complaint = await job.looked()
         assert complaint.count("answers again") == outage
-        assert "looked at it" not in complaint, "what nobody could see is nobody's silence"
+        assert "looked at it" not in complaint, "no service is blamed for an outage"
     await job.ends(waiting)
 
 

@@ -49,7 +49,7 @@ class Log:
         self.journal.wake()
 
     def spoil(self) -> None:
-        """An event of another job that nobody can read: who reads the whole log meets it."""
+        """An unreadable event of another job: a command that reads the whole log meets it."""
         place = len(self.journal.events) + 1
         self.journal.events.append(Stored(place, "facts.team-b.another", "bad", "2030-01-01T00:00:00.000Z", b""))
 

@@ -207,7 +207,7 @@ async def test_a_name_alone_means_the_training_job_before_all_others(site: Site,
     assert said.out == "trainingjob/resnet asked to suspend\n"
 
 
-async def test_a_name_alone_means_the_only_job_and_of_several_nobody(site: Site, said: Said):
+async def test_a_name_alone_means_the_only_job_and_of_several_none(site: Site, said: Said):
     await site.cluster.create(CHOIRS, "default", a_choir("vgg"))
     await suspend(site.cluster, asked("vgg"), "default", wait=False, timeout=10)
     assert said.out == "choir/vgg asked to suspend\n"

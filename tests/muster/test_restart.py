@@ -124,7 +124,7 @@ async def test_an_attempt_that_began_while_it_was_paused_is_another_one(site: Si
     [
         pytest.param("Succeeded", [restarting(BEGAN, now=False)], 1, id="it ended before it could"),
         pytest.param("Succeeded", [restarting(LATER, now=False)], 0, id="it began again and ended"),
-        pytest.param("Suspended", [restarting(BEGAN, now=False)], 1, id="somebody paused it instead"),
+        pytest.param("Suspended", [restarting(BEGAN, now=False)], 1, id="a person paused it instead"),
     ],
 )
 async def test_how_it_ends_otherwise(site: Site, said: Said, phase: str, conditions: list[dict[str, Any]], code: int):

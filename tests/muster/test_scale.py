@@ -76,7 +76,7 @@ async def test_a_request_that_fails_ends_with_one_and_its_reason(site: Site, sai
     assert said.err == f"muster: scalein/{request.metadata.name} is ScaleFailed (BelowMinimum: too few)\n"
 
 
-async def test_a_request_that_nobody_takes_up_ends_with_three(site: Site):
+async def test_a_request_that_is_not_taken_up_ends_with_three(site: Site):
     with pytest.raises(typer.Exit) as end:
         await to(site.cluster, JOB, "default", 3, wait=True, timeout=1)
     assert end.value.exit_code == 3

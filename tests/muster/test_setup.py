@@ -111,12 +111,12 @@ async def test_a_check_changes_nothing_and_says_what_would(a_site: MakeSite, tmp
 
 async def test_an_older_definition_is_upgraded_and_a_newer_one_left_alone(a_site: MakeSite, tmp_path: Path, said: Said):
     async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
-        await edit(site, lambda fields: fields.pop("suspend"), note="somebody's")
+        await edit(site, lambda fields: fields.pop("suspend"), note="a person's")
         await set_up(settings(site, nats), a_wish())
         assert "trainingjobs.kai.alibabacloud.com upgraded (it lacks .spec.suspend (v1alpha1))" in said.out
         upgraded = await definition(site)
         assert "suspend" in fields(upgraded.spec)
-        assert upgraded.metadata.annotations["note"] == "somebody's"
+        assert upgraded.metadata.annotations["note"] == "a person's"
         newer = await edit(site, lambda fields: fields.update(priority={"type": "integer"}), **{MARK: "99.0"})
         await set_up(settings(site, nats), a_wish())
         assert "release 99.0 made it" in said.err
@@ -170,7 +170,7 @@ async def test_a_refused_installation_has_no_log_that_its_services_could_use(
         with pytest.raises(typer.Exit):
             await set_up(settings(site, two), a_wish(cluster=False, check=True))
         assert "stream JOBS would be created" in said.out
-        # Its own scope changed in place is told apart from somebody else's.
+        # Its own scope changed in place is told apart from another installation's.
         with pytest.raises(Refused, match=r"this log's own, of another scope: .*--release"):
             await set_up(settings(site, one, namespace="team-a"), a_wish())
 
@@ -202,7 +202,7 @@ async def test_nothing_stays_claimed_in_kinds_that_are_no_longer_chosen(
             await set_up(settings(site, two, kinds=(TFJOB.name,)), a_wish())
         await set_up(settings(site, one), a_wish(**words))
         await set_up(settings(site, two, kinds=(TFJOB.name,)), a_wish())
-        # It is no business of whoever else sets up, or gives up, other kinds.
+        # It does not affect installations that set up, or give up, other kinds.
         await set_up(settings(site, one), a_wish())
         await set_up(settings(site, one), a_wish(release=True, take_scope=True))
         assert scope.key("") in (await definition(site, "tfjobs.kubeflow.org")).metadata.annotations
@@ -356,8 +356,8 @@ async def test_an_api_server_that_is_down_is_waited_for(a_site: MakeSite, tmp_pa
 @pytest.mark.parametrize(
     ("status", "served"),
     [
-        pytest.param(None, False, id="nobody has looked at it yet"),
-        pytest.param({"conditions": None}, False, id="nobody has judged it yet"),
+        pytest.param(None, False, id="no controller has looked at it yet"),
+        pytest.param({"conditions": None}, False, id="no controller has judged it yet"),
         pytest.param({"conditions": [{"type": "Established", "status": "False"}]}, False, id="not yet"),
         pytest.param({"conditions": [{"type": "Established", "status": "True"}]}, True, id="it is served"),
     ],

@@ -324,7 +324,7 @@ def test_the_answer_in_full(name: str):
 
 async def test_the_answer_needs_no_event_of_other_jobs():
     journal = MemoryJournal()
-    # Whoever reads it fails: its subject is of no job.
+    # Reading it fails: its subject is of no job.
     journal.events.append(Stored(2, "facts.team-b.another", "bad", "2030-01-01T00:00:00.000Z", b""))
     journal.events += log_of(a_running_job(2), after=2)
     heading, *_ = await answer(MemoryEventLog(journal), ASKED, "", KEY.namespace)
@@ -362,7 +362,7 @@ def test_a_drained_node_is_the_first_cause_of_the_second_attempt():
                 JobFailed(reason="BelowMinimum"),
             ],
             ["JobFailed", "TimePassed", "PodsObserved"],
-            id="a worker that somebody deleted",
+            id="a worker that a person deleted",
         ),
         pytest.param(
             [
@@ -414,7 +414,7 @@ def test_a_worker_whose_exit_was_seen_before_its_phase_is_told_of_by_its_exit():
     assert "resnet-worker-1 ended: exit code 3" in answer[4]
 
 
-def test_why_a_pod_vanished_is_unknown_when_nobody_asked_for_it():
+def test_why_a_pod_vanished_is_unknown_without_a_deletion():
     causes = causes_of(*a_running_job(2), gone(1))
     assert NOT_ASKED in said(causes, "worker-1")
 

@@ -1,4 +1,4 @@
-"""`muster why` of jobs without a launcher: every pod by its name, and no word of hosts files that nobody reads.
+"""`muster why` of jobs without a launcher: every pod by its name, and no word of hosts files.
 
 What whole answers look like is in `tests/golden/why`.
 """
@@ -162,7 +162,7 @@ def test_the_answer_in_full(name: str):
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_nobody_speaks_of_launchers_and_files_that_are_not_there(name: str):
+def test_no_sentence_speaks_of_launchers_and_files_that_are_not_there(name: str):
     answer = said(*STORIES[name])
     assert "launcher" not in answer
     assert "hosts files" not in answer

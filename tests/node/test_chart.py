@@ -27,7 +27,7 @@ async def test_what_the_chart_installs_by_default_runs_a_job(tmp_path: Path, bui
         await platform.do("kubectl apply -f -", given=yaml.safe_dump(a_job("job", "sleep 1")))
         await platform.do("kubectl wait --for=condition=Succeeded trainingjob/job --timeout=60s", patience=70)
 
-        # Nobody was started again by an impatient probe, and the set-up needed one attempt.
+        # No container was restarted by an impatient probe, and the set-up needed one attempt.
         pods = (await platform.get("pods --namespace muster"))["items"]
         restarts = {
             pod["metadata"]["labels"]["app.kubernetes.io/component"]: container["restartCount"]

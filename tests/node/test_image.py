@@ -25,7 +25,7 @@ RESTRICTED = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""The profile `restricted`, and a root that nobody writes to, as the chart has it."""
+"""The profile `restricted`, and a read-only root, as the chart has it."""
 
 LOOK = """
 import os, pathlib, shutil, sys
@@ -91,7 +91,7 @@ async def test_what_follows_its_name_is_a_command_of_muster(operator: Operator, 
 
 
 async def test_a_service_without_its_log_says_so_and_waits(operator: Operator, imported: None):
-    # In a pod's own network nobody else is at this address.
+    # In a pod's own network no other process has this address.
     probe = {"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1}
     nowhere = {"NATS_URL": "nats://127.0.0.1:4222"}
     await operator.apply(_pod("lonely", environment=nowhere, command=["muster-watcher"], readinessProbe=probe))

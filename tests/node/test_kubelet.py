@@ -32,7 +32,7 @@ FAILS_WHEN_TOLD = {
     "command": ["sh", "-c", "trap 'exit 5' USR1; trap 'exit 0' TERM; while :; do sleep 0.05; done"],
 }
 
-# It takes so long that whoever listens is there before the end.
+# It takes so long that the listener is there before the end.
 SAYS_GOODBYE = {
     "name": "main",
     "image": SHELL,
@@ -167,7 +167,7 @@ async def test_a_command_of_ours_has_its_output_its_exit_code_and_its_refusals(o
         await launcher("true", container="nobody")
     with pytest.raises(Transient, match="timed out"):
         await launcher("sleep", "1234", timeout=1.0)
-    # Nobody ends it: that we left says nothing to the runtime.
+    # The command goes on: the runtime does not learn that the client left.
     assert b"1234" in (await launcher("sh", "-c", "cat /proc/[0-9]*/cmdline")).output
     await operator.kubectl("delete", "trainingjob", "asked", "--wait=false")
 

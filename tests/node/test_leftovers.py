@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def killed_run(host: MakeHost, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A run of somebody else, with its node up."""
+    """Another run, with its node up."""
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("killed_run.py")), str(tmp_path / "killed")],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -1,6 +1,6 @@
-"""Somebody who works straight at the API server: jobs, requests, pods and children come, change and go.
+"""A client that writes directly to the API server: jobs, requests, pods and children come, change and go.
 
-Seeded; plays the scheduler and the kubelet too, since nobody else is here.
+Seeded; plays the scheduler and the kubelet too, because no other process does.
 """
 
 import random
@@ -119,7 +119,7 @@ class Driver:
         index = 0 if role == LAUNCHER else self._chance.randint(0, 5)
         pod = self.pod_of(job, role, index)
         if self._chance.random() < 0.1:
-            # Labels that somebody copied make no pod of ours.
+            # Copied labels make no pod of ours.
             del pod["metadata"]["ownerReferences"]
         await self._create(PODS, pod)
 

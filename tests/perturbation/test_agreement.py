@@ -77,7 +77,7 @@ def test_a_pod_as_it_was_is_no_lie_and_one_as_it_never_was_is():
 
 
 @pytest.mark.parametrize("event", [PodsGone(uids=(POD,)), LauncherLost(uid=POD)], ids=["gone", "lost"])
-def test_the_end_of_what_nobody_ended_is_a_lie_and_so_is_one_told_too_early(event: AnyEvent):
+def test_an_end_that_did_not_happen_is_a_lie_and_so_is_one_told_too_early(event: AnyEvent):
     witness, _ = a_witness_of_a_pod()
     assert lies(witness, event)
     witness.ended[POD] = datetime(2031, 1, 1, tzinfo=UTC).timestamp()
@@ -86,7 +86,7 @@ def test_the_end_of_what_nobody_ended_is_a_lie_and_so_is_one_told_too_early(even
     assert lies(witness, event) == []
 
 
-def test_whoever_ends_a_job_ends_its_pods():
+def test_the_end_of_a_job_ends_its_pods():
     witness, _ = a_witness_of_a_pod()
     witness.ended[KEY.uid] = datetime(2029, 1, 1, tzinfo=UTC).timestamp()
     assert lies(witness, PodsGone(uids=(POD,))) == []

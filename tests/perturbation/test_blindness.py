@@ -78,7 +78,7 @@ async def test_jobs_that_vanished_with_their_definition_wait_for_a_persons_word(
     async with an_arena(plane, tmp_path) as arena:
         jobs = await arena.jobs(VANISHED_AT_ONCE + 2)
         await arena.agree()
-        # It hears nothing of the end of each, as one that was down while somebody reinstalled the definitions.
+        # It hears nothing of the end of each, as one that was down while the definitions were reinstalled.
         arena.disturbed.process.kill()
         arena.witness.ending(*(job.metadata.uid for job in jobs))
         definition = await arena.admin.get(DEFINITIONS, "", DEFINITION)

@@ -55,7 +55,7 @@ async def _restore(arena: Arena, backup: Path) -> None:
     shutil.copytree(backup, plane.etcd.data)
     await plane.etcd.run()
     await plane.apiserver.run()
-    # As the books say: whoever keeps a copy of what the old store held begins anew.
+    # As the books say: a client with a copy of the old store begins anew.
     await plane.controllers.restart()
     await witness.anew()
     witness.ended.update(dict.fromkeys(before - _uids(arena), when))

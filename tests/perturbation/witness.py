@@ -58,7 +58,7 @@ class Witness:
         self.there: dict[str, dict[str, Object]] = {resource.kind: {} for resource in WATCHED}
         """By kind and uid, as far as the watch told."""
         self.ended: dict[str, float] = {}
-        """Wall clock before which an object, by uid, had surely not ended: when somebody began to end it."""
+        """Wall clock before which an object, by uid, had surely not ended: when a client began to end it."""
         self.owners: dict[str, set[str]] = {}
         self.deleted: set[str] = set()
         """The uids whose end the watch told."""
@@ -97,7 +97,7 @@ class Witness:
                 raise outcome
 
     def ending(self, *uids: str) -> None:
-        """Somebody is about to end these."""
+        """A client is about to end these."""
         for uid in uids:
             self.ended.setdefault(uid, time.time())
 
@@ -217,7 +217,7 @@ class Witness:
             case TimePassed():
                 return []
             case _:
-                return ["nobody gave a reason for this"]
+                return ["no write is the reason for this"]
 
     def _seen(self, kind: str, uid: str, version: int) -> list[Any]:
         return self.versions.get((kind, uid, version), [])
@@ -227,7 +227,7 @@ class Witness:
         return [] if told in shown else [f"told {told}, shown {shown}"]
 
     def _gone(self, stored: Stored, uid: str) -> list[str]:
-        """Nobody ended it before this was recorded."""
+        """It was recorded before its end began."""
         recorded = datetime.fromisoformat(stored.time).timestamp()
         begun = min(self._began(uid), default=None)
         if begun is None:
@@ -235,6 +235,6 @@ class Witness:
         return [] if begun <= recorded + CLOCK_SECONDS else [f"{uid} ended {begun - recorded:.3f} s later"]
 
     def _began(self, uid: str) -> list[float]:
-        """Whoever ends an owner ends what it owns."""
+        """The end of an owner ends what it owns."""
         begun = [self.ended[one] for one in (uid, *self.owners.get(uid, ())) if one in self.ended]
         return begun + self._collected if uid in self.deleted and self.owners.get(uid) else begun

@@ -85,7 +85,7 @@ def test_no_request_succeeds_whose_script_did_not_end_well(seed: int):
 
 @many
 @given(seeds)
-def test_nobody_is_released_before_the_launcher_has_the_files_and_nothing_twice(seed: int):
+def test_no_worker_is_released_before_the_launcher_has_the_files_and_none_twice(seed: int):
     loop = a_life(seed)
     released = [event.request for event in loop.events if isinstance(event, WorkersReleased) and event.request]
     assert len(released) == len({*released})
@@ -94,7 +94,7 @@ def test_nobody_is_released_before_the_launcher_has_the_files_and_nothing_twice(
 
 @many
 @given(seeds)
-def test_a_failed_script_takes_nobody_away(seed: int):
+def test_a_failed_script_removes_no_worker(seed: int):
     loop = a_life(seed)
     for event in loop.events:
         if isinstance(event, ScaleFailed) and event.reason.startswith("Script"):

@@ -90,14 +90,14 @@ def test_all_of_a_node_are_released_together():
     given(*drained(a_job_that_drains(4, 2, 3))).then(scaler, released(2, 3))
 
 
-def test_nobody_waits_where_no_time_is_given():
+def test_there_is_no_wait_where_no_time_is_given():
     told = [noticed(1), without_them(2, 0, drain=0), hosts_file(2), pods(launcher(version=60, hosts=2))]
     story = given(*a_running_job(workers=2), *told)
     story.then(scaler, released(1))
     assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(story.job))
 
 
-def test_a_launcher_that_ended_uses_nobody_who_could_drain():
+def test_a_launcher_that_ended_uses_no_worker_that_could_drain():
     events = [*a_running_job(workers=2), noticed(1), without_them(2, 0), hosts_file(2)]
     ended = [*events, pods(launcher(version=70, phase="Failed"))]
     assert Timer(len(ended), DISRUPTION_DRAIN, DRAIN) in next_due(given(*ended).job)
@@ -196,16 +196,16 @@ def test_a_scale_out_of_others_goes_on():
     given(*events, *seen).then_among_others(scaler, Record(succeeded))
 
 
-def test_between_attempts_nobody_is_released_or_listed():
+def test_between_attempts_no_worker_is_released_or_listed():
     given(*drained(a_job_that_drains(2, 1)), JobRestarting(reason="TrainingJobFailed")).then_nothing(scaler)
 
 
-def test_nobody_waits_for_the_drain_of_one_that_was_released():
+def test_no_timer_runs_for_the_drain_of_a_released_worker():
     released = WorkersReleased(request=Uid(""), slots=(workers(2),), reason="Disrupted")
     story = given(*a_job_that_drains(3, 2), released)
     assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(story.job))
 
 
-def test_nobody_waits_for_the_drain_of_a_job_that_is_over():
+def test_no_timer_runs_for_the_drain_of_a_job_that_is_over():
     over = [*a_job_that_drains(3, 2), JobSucceeded(reason="TrainingJobSucceeded")]
     assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(given(*over).job))

@@ -61,20 +61,20 @@ def look_passed(after: list[AnyEvent]) -> TimePassed:
             id="in use, and then no more",
         ),
         pytest.param([IN_USE, DEADLINE], released("DrainForced"), id="in use until the deadline"),
-        pytest.param([UNKNOWN], None, id="nobody can know"),
-        pytest.param([UNKNOWN, DRAINED], released("DrainTimed"), id="nobody can know, and they had their time"),
-        pytest.param([DRAINED, UNKNOWN], released("DrainTimed"), id="nobody can know, and they had it before"),
+        pytest.param([UNKNOWN], None, id="unknown"),
+        pytest.param([UNKNOWN, DRAINED], released("DrainTimed"), id="unknown, and they had their time"),
+        pytest.param([DRAINED, UNKNOWN], released("DrainTimed"), id="unknown, and they had it before"),
         pytest.param(
             [IN_USE, look_passed([*SEEN, IN_USE]), DRAINED, UNKNOWN],
             released("DrainTimed"),
-            id="in use, and then nobody can know",
+            id="in use, and then unknown",
         ),
-        pytest.param([UNKNOWN, DEADLINE], released("DrainForced"), id="nobody can know until the deadline"),
+        pytest.param([UNKNOWN, DEADLINE], released("DrainForced"), id="unknown until the deadline"),
         pytest.param([DEADLINE], released("DrainForced"), id="no answer until the deadline"),
-        pytest.param([ENDED], released("Drained"), id="a launcher that has ended uses nobody"),
+        pytest.param([ENDED], released("Drained"), id="a launcher that has ended uses no worker"),
     ],
 )
-def test_leaving_workers_go_when_nobody_uses_them(after: list[AnyEvent], step: Step | None):
+def test_leaving_workers_go_when_no_process_uses_them(after: list[AnyEvent], step: Step | None):
     story = given(*SEEN, *after)
     story.then(scaler, *([step] if step is not None else []))
 

@@ -178,7 +178,7 @@ def test_as_many_as_are_left_is_the_size_from_then_on():
     done_ = ScaleSucceeded(request=E2, reason="AlreadyThatSize")
     story = given(*with_policy("Always"), edit_of(sized(2), "Always"), done_)
     assert story.job.scaling.size == 2
-    assert not any(isinstance(step, Record) for step in story.steps(scheduler)), "nobody is replaced"
+    assert not any(isinstance(step, Record) for step in story.steps(scheduler)), "no worker is replaced"
 
 
 def test_the_size_follows_when_the_files_do():
@@ -260,7 +260,7 @@ def test_an_edit_of_a_finished_job_changes_nothing():
     assert not given(*a_running_job(), *over, sized(5)).job.scaling.requests
 
 
-def test_an_edit_that_waited_until_the_end_ends_with_the_job_and_tells_nobody():
+def test_an_edit_that_waited_until_the_end_ends_with_the_job_without_a_condition():
     over = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
     story = [*a_running_job(), sized(5), *over]
     rejected = ScaleRejected(request=E2, reason="JobFinished")

@@ -175,7 +175,7 @@ def test_the_last_place_leaves_even_when_it_is_empty():
     ],
 )
 def test_one_that_leaves_may_end_as_it_likes(before: list[AnyEvent]):
-    """Whoever is told to go exits somehow; that is no loss, and no reason to fail a job that needs all others."""
+    """A worker that is told to go exits somehow; that is no loss, and no reason to fail a job that needs all others."""
     steps = given(*shrinking(there(2)), *before).steps(status)
     assert not [step for step in steps if isinstance(step, Record)]
 
@@ -190,7 +190,7 @@ def test_beyond_the_bounds_nothing_is_touched():
 
 
 def test_a_worker_whose_node_is_about_to_go_is_replaced_before_that():
-    """Nobody reads of the members, so nobody has to be given time to let go of it."""
+    """No launcher reads the members, so no worker needs drain time."""
     story = [*a_running_group(3), DisruptionNoticed(node="node-1", uids=(Uid("pod-1"),), reason="SpotInterruption")]
     without = HostsPublished(version=2, members=((0, 0), (2, 2)))
     given(*story).then(scaler, Record(without))

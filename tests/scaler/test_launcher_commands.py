@@ -201,7 +201,7 @@ async def test_out_a_launcher_that_never_finds_them_runs_nothing():
 
 
 @in_virtual_time
-async def test_where_nobody_can_look_nobody_waits():
+async def test_where_no_check_is_possible_there_is_no_wait():
     inside = Inside()
     inside.hosts, inside.hosts_code = itertools.repeat(b""), 127
     begun = asyncio.get_running_loop().time()
@@ -233,7 +233,9 @@ async def test_a_request_that_cannot_be_read_runs_nothing():
     ],
 )
 @in_virtual_time
-async def test_a_look_shows_who_is_in_use_or_why_nobody_knows(answer: Answer, in_use: tuple[int, ...], reason: str):
+async def test_a_look_shows_which_workers_are_in_use_or_why_that_is_unknown(
+    answer: Answer, in_use: tuple[int, ...], reason: str
+):
     inside = Inside(answer)
     begun = asyncio.get_running_loop().time()
     assert await inside.look() == DrainChecked(request=R1, in_use=in_use, reason=reason)

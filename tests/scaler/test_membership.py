@@ -18,7 +18,7 @@ from tests.kit.builders import (
 from tests.kit.stories import given, scaler
 
 
-def test_nobody_is_a_member_until_all_workers_are_ready():
+def test_no_worker_is_a_member_until_all_are_ready():
     given(*a_created_job(workers=2), service(), pods(worker(0))).then_nothing(scaler)
 
 

@@ -39,11 +39,11 @@ def test_the_hosts_files_change_before_anything_else():
     given(*BEFORE).then(scaler, Record(published(2, 0, 1, request=R1)))
 
 
-def test_nobody_is_released_before_the_files_are_seen():
+def test_no_worker_is_released_before_the_files_are_seen():
     given(*PUBLISHED).then(scaler, WriteHosts(2, (0, 1)))
 
 
-def test_nobody_is_released_before_the_drain_is_over():
+def test_no_worker_is_released_before_the_drain_is_over():
     (look,) = given(*SEEN).steps(scaler)
     assert isinstance(look, CheckDrain), "how it goes on is the drain's story"
 
@@ -63,7 +63,7 @@ def test_the_deadline_ends_the_wait_for_pods_that_do_not_go():
     given(*RELEASED, DEADLINE).then(scaler, Record(ScaleFailed(request=R1, reason="WorkersNotGone")))
 
 
-def test_files_that_are_not_seen_in_time_fail_the_request_and_release_nobody():
+def test_files_that_are_not_seen_in_time_fail_the_request_and_release_no_worker():
     given(*PUBLISHED, DEADLINE).then_among_others(scaler, Record(ScaleFailed(request=R1, reason="HostsNotWritten")))
 
 

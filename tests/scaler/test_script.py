@@ -120,7 +120,7 @@ def test_a_script_that_did_not_end_well_fails_the_request_and_gives_nothing_back
 
 
 @BY_KIND
-def test_a_script_whose_end_nobody_knows_is_not_run_again(before: list[AnyEvent]):
+def test_a_script_whose_end_is_unknown_is_not_run_again(before: list[AnyEvent]):
     (timer,) = [timer for timer in next_due(given(*before, STARTED).job) if timer.name == "ScriptDeadline"]
     assert (timer.anchor, timer.seconds, timer.since) == (len(before) + 1, 65, "")
     passed = TimePassed(anchor=timer.anchor, timer=timer.name)
@@ -173,7 +173,7 @@ def test_a_launcher_that_is_asked_to_go_runs_no_script(before: list[AnyEvent]):
         pytest.param(
             [*IN, STARTED, ScaleRequestGone(uid=R1), TimePassed(anchor=len(IN) + 1, timer="ScriptDeadline")],
             [failed(UNKNOWN)],
-            id="in, and nobody knows how its script ended",
+            id="in, and the end of its script is unknown",
         ),
         pytest.param(
             [*OUT_SEEN, ScaleRequestGone(uid=R1)],

@@ -47,7 +47,7 @@ def test_a_secret_that_vanished_is_made_again_and_waited_for():
     [
         pytest.param({"ssh_secret": "my-keys"}, id="the user brings one"),
         pytest.param({"ssh_secret": KEY.name}, id="the user brings one of the job's name"),
-        pytest.param({"attach_mode": "kubexec"}, id="nobody attaches by ssh"),
+        pytest.param({"attach_mode": "kubexec"}, id="no pod attaches by ssh"),
     ],
 )
 def test_nothing_is_made_and_nothing_waited_for_when(spec: dict[str, str]):
@@ -60,7 +60,7 @@ def test_another_object_of_that_name_is_no_pair():
     assert not there(*a_created_job(), ChildrenObserved(children=(service,)))
 
 
-def test_a_name_that_somebody_has_is_waited_for():
+def test_a_name_that_is_taken_is_waited_for():
     taken = [*a_created_job(), EffectRefused(effect="CreateSecret", reason="NameConflict")]
     given(*taken).then_nothing(keys.missing)
     assert not there(*taken)

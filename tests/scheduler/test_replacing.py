@@ -140,7 +140,7 @@ def test_each_crash_waits_longer_than_the_one_before():
 
 
 def lost(times: int) -> list[AnyEvent]:
-    """A worker that somebody deletes as soon as it was replaced, so often."""
+    """A worker that a person deletes as soon as it was replaced, so often."""
     story: list[AnyEvent] = [*a_running_job(workers=1, of_workers="OnFailure", backoff_limit=0)]
     for index in range(times):
         if index:
@@ -240,7 +240,7 @@ def test_of_a_resource_that_became_invalid_no_pod_is_made():
 
 
 def done_and_one_lost(*scaling: AnyEvent, lost: int) -> list[AnyEvent]:
-    """Worker 0 did its work and leaves a place that nobody fills; then this one fails while its request is open."""
+    """Worker 0 did its work and leaves a place that is not filled; then this one fails while its request is open."""
     done = worker(0, version=30, phase="Succeeded", exits=exited(0))
     failed = worker(lost, version=40, phase="Failed", exits=exited(1))
     return [*a_running_job(workers=3, of_workers="OnFailure"), pods(done), *scaling, pods(failed)]

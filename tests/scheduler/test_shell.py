@@ -1,4 +1,4 @@
-"""The scheduler's shell: a resource is read once for all pods of a start, and whoever waits for it may be gone."""
+"""The scheduler's shell: a resource is read once for all pods of a start, and waiting effects may be cancelled."""
 
 import asyncio
 import gc

@@ -164,7 +164,7 @@ async def is_forgotten(own: Accounts, token: str) -> bool:
 
 @asynccontextmanager
 async def a_server_with(certificate: Path | None, key: Path) -> AsyncIterator[str]:
-    """Something that shows this certificate; nobody gets further."""
+    """A server with this certificate; no client gets further."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     assert certificate is not None
     context.load_cert_chain(certificate, key)

@@ -123,7 +123,7 @@ async def test_every_kind_has_a_story_here_or_a_reason_why_not():
 async def test_a_job_of_another_kind_comes_and_goes(operator: Operator, kind: str):
     framework = next(known for known in BUILT_IN if known.name == kind)
     resource = framework.resource
-    # Three groups have an MXJob, and a pod of one name is nobody else's.
+    # Three groups have an MXJob, and a pod's name is of one of them only.
     name = f"brief-{resource.plural}-{resource.group.partition('.')[0]}"
     await operator.stack.kube.create(resource, HERE, {"metadata": {"name": name}, "spec": BRIEF_JOBS[kind]})
     about = resource.group, resource.plural
@@ -139,7 +139,7 @@ async def test_a_job_of_another_kind_comes_and_goes(operator: Operator, kind: st
 async def test_names_that_are_taken_are_looked_at(operator: Operator):
     kube = operator.stack.kube
     container = {"name": "main", "image": SHELL}
-    # A scheduler that nobody runs: it stays where it is.
+    # A scheduler that does not run: the pod stays Pending.
     foreign = {"schedulerName": "nobody", "containers": [container]}
     await kube.create(PODS, HERE, {"metadata": {"name": "taken-worker-0"}, "spec": foreign})
     await kube.create(SERVICES, HERE, {"metadata": {"name": "held"}, "spec": {"ports": [{"port": 80}]}})
@@ -158,7 +158,7 @@ async def test_what_the_garbage_collector_leaves_is_deleted(operator: Operator):
     assert isinstance(plane, ControlPlane)
     await start(operator, "left")
     await operator.phase("Running", TRAININGJOBS, "left")
-    # Without controllers nobody follows owner references.
+    # Without controllers no garbage collector follows owner references.
     plane.controllers.kill()
     try:
         await remove(operator, TRAININGJOBS, "left")

@@ -19,7 +19,7 @@ from tests.kit.nats import a_decision, a_namespace, a_server, connected
 pytestmark = pytest.mark.nats
 
 AT_ONCE = 10.0
-"""Seconds in which a refusal must be known; a request that nobody answers takes three times as long.
+"""Seconds in which a refusal must be known; a request without an answer takes three times as long.
 
 Milliseconds on a quiet machine; on one that is busy with other tests both processes may wait for their turn.
 """
@@ -76,7 +76,7 @@ async def test_each_publishes_under_its_own_name_alone(nats_server: NatsServer, 
 
 
 @pytest.mark.parametrize("user", PEOPLE)
-async def test_nobody_changes_removes_or_copies_a_stream(nats_server: NatsServer, user: str):
+async def test_no_service_changes_removes_or_copies_a_stream(nats_server: NatsServer, user: str):
     own = json.dumps(log_config(replicas=1, max_bytes=-1) | {"max_msgs": 1}).encode()
     async with connected(nats_server) as log:
         kept = await log.append(a_decision(a_namespace()), expect=0)
@@ -139,7 +139,7 @@ async def test_a_bucket_that_can_be_wiped_is_not_worked_with(tmp_path: Path, buc
 
 
 @pytest.mark.parametrize("user", PEOPLE)
-async def test_nobody_listens_to_the_answers_of_others(nats_server: NatsServer, user: str):
+async def test_no_user_listens_to_the_answers_of_others(nats_server: NatsServer, user: str):
     others = [inbox_of(other) for other in (ADMIN, *PEOPLE) if other != user]
     for inbox in (*(f"{inbox}.>" for inbox in others), "_INBOX.>", "$JS.EVENT.>", ">"):
         async with at(nats_server, user) as connection:

@@ -29,7 +29,7 @@ async def test_a_job_of_another_namespace_is_not_seen():
         assert of_other(world) == 0
 
 
-async def test_what_the_log_says_of_other_namespaces_is_nobodys_business():
+async def test_services_of_one_namespace_ignore_the_log_of_others():
     async with World() as world:
         world.apply(TRAININGJOBS, a_training_job(workers=2))
         await world.running()

@@ -111,7 +111,7 @@ async def test_a_request_that_is_acted_upon_has_the_job_as_controller_owner(reso
     async with Stage() as stage:
         job = stage.apply(TRAININGJOBS, a_training_job(workers=2))
         await stage.running()
-        foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kept", "uid": "somebody"}
+        foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kept", "uid": "another"}
         stage.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "kept"}, "data": {}})
         kept = stage.store.get(CONFIGMAPS, NAMESPACE, "kept")
         assert kept is not None

@@ -22,7 +22,7 @@ async def a_life(world: World) -> None:
     world.apply(TRAININGJOBS, a_training_job(workers=2))
     await world.running()
     world.apply(SCALEOUTS, a_scale_out(2))
-    # The two kinds have a watch each: which of two requests made at once is seen first is nobody's promise.
+    # The two kinds have a watch each: which of two requests made at once is seen first is not defined.
     await world.until(lambda: "ScaleRequested" in world.types())
     world.apply(SCALEINS, a_scale_in(1))
     await world.phase("ScaleSucceeded", SCALEOUTS, "out")

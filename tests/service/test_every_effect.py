@@ -1,6 +1,6 @@
 """Trouble at every effect of create, scale-out, scale-in, restart and delete: the end is the same.
 
-The effects are counted in a life that nobody disturbs.  Then that life is lived once for each of them and disturbed
+The effects are counted in an undisturbed life.  Then that life is lived once for each of them and disturbed
 there: the service is killed before or after it, the call fails, is refused, its answer is lost, or the job is deleted.
 """
 
@@ -71,12 +71,12 @@ class Disturbed(Calm):
         return here
 
     async def _die(self) -> None:
-        # Whoever waits for the answer is killed meanwhile.
+        # The service that waits for the answer is killed meanwhile.
         await asyncio.Event().wait()
 
 
 class Outcome(NamedTuple):
-    """What has to be the same, however often somebody died on the way."""
+    """What has to be the same, with any number of crashes on the way."""
 
     attempt: int
     restarts: int
@@ -159,7 +159,7 @@ def undisturbed() -> tuple[Outcome | None, Counter[str]]:
     return outcome, counts
 
 
-def test_the_life_that_nobody_disturbs(undisturbed: tuple[Outcome, Counter[str]]):
+def test_the_undisturbed_life(undisturbed: tuple[Outcome, Counter[str]]):
     outcome, counts = undisturbed
     assert outcome == Outcome(
         attempt=1,

@@ -39,7 +39,7 @@ def a_patch(uid: Uid, document: bytes) -> PatchStatus:
 
 
 class Busy(MemoryCluster):
-    """A cluster in which somebody else writes between our look and our write."""
+    """A cluster in which another client writes between the service's read and its write."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
@@ -136,7 +136,7 @@ async def test_a_late_nudge_spares_the_pod_that_has_the_name_now():
     assert "annotations" not in stage.held(PODS, "resnet-launcher").metadata
 
 
-async def test_a_request_that_somebody_else_took_meanwhile_stays_theirs():
+async def test_a_request_that_another_owner_took_meanwhile_stays_with_it():
     stage = Stage()
     request = stage.store.create(SCALEOUTS, NAMESPACE, a_scale_out())
     theirs = {"apiVersion": "v1", "kind": "Other", "name": "other", "uid": "other", "controller": True}

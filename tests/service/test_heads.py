@@ -222,7 +222,7 @@ async def test_a_held_job_that_a_person_deletes_is_gone():
 
 
 @in_virtual_time
-async def test_a_head_that_somebody_removed_is_written_again_with_the_next_document():
+async def test_a_head_that_a_person_removed_is_written_again_with_the_next_document():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
         await stage.running()
@@ -366,7 +366,7 @@ async def test_an_accepted_loss_without_pods_begins_anew():
             stage.delete(PODS, name)
         await stage.until(lambda: not stage.pods())
         await stage.quiet()
-        assert not stage.pods(), "nobody makes pods for a job whose history is in doubt"
+        assert not stage.pods(), "no service makes pods for a job whose history is in doubt"
         stage.annotate("resnet", {"muster.dev/accept-history": named})
         await going_on(stage)
         assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]

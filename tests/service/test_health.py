@@ -107,7 +107,7 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
         await running
 
 
-async def test_the_port_is_closed_afterwards_and_port_nought_opens_none():
+async def test_the_port_is_closed_afterwards_and_port_0_opens_none():
     runtime, port = Runtime(Idle(), MemoryEventLog(MemoryJournal())), free_port()
     async with health.serve([context(runtime)], "127.0.0.1", port):
         assert (await asked(port, "/healthz"))[0] == 200
@@ -122,9 +122,9 @@ async def test_before_it_runs_it_is_alive_and_says_what_it_waits_for():
     waiting, port = health.Health("status"), free_port()
     async with health.serve([waiting], "127.0.0.1", port):
         assert (await asked(port, "/healthz"))[0] == 200
-        waiting.trouble = "connect to nats://here: nobody there"
+        waiting.trouble = "connect to nats://here: no server there"
         status, known = await asked(port, "/readyz")
-    assert (status, known["ready"], known["trouble"]) == (503, False, "connect to nats://here: nobody there")
+    assert (status, known["ready"], known["trouble"]) == (503, False, "connect to nats://here: no server there")
 
 
 async def test_several_services_of_one_process_are_ready_together():

@@ -1,4 +1,4 @@
-"""The job's key pair as it is made: once, for nobody else, and unseen."""
+"""The job's key pair: made once, for this job only, and never logged."""
 
 import base64
 from typing import Any
@@ -85,7 +85,7 @@ async def test_a_pair_whose_answer_was_lost_counts_at_the_next_try():
 @pytest.mark.parametrize(
     "labels", [{}, {"training-job-name": "resnet", "muster.dev/job-uid": "00000001-0000-4000-8000-000000000000"}]
 )
-async def test_a_secret_of_somebody_else_is_neither_used_nor_touched(labels: dict[str, str]):
+async def test_a_secret_of_another_owner_is_neither_used_nor_touched(labels: dict[str, str]):
     """Line 19."""
     making = Making()
     making.store.create(SECRETS, NAMESPACE, {"metadata": {"name": "resnet", "labels": labels}, "data": {"mine": ""}})
@@ -96,7 +96,7 @@ async def test_a_secret_of_somebody_else_is_neither_used_nor_touched(labels: dic
     assert making.secret == before
 
 
-async def test_who_refuses_the_secret_may_repeat_it_and_nobody_hears():
+async def test_a_refusal_of_the_secret_may_repeat_it_and_is_not_logged():
     making = Making()
     told: list[Any] = []
 

@@ -28,7 +28,7 @@ async def test_two_jobs_of_one_name_run_and_end_side_by_side():
 
 
 @in_virtual_time
-async def test_a_kind_that_is_not_served_is_in_nobodys_way():
+async def test_a_kind_that_is_not_served_delays_no_other_kind():
     async with Stage(kinds=WITH_SWARMS) as stage:
         stage.store.withdraw(SWARMJOBS)
         job = a_training_job(workers=1, activeDeadlineSeconds=60)

@@ -119,7 +119,7 @@ async def test_a_free_lease_is_taken_at_once_and_kept():
 
 
 @in_virtual_time
-async def test_a_lease_is_nobodys_before_it_was_written():
+async def test_a_lease_has_no_holder_before_it_was_written():
     assert not Lease(await a_bucket(), KEY, "a").held()
 
 
@@ -143,11 +143,11 @@ async def test_a_second_replica_waits_and_takes_over_when_the_first_one_dies():
 
 @pytest.mark.parametrize("expires", [True, False], ids=["the server lets it expire", "the server is late"])
 @pytest.mark.parametrize("moment", [step / 20 for step in range(20)])
-def test_whoever_waits_notices_soon_that_nobody_renews(moment: float, expires: bool):
+def test_a_standby_notices_soon_that_the_lease_is_not_renewed(moment: float, expires: bool):
     _take_over(moment, expires=expires)
 
 
-def test_whoever_waits_asks_at_once_when_its_write_met_the_lease_as_it_expired():
+def test_a_standby_asks_at_once_when_its_write_met_the_lease_as_it_expired():
     # With this chance the holder's last renewal runs out at the server right before the write of who waits.
     random.seed(148)
     _take_over(0.4, expires=True)
@@ -173,7 +173,7 @@ def _take_over(moment: float, *, expires: bool) -> None:
 
 
 @in_virtual_time
-async def test_whoever_waits_asks_seldom_while_the_lease_is_renewed():
+async def test_a_standby_asks_seldom_while_the_lease_is_renewed():
     bucket = await a_bucket()
     line = Weather(bucket)
     a, b = Replica(bucket, "a"), Replica(line, "b")
@@ -264,7 +264,7 @@ async def test_a_holder_that_is_not_well_for_long_leaves_its_lease_to_another():
         assert now() - began >= OFFER_SECONDS, "what passes soon is no reason"
         first.unready = ""
         await asyncio.sleep(10 * OFFER_SECONDS)
-        assert second.lease.held(), "and nobody asks for it back"
+        assert second.lease.held(), "and no replica asks for it back"
         assert (first.times, second.times) == (1, 1)
 
 
@@ -277,7 +277,7 @@ async def test_who_was_not_well_before_it_had_the_lease_leaves_it_as_soon():
         await until(a.lease.held, "the lease")
         waiting = asyncio.create_task(b.lease.keep(b.acquired))
         await asyncio.sleep(10 * LONGEST_OFFER_SECONDS)
-    await until(b.lease.held, "the lease, as nobody else is there", seconds=2 * TTL_SECONDS)
+    await until(b.lease.held, "the lease, as there is no other replica", seconds=2 * TTL_SECONDS)
     async with c.alive():
         await until(c.lease.held, "the lease", seconds=OFFER_SECONDS + 2 * TTL_SECONDS)
     waiting.cancel()
@@ -285,7 +285,7 @@ async def test_who_was_not_well_before_it_had_the_lease_leaves_it_as_soon():
 
 
 @in_virtual_time
-async def test_what_makes_nobody_well_costs_little():
+async def test_offers_of_the_lease_without_a_ready_standby_cost_little():
     bucket = await a_bucket()
     replicas = Replica(bucket, "a"), Replica(bucket, "b")
     async with replicas[0].alive(), replicas[1].alive():
@@ -297,7 +297,7 @@ async def test_what_makes_nobody_well_costs_little():
         for _ in range(LONGEST_OFFER_SECONDS * 4):
             await asyncio.sleep(1)
             held += any(replica.lease.held() for replica in replicas)
-        assert held >= 0.99 * LONGEST_OFFER_SECONDS * 4, "somebody does what can be done"
+        assert held >= 0.99 * LONGEST_OFFER_SECONDS * 4, "one replica acts"
         assert sum(replica.times for replica in replicas) - before <= 4 + 1
 
 
@@ -393,7 +393,7 @@ async def test_a_write_whose_answer_was_lost_is_found_again():
     line.forgets_answers = True
     async with Replica(line, "a").alive() as a:
         await until(lambda: len(line.writes) == 1, "a write")
-        assert not a.lease.held(), "nobody said so"
+        assert not a.lease.held(), "the answer was lost"
         line.forgets_answers = False
         await until(a.lease.held, "the lease", seconds=2 * TTL_SECONDS)
 
@@ -430,7 +430,7 @@ def test_a_write_that_was_broken_off_is_released_too(renewal: bool):
 
 
 @in_virtual_time
-async def test_nobody_releases_what_another_holds_by_now():
+async def test_no_replica_releases_what_another_holds_by_now():
     bucket = await a_bucket()
     a = Replica(bucket, "a")
     async with a.alive():

@@ -109,7 +109,7 @@ async def test_workers_never_end_by_themselves_and_go_by_the_clean_up(policy: st
 
 
 @in_virtual_time
-async def test_workers_follow_the_size_that_somebody_asks_for_and_so_does_the_hosts_file():
+async def test_workers_follow_the_wanted_size_and_so_does_the_hosts_file():
     async with Theatre() as stage:
         stage.play(an_mpi_job(v2beta1=False))
         await stage.comes_to("Running")

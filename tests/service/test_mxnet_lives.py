@@ -101,7 +101,7 @@ async def test_a_scheduler_that_was_killed_begins_the_whole_job_again_and_one_th
         status = await reaches(stage, framework, "Done", "Failed")
         assert "exited with 3" in status["reason"]
         await stage.quiet()
-        # GPUs are not kept by pods that nobody will end, except where people count on finding them.
+        # GPUs are not kept by pods that never end, except where people count on finding them.
         assert stage.pods().keys() == (before.keys() if framework is FIORAVANZO_MXJOB else {scheduler})
 
 
@@ -167,7 +167,7 @@ async def test_all_kinds_live_side_by_side_under_one_name_in_one_namespace():
         await stage.quiet()
         for owner in owners.values():
             assert len([held for held in stage.owned_by(owner) if held.at[1] in stage.pods()]) == 8, "and Services"
-        # The end of one is nobody else's.
+        # The end of one is not the end of another.
         stage.exit_codes["mnist-scheduler-0"] = 0
         await stage.shows("Succeeded", "MXJobSucceeded", MXJOB.resource, "mnist")
         stage.exit_codes["scheduler-mnist-0"] = 1
@@ -181,7 +181,7 @@ async def test_all_kinds_live_side_by_side_under_one_name_in_one_namespace():
 @pytest.mark.parametrize(("phase", "state"), [("Done", "Succeeded"), ("Running", "Running")])
 @in_virtual_time
 async def test_what_an_older_operator_began_is_left_alone(phase: str, state: str, takes_over: bool):
-    """Its pods have names that nobody can guess: a job that seems to have none would begin a second time."""
+    """Its pods have names that cannot be guessed: a job that seems to have none would begin a second time."""
     theirs = {"phase": phase, "state": state, "reason": "", "replicaStatuses": []}
     resource = FIORAVANZO_MXJOB.resource
     stage = Stage(takes_over=takes_over)

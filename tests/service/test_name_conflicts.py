@@ -1,4 +1,4 @@
-"""Who holds a name that we wanted: ours, an older life's, somebody else's."""
+"""The owner of a taken name: the job, an earlier incarnation, another owner."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
 @pytest.mark.parametrize(
     ("meta", "whose"),
     [
-        pytest.param(an_object(), "was not made by Muster", id="nobody's"),
+        pytest.param(an_object(), "was not made by Muster", id="without an owner"),
         pytest.param(an_object(labelled="uid-1"), "was not made by Muster", id="our labels without an owner"),
         pytest.param(an_object("uid-9", labelled="uid-1"), "TrainingJob resnet", id="our labels under another owner"),
         pytest.param(an_object("uid-9", labelled=""), "TrainingJob resnet", id="another owner without our label"),
@@ -83,6 +83,6 @@ def test_an_object_of_another_owner_is_left_alone_and_that_owner_is_named(meta: 
     assert refusal.value.words == str(refusal.value)
 
 
-def test_an_object_without_labels_is_somebody_elses():
+def test_an_object_without_labels_is_of_another_owner():
     with pytest.raises(Refused):
         must_be_controlled(Metadata(name="resnet"), JOB, "service resnet")

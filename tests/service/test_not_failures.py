@@ -134,7 +134,7 @@ async def test_6_what_cannot_run_is_refused_with_a_reason_and_runs_when_correcte
 
 
 @in_virtual_time
-async def test_6_unknown_fields_harm_nobody_and_those_of_templates_are_kept():
+async def test_6_unknown_fields_do_no_harm_and_those_of_templates_are_kept():
     async with Stage() as stage:
         job = with_field(a_training_job(workers=1), "tomorrow", {"a": [None, 1]})
         job = with_field(job, f"{WORKER}.template.spec.tomorrow", {"b": [1.5]})
@@ -324,7 +324,7 @@ def crds() -> dict[str, Document]:
 
 @pytest.mark.parametrize("kind", [SERVICES, CONFIGMAPS, SECRETS], ids=lambda kind: str(kind.plural))
 @in_virtual_time
-async def test_17_what_somebody_deletes_by_hand_comes_back(kind: Any):
+async def test_17_what_a_person_deletes_comes_back(kind: Any):
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=2))
         await stage.running()

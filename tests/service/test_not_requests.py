@@ -99,7 +99,7 @@ async def test_3_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tup
     ],
 )
 @in_virtual_time
-async def test_4_a_scale_in_without_to_delete_fails_and_stops_nobody(spec: dict[str, Any]):
+async def test_4_a_scale_in_without_to_delete_fails_and_stops_no_other_request(spec: dict[str, Any]):
     async with Stage() as stage:
         await a_running_stage(stage)
         stage.apply(SCALEINS, {"metadata": {"name": "bad"}, "spec": spec})

@@ -145,7 +145,7 @@ async def test_8_a_launcher_without_ps_or_shell_is_scaled_all_the_same():
 
 
 @in_virtual_time
-async def test_28_a_launcher_that_hangs_keeps_nobody_else_waiting(monkeypatch: pytest.MonkeyPatch):
+async def test_28_a_launcher_that_hangs_keeps_no_other_job_waiting(monkeypatch: pytest.MonkeyPatch):
     """Lines 8 and 28."""
     # Fewer hang than effects may be in flight, unless the bound is as low as this.
     monkeypatch.setattr(acts, "EFFECTS_IN_FLIGHT", 10)
@@ -287,7 +287,7 @@ async def test_a_crash_at_any_step_runs_no_script_twice_and_every_request_ends(k
             assert len(launchers.ran) <= stage.count("ScriptStarted") <= 1
             unknown += stage.condition(resource, "request", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
             assert sorted(stage.hosts()) == [pod for pod in sorted(stage.pods()) if "worker" in pod]
-    assert unknown, "some crash came while nobody knew"
+    assert unknown, "some crash came while the outcome was unknown"
 
 
 @in_virtual_time
@@ -429,7 +429,7 @@ def edit(stage: Stage, replicas: int, **worker: Any) -> None:
 
 
 @in_virtual_time
-async def test_an_edited_size_is_reached_and_nothing_speaks_of_a_request_that_nobody_made():
+async def test_an_edited_size_is_reached_and_nothing_speaks_of_a_request():
     async with Stage() as stage:
         Launchers(stage)
         await a_running_stage(stage)

@@ -1,4 +1,4 @@
-"""Frameworks of other packages: found by entry points, and in nobody's way whatever is wrong with them."""
+"""Frameworks of other packages: found by entry points, and no trouble for other kinds if they are broken."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -173,7 +173,7 @@ def test_an_administrator_may_choose_some_of_the_kinds():
     assert [kind.name for kind in some] == ["TFJob.kubeflow.org", "TrainingJob.kai.alibabacloud.com"]
 
 
-def test_a_kind_that_nobody_knows_is_told_with_those_that_there_are():
+def test_an_unknown_kind_is_told_with_the_known_ones():
     with pytest.raises(
         Refused, match=r"MUSTER_KINDS: no kind of jobs is called tfjob; there are .*tfjob\.kubeflow\.org"
     ):

@@ -178,7 +178,7 @@ class TestElastic:
 
     @in_virtual_time
     async def test_a_worker_that_fails_comes_back_under_its_name(self):
-        """The first one hosts the rendezvous: nobody would find it under another name."""
+        """The first one hosts the rendezvous: the others find it by this name only."""
         async with Rehearsal() as stage:
             stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
             await stage.comes_to("Running")
@@ -311,7 +311,7 @@ async def test_a_job_without_an_elastic_policy_keeps_its_size_and_says_why():
 
 @pytest.mark.parametrize("author", AUTHORS)
 @in_virtual_time
-async def test_whoever_dies_at_every_event_a_group_comes_to_the_size_that_was_asked_for(author: str):
+async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(author: str):
     async with Rehearsal() as stage:
 
         async def a_life() -> None:
@@ -327,7 +327,7 @@ async def test_whoever_dies_at_every_event_a_group_comes_to_the_size_that_was_as
             stage.exit_codes["mnist-worker-1"] = 0
             await stage.comes_to("Succeeded")
 
-        # Virtual time stands still for whoever looks again and again: the journal tells.
+        # Virtual time stands still during repeated reads: the journal tells.
         happened = asyncio.Event()
         stage.journal.listeners.append(lambda _: happened.set())
         living = asyncio.create_task(a_life())

@@ -27,7 +27,7 @@ class Outside:
             raise Refused(self.wrong, reason="Missing")
 
     def fails(self, wrong: str) -> None:
-        """From now on it is wrong, and somebody noticed."""
+        """From now on it is wrong, and the alarm is set."""
         self.wrong = wrong
         self.alarm.set()
 

@@ -1,4 +1,4 @@
-"""Scale requests that somebody else's controller made, such as a workflow: answered, and in nobody's way."""
+"""Scale requests of another controller, such as a workflow: answered, and blocking no other request."""
 
 from shared.cluster.kinds import CONFIGMAPS
 from shared.frameworks.scale_requests import SCALEOUTS
@@ -17,7 +17,7 @@ def owned_by_another(stage: Stage, request: Document) -> Document:
 
 
 @in_virtual_time
-async def test_a_request_with_another_controller_is_refused_with_a_reason_and_blocks_nobody():
+async def test_a_request_with_another_controller_is_refused_with_a_reason_and_blocks_no_other():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=1))
         await stage.running()

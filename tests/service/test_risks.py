@@ -41,7 +41,7 @@ async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothi
     assert [line["event"] for line in said] == ["risks not known", "log at risk", "log no longer at risk"]
 
 
-def test_without_a_monitor_nobody_knows_of_the_disk_and_that_is_told():
+def test_without_a_monitor_the_disk_is_unknown_and_that_is_told():
     with capture_logs() as said:
         warn_unmonitored(())
         warn_unmonitored(("http://127.0.0.1:8222",))

@@ -662,7 +662,7 @@ class TestStopping:
 
 class TestStrangeLogs:
     @in_virtual_time
-    async def test_what_is_no_event_of_ours_stops_nobody(self):
+    async def test_an_event_of_another_program_stops_no_job(self):
         stage = Stage(Small(restarting(1)))
         for subject in ("facts.a.b.c.d.watcher.X", "facts", "jobs.team-a.bert.uid-2.status"):
             # Of a writer who is bound by nothing, such as an administrator.

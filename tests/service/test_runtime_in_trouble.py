@@ -113,7 +113,7 @@ async def test_trouble_is_over_once_a_fact_was_stored():
 
 
 @in_virtual_time
-async def test_trouble_is_over_once_the_log_said_that_somebody_was_quicker():
+async def test_trouble_is_over_once_the_log_said_that_another_writer_was_quicker():
     stage = Stage(Small(restarting(1)))
     stage.line.trouble = [Transient("no answer"), Conflict("someone else")]
     async with stage.running():
@@ -316,7 +316,7 @@ async def test_a_fact_that_another_replica_said_meanwhile_is_said_once():
         stage.journal.append(msgspec.structs.replace(ours, event_id="of-the-other-replica"), expect=expect)
         stage.line.gate.set()
         await asyncio.sleep(0.5)
-        assert len(stage.line.attempts) == 1, "it was told that somebody else was quicker, and what that one said"
+        assert len(stage.line.attempts) == 1, "it was told that another writer was quicker, and what that one wrote"
         assert len(stage.bodies("EffectRefused")) == 1
         assert stage.runtime.trouble == ""
 

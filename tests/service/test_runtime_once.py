@@ -38,7 +38,7 @@ class Launch(Effect, frozen=True):
 
 
 class Hang(Effect, frozen=True):
-    """What may take as long as somebody else likes."""
+    """An effect whose duration another program decides."""
 
     apart: ClassVar[bool] = True
     number: int
@@ -82,7 +82,7 @@ async def test_what_must_not_happen_twice_happens_once_however_long_it_is_wanted
 
 
 @in_virtual_time
-async def test_a_decision_of_somebody_else_is_not_ours_to_carry_out():
+async def test_a_decision_of_another_process_is_not_carried_out():
     owner = False
     async with Stage(Telling(launching), owns=lambda: owner).running() as stage:
         stage.see()
@@ -96,7 +96,7 @@ async def test_a_decision_of_somebody_else_is_not_ours_to_carry_out():
 
 
 @in_virtual_time
-async def test_after_a_restart_nobody_carries_it_out():
+async def test_after_a_restart_no_process_carries_it_out():
     async with Stage(Telling(launching)).running() as stage:
         stage.see()
         await until(lambda: bool(stage.service.acted), "the launch")

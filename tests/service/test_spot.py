@@ -51,7 +51,7 @@ async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
 
 
 @in_virtual_time
-async def test_a_taint_that_nobody_knows_moves_nobody():
+async def test_an_unknown_taint_moves_no_pod():
     async with Stage() as stage:
         await a_job_on_a_node(stage)
         taint(stage, OLD, "DeletionCandidateOfClusterAutoscaler")
@@ -60,7 +60,7 @@ async def test_a_taint_that_nobody_knows_moves_nobody():
 
 
 @in_virtual_time
-async def test_a_node_that_vanishes_takes_nobody_by_surprise():
+async def test_workers_of_a_node_that_vanishes_are_replaced():
     async with Stage(drain_seconds=DRAIN) as stage:
         await a_job_on_a_node(stage)
         stage.store.delete(NODES, "", OLD)

@@ -1,4 +1,4 @@
-"""A process that stood still (paused, or a machine that slept) saw nothing meanwhile, and judges nobody for it."""
+"""A process that stood still (paused, or a machine that slept) saw nothing meanwhile, and fails no job for it."""
 
 import asyncio
 

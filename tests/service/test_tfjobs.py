@@ -243,7 +243,7 @@ async def test_a_job_that_cannot_run_says_why_and_runs_once_it_is_corrected():
 
 
 @in_virtual_time
-async def test_dynamic_workers_follow_the_size_that_somebody_asks_for():
+async def test_dynamic_workers_follow_the_wanted_size():
     async with Theatre() as stage:
         job = changed(a_tf_job(PS=1, Worker=1), "spec.enableDynamicWorker", True)
         stage.apply(TFJOBS, job)
@@ -326,7 +326,7 @@ async def test_workers_of_other_jobs_keep_their_number():
 @pytest.mark.parametrize("first", ["TFJob", "TrainingJob"])
 @in_virtual_time
 async def test_of_two_jobs_that_want_one_pod_name_the_later_one_waits_and_says_so(first: str):
-    """Both call their first worker `mnist-worker-0`: nobody takes the other's pod for its own."""
+    """Both call their first worker `mnist-worker-0`: neither takes the other's pod for its own."""
     async with Theatre() as stage:
         wants = {
             "TFJob": (TFJOBS, a_tf_job(Worker=1)),
@@ -364,7 +364,7 @@ async def test_two_jobs_of_one_name_with_other_pods_live_side_by_side():
 
 
 @in_virtual_time
-async def test_a_pod_that_somebody_deletes_comes_back_under_its_name():
+async def test_a_pod_that_a_person_deletes_comes_back_under_its_name():
     async with Theatre() as stage:
         stage.apply(TFJOBS, a_tf_job(PS=1, Worker=1))
         await stage.comes_to("Running")

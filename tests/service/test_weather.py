@@ -158,7 +158,7 @@ async def test_what_was_made_by_a_call_whose_answer_was_lost_is_no_conflict():
         await stage.quiet()
         for plural in ("pods", "services"):
             stage.store.faults.fail_next("create", Transient("timeout"), plural=plural, times=2, applied=True)
-        # Nobody sees what was made, so that it is made again.
+        # No watch shows the pod that was made, so it is made again.
         await stage.kill("watcher")
         await stage.start("scheduler")
         await stage.pass_seconds(10)
@@ -223,7 +223,7 @@ async def test_training_goes_on_and_nothing_is_failed_during_a_long_outage():
         await stage.phase("Scaling", SCALEOUTS, "out")
         stage.store.outage.begin()
         await stage.pass_seconds(3600)
-        assert stage.count("ScaleFailed") == 0, "an operator that is blind judges nobody"
+        assert stage.count("ScaleFailed") == 0, "an operator that is blind fails no request"
         stage.stuck.clear()
         stage.store.outage.end()
         await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
@@ -247,7 +247,7 @@ async def test_watches_that_are_cut_at_every_event_lose_nothing(compacted: bool)
 
 
 @in_virtual_time
-async def test_a_watcher_that_was_away_fails_nobody_for_what_it_did_not_see():
+async def test_a_watcher_that_was_away_fails_no_job_for_what_it_did_not_see():
     async with Stage() as stage:
         stage.apply(TRAININGJOBS, a_training_job(workers=2))
         await stage.running()

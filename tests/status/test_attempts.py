@@ -58,7 +58,7 @@ def ran_out(name: str, *story: AnyEvent) -> TimePassed:
 @pytest.mark.parametrize(
     ("job", "of_launcher", "code", "again"),
     [
-        pytest.param("Never", "Never", 1, False, id="nobody asked for it"),
+        pytest.param("Never", "Never", 1, False, id="no policy asks for it"),
         pytest.param("OnFailure", "Never", 1, True, id="the job's policy"),
         pytest.param("Never", "OnFailure", 1, True, id="the launcher's policy"),
         pytest.param("Never", "ExitCode", 137, True, id="13. a signal is retryable"),
@@ -120,7 +120,7 @@ def test_success_is_never_restarted():
 @pytest.mark.parametrize(
     ("policy", "phase"), [("Never", JobFailed), ("OnFailure", JobRestarting)], ids=["it fails", "it begins again"]
 )
-def test_16_a_launcher_whose_end_nobody_saw_is_a_failure(policy: RestartPolicy, phase: type[Decision]):
+def test_16_a_launcher_whose_end_was_not_seen_is_a_failure(policy: RestartPolicy, phase: type[Decision]):
     end = next_phase(*a_running_job(restart=policy), LauncherLost(uid=Uid("pod-launcher")))
     assert isinstance(end, phase)
     assert end.reason == "LauncherLost"
@@ -332,7 +332,7 @@ def test_27_a_launcher_that_cannot_start_is_told_and_ends():
     assert end.reason == "SchedulingTimeout"
 
 
-def test_an_end_that_was_seen_outlives_whoever_deletes_the_launcher():
+def test_an_end_that_was_seen_outlives_the_deletion_of_the_launcher():
     done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
     gone = pods(launcher(version=31, phase="Succeeded", exits=exited(0), deleting=True))
     assert isinstance(next_phase(*a_running_job(restart="OnFailure"), done, gone), JobSucceeded)

@@ -231,7 +231,7 @@ def test_a_document_is_the_same_bytes_for_the_same_job():
     assert text == msgspec.json.encode(msgspec.json.decode(text), order="sorted")
 
 
-def test_nulls_mark_what_shall_be_absent_and_compare_as_absent():
+def test_nulls_mark_fields_to_remove_and_compare_as_absent():
     text = document_of(given(*a_running_job()).job)
     assert b'"currentScaler":null' in text
     assert b"null" not in canonical(msgspec.json.decode(text))
@@ -265,11 +265,11 @@ def test_another_document_is_another(status: object):
     assert not same(status, document_of(given(*a_running_job()).job))
 
 
-def test_a_field_that_somebody_added_or_changed_makes_it_another():
+def test_a_field_that_was_added_or_changed_makes_it_another():
     text = document_of(given(*a_running_job()).job)
     assert not same(held(text, extra=1), text)
     assert not same(held(text, phase="Failed"), text)
-    assert not same(held(text, currentScaler="ScaleIn:team-a/old"), text), "what shall be absent is there"
+    assert not same(held(text, currentScaler="ScaleIn:team-a/old"), text), "a field to remove is there"
 
 
 def test_a_patch_removes_what_the_document_does_not_have():

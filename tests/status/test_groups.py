@@ -30,7 +30,7 @@ def after_its_time(*events: AnyEvent) -> list[AnyEvent]:
     return [*events, TimePassed(anchor=since, timer="BelowMinimum")]
 
 
-def test_a_group_that_lost_too_many_ends_when_nobody_comes_in_time():
+def test_a_group_that_lost_too_many_ends_when_no_worker_comes_in_time():
     story = [*a_running_group(3, least=2), gone(1, 2)]
     assert phases(*story) == []
     (failed,) = phases(*after_its_time(*story))

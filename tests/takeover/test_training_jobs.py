@@ -287,7 +287,7 @@ async def test_the_word_may_be_taken_back_before_all_is_labelled():
         stage.takes_over = False
         await stage.start("watcher")
         await stage.pass_seconds(60)
-        assert stage.count("PodsGone") == 0, "nobody looks at them, so nobody misses them"
+        assert stage.count("PodsGone") == 0, "no service watches them, so none misses them"
         await stage.start("scheduler")
         await stage.until(lambda: bool(launcher.links))
         await stage.quiet()

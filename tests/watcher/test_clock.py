@@ -15,7 +15,7 @@ OTHER = JobKey("team-b", "bert", Uid("uid-2"))
 
 def a_clock(*, sees: bool = True) -> Clock:
     clock = Clock()
-    clock.life(sees=sees)
+    clock.note_watches(sees=sees)
     return clock
 
 
@@ -47,23 +47,23 @@ def test_without_sight_nothing_is_judged():
 def test_after_blindness_a_judgement_begins_afresh():
     clock = a_clock()
     clock.measure(KEY, (JUDGEMENT,), 0.0, at(0))
-    clock.life(sees=False)
+    clock.note_watches(sees=False)
     assert clock.measure(KEY, (JUDGEMENT,), 59.0, at(59)) == ([], None)
-    clock.life(sees=True)
+    clock.note_watches(sees=True)
     assert clock.measure(KEY, (JUDGEMENT,), 3_600.0, at(3_600)) == ([], 60.0)
 
 
 def test_a_judgement_that_ran_out_unseen_did_not_run_out():
     clock = a_clock()
     clock.measure(KEY, (JUDGEMENT,), 0.0, at(0))
-    clock.life(sees=False)
-    clock.life(sees=True)
+    clock.note_watches(sees=False)
+    clock.note_watches(sees=True)
     assert clock.measure(KEY, (JUDGEMENT,), 61.0, at(61)) == ([], 60.0)
 
 
 def test_sight_lost_and_found_is_told_once_each():
     clock = Clock()
-    changes = [clock.life(sees=sees) for sees in (False, True, True, False, False, True)]
+    changes = [clock.note_watches(sees=sees) for sees in (False, True, True, False, False, True)]
     assert changes == [False, True, False, True, False, True]
 
 
@@ -82,11 +82,11 @@ def test_a_promise_goes_on_after_a_restart():
 def test_a_promise_goes_on_in_blindness():
     clock = a_clock()
     clock.measure(KEY, (PROMISE,), 0.0, at(0))
-    clock.life(sees=False)
+    clock.note_watches(sees=False)
     assert clock.measure(KEY, (PROMISE,), 30.0, at(30)) == ([PROMISE], None)
 
 
-def test_a_promise_that_ran_out_while_nobody_looked_is_due_at_once():
+def test_a_promise_that_ran_out_while_the_watcher_was_down_is_due_at_once():
     assert a_clock(sees=False).measure(KEY, (PROMISE,), 0.0, at(86_400)) == ([PROMISE], None)
 
 

@@ -88,9 +88,9 @@ def test_an_administrator_may_name_more_taints():
 
 
 FENCE = Taint(key="spot", value="going", effect="NoSchedule")
-GOING = ObservedNode(reason="SpotInterruption", fences=(FENCE,))
+GOING = ObservedNode(reason="SpotInterruption", taints=(FENCE,))
 STAYING = ObservedNode()
-SCALED_DOWN = ObservedNode(reason="NodeScaledDown", fences=(FENCE,))
+SCALED_DOWN = ObservedNode(reason="NodeScaledDown", taints=(FENCE,))
 
 
 def test_of_a_node_that_stays_nothing_matters():
@@ -100,8 +100,8 @@ def test_of_a_node_that_stays_nothing_matters():
 def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
     wish = {"key": "wish", "effect": "PreferNoSchedule"}
     spot = Taint(key=SPOT["key"], value="i-1", effect="NoSchedule")
-    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", fences=(spot,))
-    assert observed_node(a_node(SPOT, unschedulable=True)).fences == (spot, CORDON)
+    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", taints=(spot,))
+    assert observed_node(a_node(SPOT, unschedulable=True)).taints == (spot, CORDON)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_pod_leaves_a_node_to_which_it_could_not_come_back(tolerated: list[dic
     pod = read({"metadata": {"name": "w"}, "spec": {"tolerations": tolerated}}, Pod)
     assert leaves(GOING, tolerations(pod)) is leaving
     assert leaves(ObservedNode(reason="NodeDeleted", gone=True), tolerations(pod)), (
-        "of what is no more nobody is tolerant"
+        "no pod tolerates a node that is gone"
     )
     assert not leaves(ObservedNode(reason="NodeDeleted"), tolerations(pod)), "it takes new pods still"
 
@@ -129,7 +129,7 @@ def test_a_pod_leaves_a_node_to_which_it_could_not_come_back(tolerated: list[dic
 def test_one_fence_that_is_not_tolerated_is_enough():
     spot = (Toleration(key="spot", operator="Exists"),)
     assert not leaves(GOING, spot)
-    assert leaves(ObservedNode(reason="SpotInterruption", fences=(FENCE, CORDON)), spot)
+    assert leaves(ObservedNode(reason="SpotInterruption", taints=(FENCE, CORDON)), spot)
 
 
 def on(node: str, pod: PodView) -> PodView:
@@ -143,9 +143,9 @@ def test_a_node_that_is_about_to_go_concerns_the_jobs_with_pods_on_it():
     assert not cache.set_node("node-1", STAYING)
     assert cache.set_node("node-1", GOING) == (KEY,)
     assert not cache.set_node("node-1", GOING), "a heartbeat is no news"
-    assert cache.going == {"node-1": GOING}
+    assert cache.ending_nodes == {"node-1": GOING}
     assert not cache.set_node("node-1", STAYING), "nor is a notice that is taken back"
-    assert cache.going == {}
+    assert cache.ending_nodes == {}
 
 
 def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
@@ -157,7 +157,7 @@ def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
     assert not cache.set_node("node-2", None)
     assert cache.notice(on("node-1", worker(0))) == "NodeDeleted"
     cache.set_pod((KEY.namespace, "w0"), None)
-    assert cache.going == {}
+    assert cache.ending_nodes == {}
 
 
 def test_a_node_that_registered_again_stays():
@@ -166,7 +166,7 @@ def test_a_node_that_registered_again_stays():
     cache.set_node("node-1", STAYING)
     cache.set_node("node-1", None)
     cache.set_node("node-1", STAYING)
-    assert cache.going == {}
+    assert cache.ending_nodes == {}
 
 
 def test_timers_run_where_nodes_may_not_be_seen():
@@ -317,7 +317,7 @@ async def test_without_the_right_to_see_nodes_everything_else_is_seen():
 
 
 @in_virtual_time
-async def test_in_one_namespace_nobody_asks_for_nodes():
+async def test_in_one_namespace_no_service_asks_for_nodes():
     journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
     eventlog = MemoryEventLog(journal, user="watcher")
     cluster = MemoryCluster(store, weather=weather)

@@ -55,7 +55,7 @@ def shown(version: int, uid: str = UID) -> Object:
         pytest.param(500, [shown(60)], False, id="a newer version of it"),
         # An etcd that was restored with its revision raised counts on; its objects are the old ones all the same.
         pytest.param(500, [shown(49)], True, id="an older version of it"),
-        pytest.param(500, [shown(1, "another")], False, id="an object that nobody knows"),
+        pytest.param(500, [shown(1, "another")], False, id="an unknown object"),
     ],
 )
 def test_a_list_that_cannot_come_after_what_was_known(version: int, objects: list[Object], back: bool):
@@ -193,7 +193,7 @@ async def test_one_old_list_is_asked_for_again_and_not_believed(tmp_path: Path):
     async with a_scene(tmp_path, replies) as scene:
         await scene.until(lambda: replies.listed == 2 and bool([*scene.runtime.service.known()]))
         assert scene.kinds() == ["JobObserved"]
-        assert replies.gets == [], "nobody asked whether the job that the old list lacks is gone"
+        assert replies.gets == [], "there was no question about the job that the old list lacks"
 
 
 async def test_as_many_as_it_takes_are_another_store(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""A wrong head is told whatever the log does meanwhile: nobody acts on a history that was lost."""
+"""A wrong head is recorded whatever the log does meanwhile: no service acts on a lost history."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ async def watched_with(cluster: Cluster, trouble: Exception, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [Transient("no answer"), Conflict("somebody was quicker")], ids=["no answer", "a conflict"]
+    "trouble", [Transient("no answer"), Conflict("another writer was quicker")], ids=["no answer", "a conflict"]
 )
 @in_virtual_time
 async def test_a_lost_history_is_told_until_the_log_has_it(trouble: Exception):

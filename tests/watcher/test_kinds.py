@@ -1,4 +1,4 @@
-"""Many kinds of job side by side: each is seen by its own watch, and one that is not served harms nobody."""
+"""Many kinds of job side by side: each is seen by its own watch, and one that is not served harms no other."""
 
 import asyncio
 
@@ -122,7 +122,7 @@ class TestAKindThatIsNotServed:
         assert cluster.kinds() == ["JobObserved", "JobGone"]
 
     @in_virtual_time
-    async def test_without_training_jobs_their_requests_are_nobodys(self):
+    async def test_without_training_jobs_missing_requests_make_no_watch_blind(self):
         cluster = Cluster()
         for resource in (TRAININGJOBS, *REQUESTS.values()):
             cluster.store.withdraw(resource)

@@ -486,7 +486,7 @@ class TestRequests:
         assert isinstance(fact, ScaleRequested)
         assert fact.owner == KEY.uid
 
-    def test_an_owner_that_somebody_took_away_is_not_said_for_ever(self):
+    def test_an_owner_that_a_person_removed_is_not_said_for_ever(self):
         watching = Watching(observed(a_spec()))
         watching.show(a_resource(version=1))
         watching.show_requests(a_request("out", owner=KEY.uid))

@@ -101,7 +101,7 @@ class Cluster:
         return [history.job for history in histories if history.job.generation]
 
     async def quiet(self) -> None:
-        """A minute in which nothing is said; whoever repeats itself fails here."""
+        """A minute without a log line; a repeated line fails here."""
         before = -1
         for _ in range(10):
             if len(self.journal.events) == before:

@@ -89,7 +89,7 @@ NOTED = JobOfAnother(phase="Running")
 
 
 class TestNoting:
-    def test_a_status_that_nobody_here_wrote_is_anothers(self):
+    def test_a_status_without_an_event_in_this_log_is_anothers(self):
         assert begun_by_another(a_history(()).job, a_cache(a_job()).job(KEY)) == NOTED
 
     @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class TestNoting:
 
 
 class TestLeavingAlone:
-    def test_only_the_resource_is_followed_and_nobody_acts(self):
+    def test_only_the_resource_is_followed_and_no_service_acts(self):
         cache = a_cache(a_job(), et_pod("launcher"), takes_over=False)
         history, said = told(cache, NOTED)
         assert [type(event).__name__ for event in said] == ["JobObserved"]

@@ -43,14 +43,14 @@ def test_a_pod_is_told_by_its_labels_and_its_owner():
 @pytest.mark.parametrize(
     "owners",
     [
-        pytest.param([], id="nobody"),
+        pytest.param([], id="no owner"),
         pytest.param(None, id="no list"),
         pytest.param(owned_by("uid-9"), id="another job"),
         pytest.param(owned_by(KEY.uid, controller=False), id="the job, and not as controller"),
         pytest.param([*owned_by("uid-9"), *owned_by(KEY.uid, controller=False)], id="another controller beside it"),
     ],
 )
-def test_copied_labels_make_nobody_a_member(owners: object):
+def test_copied_labels_make_no_pod_a_member(owners: object):
     assert observed_pod(a_pod(meta={"ownerReferences": owners})) is None
     assert observed_child("Service", a_child("resnet", ownerReferences=owners)) is None
 
@@ -72,7 +72,7 @@ def test_copied_labels_make_nobody_a_member(owners: object):
         pytest.param({REPLICA_INDEX: "9" * 40}, id="an index without end"),
     ],
 )
-def test_a_pod_with_strange_labels_is_nobodys(labels: dict[str, str | None]):
+def test_a_pod_with_strange_labels_belongs_to_no_job(labels: dict[str, str | None]):
     assert observed_pod(a_pod(labels=labels)) is None
 
 
@@ -90,7 +90,7 @@ def test_a_pod_of_a_kind_that_this_process_does_not_serve_keeps_its_role():
     assert observed_pod(a_pod(), Kinds([TFJOB])) == observed_pod(a_pod())
 
 
-def test_a_pod_that_nobody_looked_at_yet_is_pending():
+def test_a_pod_without_a_status_is_pending():
     assert (view().phase, view().ready, view().exits, view().reason) == ("Pending", False, (), "")
 
 
@@ -157,7 +157,7 @@ def test_every_container_that_ended_is_told():
         pytest.param("Running", [0, 1], "Failed", id="one of two failed"),
         pytest.param("Pending", [128], "Failed", id="it never started"),
         pytest.param("Running", [0, None], "Running", id="a sidecar still runs"),
-        pytest.param("Running", [], "Running", id="nobody said anything of its containers"),
+        pytest.param("Running", [], "Running", id="no status of its containers"),
         pytest.param("Unknown", [0], "Unknown", id="its node is silent"),
         pytest.param("Succeeded", [137], "Succeeded", id="what the API server calls the end is the end"),
     ],

@@ -63,7 +63,7 @@ class Cache:
         """Pods of other operators, by the selector of their labels, also after they got Muster's labels."""
         self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in CHILDREN}
         self.nodes: Listing[ObservedNode] = Listing()
-        self.going: dict[str, ObservedNode] = {}
+        self.ending_nodes: dict[str, ObservedNode] = {}
         """The nodes that are about to be removed, by name, and removed ones that still have pods."""
         self.held_back = True
         """No job counts as gone: too many vanished at once, or not every kind was listed yet."""
@@ -220,7 +220,7 @@ class Cache:
                 self._jobs_on.setdefault(seen[1].node, {})[seen[1].uid] = seen[0]
             if tolerations:
                 self._tolerations[seen[1].uid] = tolerations
-        if before is not None and before[1].node in self.going:
+        if before is not None and before[1].node in self.ending_nodes:
             self._forget_if_empty(before[1].node)
         return _once(*(key for key, _ in filter(None, (before, seen))))
 
@@ -237,7 +237,7 @@ class Cache:
 
     def set_node(self, name: str, seen: ObservedNode | None) -> Concerned:
         """Set or remove a node; return the histories with pods on a node that is about to be removed."""
-        before = self.going.pop(name, None)
+        before = self.ending_nodes.pop(name, None)
         if seen is None:
             self.nodes.pop(("", name), None)
         else:
@@ -246,18 +246,18 @@ class Cache:
         now = seen if seen is not None else GONE
         if not now.reason:
             return ()
-        self.going[name] = now
+        self.ending_nodes[name] = now
         self._forget_if_empty(name)
         return _once(*self._jobs_on.get(name, {}).values()) if now != before else ()
 
     def notice(self, pod: PodView) -> str:
         """Why the pod has to leave its node; empty if it may stay."""
-        node = self.going.get(pod.node)
+        node = self.ending_nodes.get(pod.node)
         return node.reason if node is not None and leaves(node, self._tolerations.get(pod.uid, ())) else ""
 
     def _forget_if_empty(self, node: str) -> None:
         if ("", node) not in self.nodes and node not in self._jobs_on:
-            self.going.pop(node, None)
+            self.ending_nodes.pop(node, None)
 
     def set_child(self, kind: str, at: tuple[str, str], seen: tuple[JobKey, ChildView] | None) -> Concerned:
         """Set or remove the child at (namespace, name); return the histories that it concerns."""

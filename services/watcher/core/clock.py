@@ -19,7 +19,7 @@ class Clock:
         self._sees = False
         self._blindnesses = 0
 
-    def life(self, *, sees: bool) -> bool:
+    def note_watches(self, *, sees: bool) -> bool:
         """Note whether the watches work; return True if that changed.  A blind watch resets all judgements."""
         changed, self._sees = sees != self._sees, sees
         self._blindnesses += not sees

@@ -51,8 +51,8 @@ def observed_node(node: Node, more: Collection[str] = ()) -> ObservedNode:
     reason = notice(node, more)
     if not reason:
         return ObservedNode()
-    fences = tuple(taint for taint in node.spec.taints or () if taint.effect in KEEPS_OFF)
-    return ObservedNode(reason=reason, fences=(*fences, CORDON) if node.spec.unschedulable else fences)
+    taints = tuple(taint for taint in node.spec.taints or () if taint.effect in KEEPS_OFF)
+    return ObservedNode(reason=reason, taints=(*taints, CORDON) if node.spec.unschedulable else taints)
 
 
 def notice(node: Node, more: Collection[str] = ()) -> str:
@@ -72,9 +72,9 @@ def tolerations(pod: Pod) -> tuple[Toleration, ...]:
 def leaves(node: ObservedNode, tolerated: Collection[Toleration]) -> bool:
     """True if a pod with these tolerations is released before its node is removed.
 
-    A pod that tolerates all fences of the node is not: kube-scheduler could place its replacement there again.
+    A pod that tolerates all taints of the node is not: kube-scheduler could place its replacement there again.
     """
-    return node.gone or any(not any(_tolerates(one, fence) for one in tolerated) for fence in node.fences)
+    return node.gone or any(not any(_tolerates(one, taint) for one in tolerated) for taint in node.taints)
 
 
 def _tolerates(one: Toleration, taint: Taint) -> bool:

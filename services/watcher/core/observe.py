@@ -100,7 +100,7 @@ def _facts(
 
 def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[watcher.JobGone]:
     listing = cache.listing_of(job)
-    if listing is not None and missing(job, cache) and not cache.held_back and _get_showed(presence, there=False):
+    if listing is not None and missing(job, cache) and not cache.held_back and _confirmed(presence, there=False):
         yield watcher.JobGone(version=listing.version)
 
 
@@ -132,7 +132,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
 
 def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
     """The notice, once for each pod, that its node is about to be removed; a withdrawn notice is not recorded."""
-    if not cache.going or job.over or not (cache.pods.listed and cache.nodes.listed):
+    if not cache.ending_nodes or job.over or not (cache.pods.listed and cache.nodes.listed):
         return
     found: dict[tuple[str, str], list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
@@ -155,8 +155,8 @@ def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | No
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)
     # The launcher of a deleted job is deleted with it.
-    launchers = () if _get_showed(presence, there=False) else lost
-    if _get_showed(presence, there=True):
+    launchers = () if _confirmed(presence, there=False) else lost
+    if _confirmed(presence, there=True):
         for uid in launchers:
             yield watcher.LauncherLost(uid=uid)
     others = tuple(
@@ -166,7 +166,8 @@ def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | No
         yield watcher.PodsGone(uids=others[start : start + UIDS_PER_EVENT])
 
 
-def _get_showed(presence: Presence | None, *, there: bool) -> bool:
+def _confirmed(presence: Presence | None, *, there: bool) -> bool:
+    """True if the job's GET was answered, and showed that the job is `there`, or gone."""
     return presence is not None and presence.there is there
 
 

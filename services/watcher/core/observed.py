@@ -54,7 +54,7 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str = ""
     """Why it is about to be removed; empty if it stays."""
-    fences: tuple[Taint, ...] = ()
+    taints: tuple[Taint, ...] = ()
     """The taints that keep other pods off it."""
     gone: bool = False
     """It was deleted while it had pods."""

@@ -148,7 +148,7 @@ async def each(things: Iterable[T], do: Callable[[T], Awaitable[object]]) -> Non
 
 
 class Watch(Generic[T]):
-    """What a watch of one resource tells, to whoever waits for it."""
+    """The watch of one resource, for the tasks that wait for it."""
 
     def __init__(self) -> None:
         self.there: set[tuple[str, str]] = set()

@@ -1,6 +1,6 @@
 """What both make: the same pods, Service and ConfigMap, of Muster's own manifests, for a job or a bare job.
 
-A bare job is a resource of another group with the schema of a TrainingJob, which nobody acts upon.
+A bare job is a resource of another group with the schema of a TrainingJob, on which no controller acts.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What each service holds and how soon it is ready, with nothing to do and while jobs run; and all four in one process.
 
-This is what requests and limits of pods go by.  A container that runs alone on a node shares its libraries with
-nobody: count what is *resident* then.
+This is what requests and limits of pods go by.  A container that runs alone on a node does not share its
+libraries: count what is *resident* then.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def _held(world: World, jobs: int) -> list[Figure]:
 
 
 async def _starts(world: World, jobs: int) -> list[Figure]:
-    """Stop and start each: one after the other, as nothing else shall run beside a start."""
+    """Stop and start each: one after the other, so that nothing else runs beside a start."""
     lines = []
     async with aiohttp.ClientSession() as session:
         for name, service in world.services.items():

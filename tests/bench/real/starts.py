@@ -1,7 +1,7 @@
 """Applied → every worker pod created → Running: one job of 10, 100, 1,000 workers; 200 and 1,000 jobs of four.
 
 The launcher is not among the pods that have to be created: Muster makes it when all workers are Ready, so that it
-finds every one of them, while the bare client makes it with the others and waits for nobody.
+finds every one of them, while the bare client makes it with the others and does not wait.
 `Running` is the phase in the status, launcher and all; for the bare client it is that every pod runs.
 """
 

@@ -14,7 +14,7 @@ from devcluster.binaries import kubernetes_version
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One line: what it is, for Muster and for the bare client, and what it shall be."""
+    """One line: the value for Muster, the value for the bare client, and the target."""
 
     what: str
     muster: str

@@ -34,7 +34,7 @@ RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 """Their own limits would be what is measured: 50 requests a second for kube-scheduler, 20 for the controllers."""
 
 NO_DRAIN = {"MUSTER_DRAIN": "0"}
-"""Leaving workers get no time to let go: a wait that somebody asked for is no speed."""
+"""Leaving workers get no drain time: a configured wait is not a matter of speed."""
 
 PATIENCE = 300.0
 """Seconds for anything that is waited for."""
@@ -46,7 +46,7 @@ BARE = "bench"
 
 
 def progress(text: str) -> None:
-    """A line for whoever waits; the table goes elsewhere."""
+    """Print a line of progress; the table goes elsewhere."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 

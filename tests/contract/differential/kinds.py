@@ -273,7 +273,7 @@ POD = Kind(
     "Pod",
     base={
         "spec": {
-            # Nobody binds it, and no admission plugin adds a volume with a token.
+            # No scheduler binds it, and no admission plugin adds a volume with a token.
             "schedulerName": "nobody",
             "serviceAccountName": "default",
             "automountServiceAccountToken": False,

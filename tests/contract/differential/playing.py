@@ -52,7 +52,7 @@ async def play(client: Client, steps: Sequence[Step]) -> list[Any]:
 
 
 async def wake(client: Client) -> None:
-    """Ask once for each kind: a history that can be watched begins when somebody asks."""
+    """Ask once for each kind: a history that can be watched begins with the first request."""
     for kind in KINDS:
         await client.until(kind.path("default"), lambda answer: answer.code == 200)
 

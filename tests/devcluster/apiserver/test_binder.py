@@ -101,7 +101,7 @@ SPOT = {"key": "spot", "value": "going", "effect": "NoSchedule"}
         pytest.param("NoSchedule", [{"key": "gpu", "operator": "Exists"}], False, id="another taint"),
     ],
 )
-async def test_a_taint_keeps_off_whoever_does_not_tolerate_it(api, effect, tolerations, bound):
+async def test_a_taint_keeps_off_a_pod_that_does_not_tolerate_it(api, effect, tolerations, bound):
     await a_node(api)
     await api.merge(f"{NODES}/node-0", {"spec": {"taints": [SPOT | {"effect": effect}]}})
     await a_pod(api, tolerations=tolerations)

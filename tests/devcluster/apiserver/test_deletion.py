@@ -112,9 +112,9 @@ async def test_dependents_go_with_their_last_owner(api):
     await api.until(f"{CONFIGS}/grandchild", gone)
 
 
-async def test_a_child_of_somebody_who_never_lived_goes_too(api):
-    nobody = {"metadata": {"name": "nobody", "uid": "11111111-1111-1111-1111-111111111111"}}
-    await a_config(api, "dependent", nobody)
+async def test_a_child_of_an_owner_that_never_existed_is_deleted_too(api):
+    missing = {"metadata": {"name": "missing", "uid": "11111111-1111-1111-1111-111111111111"}}
+    await a_config(api, "dependent", missing)
     await api.until(f"{CONFIGS}/dependent", gone)
 
 

@@ -42,7 +42,7 @@ spec:
         properties:
           spec:
             type: object
-            description: What shall be trained.
+            description: The model to train.
             x-kubernetes-validations:
             - {rule: self.replicas <= 8, message: eight workers are the most}
             - {rule: self.framework == oldSelf.framework, message: framework is immutable}

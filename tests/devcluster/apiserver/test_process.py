@@ -133,7 +133,7 @@ def gone(pid):
     except ProcessLookupError:
         return True
     try:
-        # Killed and not yet waited for by whoever inherited it.
+        # Killed, and not yet waited for by its new parent.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True

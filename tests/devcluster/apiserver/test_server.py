@@ -23,7 +23,7 @@ async def test_a_stranger_gets_a_401_and_may_still_ask_for_health(api):
     assert (await api.get("/version", Authorization="")).body["gitVersion"] == "v1.32.0+muster"
 
 
-async def test_whoever_is_known_may_do_everything(api):
+async def test_a_known_user_may_do_everything(api):
     review = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "nodes"}}}
     answer = await api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     assert (answer.code, answer.body["status"]["allowed"]) == (201, True)

@@ -76,7 +76,7 @@ async def test_a_killed_agent_leaves_nothing_and_the_next_one_goes_on(fragile, s
     await until(lambda: not sleeping(marker))
     assert traces(fragile) == ([], [], [])
 
-    stale = fragile.data / "node-0" / "pods" / "of-a-pod-nobody-knows"
+    stale = fragile.data / "node-0" / "pods" / "of-an-unknown-pod"
     stale.mkdir()
     fragile.node.start()
     lost = await space.over("never")

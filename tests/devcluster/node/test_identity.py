@@ -17,7 +17,7 @@ RESTRICTED = {
     "capabilities": {"drop": ["ALL"]},
 }
 
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
 
 
 def a_pod(**context: object) -> dict[str, object]:

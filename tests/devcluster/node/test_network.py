@@ -88,7 +88,7 @@ async def test_a_pod_that_is_gone_has_left_its_name_to_the_next(space):
 
 
 async def test_unknown_names_are_refused_quickly(space):
-    """Whom nobody answers waits for five seconds."""
+    """A resolver without an answer waits for five seconds."""
     await space.run("p")
     await space.ready("p")
     for name in ("nobody", "example.com", f"nobody.job.{space.name}.svc.cluster.local"):

@@ -34,7 +34,7 @@ async def test_a_log_is_followed_to_its_end(space):
 
 
 async def test_a_pod_that_still_ends_hides_none_of_its_successors_name(space):
-    # Deaf, so that it goes on for a moment when nobody knows it any more.
+    # It ignores SIGTERM, so that it goes on for a moment after its deletion.
     await space.run("p", "trap '' TERM; echo the first; sleep 1000")
     await space.logged("p", "the first")
     await space.api.delete(space.path("pods", "p"), {"gracePeriodSeconds": 0})
@@ -132,7 +132,7 @@ async def test_exec_is_for_those_who_accept_anything(space):
 
 
 async def _handshake(space, pod, query, **headers):
-    """What is answered to somebody who would like a WebSocket."""
+    """The answer to a request for a WebSocket."""
     upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13"}
     upgrade |= {"Sec_WebSocket_Key": "c2l4dGVlbiBieXRlcyAhIQ==", "Sec_WebSocket_Protocol": "v5.channel.k8s.io"}
     return await space.api.get(f"{space.path('pods', pod)}/exec?{query}", **upgrade, **headers)

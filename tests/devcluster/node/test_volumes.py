@@ -77,7 +77,7 @@ async def test_a_change_arrives_at_once_when_the_pod_is_touched(space):
     assert await space.logs("p") == "1\n2\n3\n4\n"
 
 
-async def test_a_change_arrives_soon_when_nobody_touches_the_pod(space):
+async def test_a_change_arrives_soon_without_a_write_to_the_pod(space):
     await space.config("c", hosts="1", old="x")
     await space.run("p", WATCHING, **mounted({"configMap": {"name": "c"}}, {"mountPath": "/c"}))
     await space.logged("p", "1\n")

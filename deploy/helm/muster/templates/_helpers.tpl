@@ -78,7 +78,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- .Values.nats.auth.existingSecret | default (printf "%s-nats-users" (include "muster.fullname" .)) -}}
 {{- end -}}
 
-{{/* Environment, mounts and volumes of whoever speaks with the log: (dict "root" $ "users" (list "watcher")). */}}
+{{/* Environment, mounts and volumes of a client of the log: (dict "root" $ "users" (list "watcher")). */}}
 {{- define "muster.natsEnv" -}}
 - name: NATS_URL
   value: {{ include "muster.natsUrl" .root | quote }}
