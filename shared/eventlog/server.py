@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,25 +24,15 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog.subjects import USERS, permissions
-from shared.eventlog.tls import Tls
-from shared.ports import free_port
+from shared.ports import HOST, free_port
 from shared.private import write_private
 
-_HOST = "127.0.0.1"
 _MAX_PAYLOAD = 2 * 1024 * 1024
 _START = 30.0
 """Seconds until a server must answer; the recovery of a large store takes many on a busy disk."""
 _STOP = 5.0
 
 _PR_SET_PDEATHSIG = 1
-
-
-class Peer(msgspec.Struct, frozen=True):
-    """A server of a cluster, as its peers address it."""
-
-    name: str
-    port: int
-    """The port for its peers; 0 for a single server."""
 
 
 class NatsServer:
@@ -60,25 +50,22 @@ class NatsServer:
         *,
         port: int = 0,
         users: Mapping[str, str] | None = None,
-        me: Peer | None = None,
-        routes: tuple[Peer, ...] = (),
-        tls: Tls | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
-        """`tls` is the server's certificate; with an authority in it, clients need a certificate too."""
+        """`more` are further settings of its configuration, such as its certificate, its cluster and its name there."""
         self.directory = directory
         self.log = directory / "server.log"
         self.port = port or _kept_port(directory)
         self.users = dict(users or _users(directory))
         """Passwords by user, see `shared.eventlog.subjects.USERS`."""
-        self._me = me or Peer(f"muster-{secrets.token_hex(4)}", 0)
-        self._routes = routes
-        self._tls = tls
+        self._more = {"server_name": f"muster-{secrets.token_hex(4)}", **(more or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._claim: int | None = None
 
     @property
     def url(self) -> str:
-        return f"{'tls' if self._tls else 'nats'}://{_HOST}:{self.port}"
+        scheme = "tls" if "tls" in self._more else "nats"
+        return f"{scheme}://{HOST}:{self.port}"
 
     @property
     def running(self) -> bool:
@@ -148,12 +135,7 @@ class NatsServer:
         # Linux sends the parent-death signal when the parent's thread ends, too.
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / "server.conf"
-        text = json.dumps(
-            configuration(
-                self.directory, port=self.port, users=self.users, me=self._me, routes=self._routes, tls=self._tls
-            )
-        )
-        write_private(path, text)
+        write_private(path, json.dumps(configuration(self.directory, self.port, self.users) | self._more))
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [_program(), "--config", str(path)],
@@ -190,9 +172,9 @@ class NatsServer:
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection((_HOST, self.port), timeout=1) as connection:
+            with socket.create_connection((HOST, self.port), timeout=1) as connection:
                 # By its name: another server may have taken the port first.
-                return f'"server_name":"{self._me.name}"'.encode() in connection.recv(4096)
+                return f'"server_name":"{self._more["server_name"]}"'.encode() in connection.recv(4096)
         except OSError:
             return False
 
@@ -201,36 +183,16 @@ class NatsServer:
         return "; ".join(lines[-3:]) or "it ended without a message"
 
 
-def configuration(
-    directory: Path,
-    *,
-    me: Peer,
-    port: int,
-    users: Mapping[str, str],
-    routes: Iterable[Peer] = (),
-    tls: Tls | None = None,
-) -> dict[str, Any]:
-    """The server's configuration; JSON is a subset of its own format."""
-    result: dict[str, Any] = {
-        "server_name": me.name,
-        "host": _HOST,
+def configuration(directory: Path, port: int, users: Mapping[str, str]) -> dict[str, Any]:
+    """The server's configuration, without its name; JSON is a subset of its own format."""
+    return {
+        "host": HOST,
         "port": port,
         "max_payload": _MAX_PAYLOAD,
         # Without `always` a power cut loses up to two minutes of acknowledged events.
         "jetstream": {"store_dir": str(directory / "store"), "sync_interval": "always"},
         "authorization": {"users": [_user(name, password) for name, password in users.items()]},
     }
-    if tls is not None:
-        result["tls"] = {"cert_file": str(tls.certificate), "key_file": str(tls.key)}
-        if tls.ca is not None:
-            result["tls"] |= {"ca_file": str(tls.ca), "verify": True}
-    if me.port:
-        result["cluster"] = {
-            "name": "muster",
-            "listen": f"{_HOST}:{me.port}",
-            "routes": [f"nats://{_HOST}:{peer.port}" for peer in routes if peer != me],
-        }
-    return result
 
 
 def _kept_port(directory: Path) -> int:

@@ -23,7 +23,7 @@ from muster.k3s import K3S
 from muster.stack import SERVICES
 from shared.eventlog.durability import fsync_troubles
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import Peer, _program, configuration
+from shared.eventlog.server import _program, configuration
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import USERS
 from shared.ports import free_port
@@ -93,7 +93,7 @@ def test_nothing_is_published_beyond_the_loopback():
 def test_every_server_that_we_bring_along_keeps_what_it_acknowledged_and_takes_as_much():
     """Written in three paths, for three kinds of readers; the users come from one table in all of them."""
     chart = (ROOT / "deploy" / "helm" / "muster" / "templates" / "nats-config.yaml").read_text()
-    own = configuration(Path("store"), me=Peer("muster", 0), port=4222, users={})
+    own = configuration(Path("store"), port=4222, users={})
     assert own["jetstream"]["sync_interval"] == "always"
     for text in ((FOLDER / "nats.conf").read_text(), chart):
         said = dict(re.findall(r"^\s*(max_payload|sync_interval): *(\S+)", text, re.MULTILINE))

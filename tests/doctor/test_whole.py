@@ -27,7 +27,7 @@ from shared.job.naming import JobKey, Uid, subject_of
 from shared.ports import free_port
 from tests.doctor.conftest import HOME, Installation, MakeInstallation, of, owners, wrong
 from tests.kit.commands import run
-from tests.kit.nats import a_decision, a_server, connected
+from tests.kit.nats import a_decision, a_server, certified, connected
 from tests.security.authority import Authority
 
 pytestmark = pytest.mark.nats
@@ -55,7 +55,7 @@ async def test_certificates_that_run_out_are_told(an_installation: MakeInstallat
     trusted = Tls(authority.path, ours.certificate, ours.key)
     async with (
         an_installation() as it,
-        NatsServer(tmp_path / "nats", tls=authority.issue("server", of_clients=authority.path)) as server,
+        NatsServer(tmp_path / "nats", more=certified(authority.issue("server", of_clients=authority.path))) as server,
     ):
         await set_up(server.url, password=server.users[ADMIN], tls=trusted)
         mine = {"nats_password": server.users["reader"], "nats_cert": ours.certificate, "nats_key": ours.key}

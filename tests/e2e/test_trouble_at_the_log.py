@@ -19,7 +19,7 @@ from devcluster.child import Child
 from shared.errors import Transient
 from shared.eventlog import EventLog
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import NatsServer, Peer, _program, configuration
+from shared.eventlog.server import NatsServer, _program, configuration
 from shared.eventlog.setup import set_up
 from shared.eventlog.subjects import ADMIN, AUTHORS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -163,7 +163,7 @@ def _started(
     folder: Path, port: int, users: Mapping[str, str], jetstream: Mapping[str, object], monitor: str = ""
 ) -> Child:
     """A server that is configured as ours are, but for this."""
-    configured: dict[str, Any] = configuration(folder, me=Peer("other", 0), port=port, users=users)
+    configured: dict[str, Any] = configuration(folder, port=port, users=users)
     configured["jetstream"] |= jetstream
     path = folder / "server.conf"
     path.write_text(json.dumps(configured | ({"http": monitor} if monitor else {})))

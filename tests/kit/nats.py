@@ -2,10 +2,10 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pytest
 
@@ -13,9 +13,10 @@ from shared.errors import Transient
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import NatsServer, Peer
+from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.ports import free_port
+from shared.eventlog.tls import Tls
+from shared.ports import HOST, free_port
 
 READY = 60.0
 """Seconds that anything expected may take: an election takes ten on a quiet machine, many more on a busy one."""
@@ -27,10 +28,13 @@ class NatsCluster:
     """Three servers on this machine; every event is on all of them."""
 
     def __init__(self, directory: Path) -> None:
-        peers = tuple(Peer(f"n{number}", free_port()) for number in range(3))
+        ports = {f"n{number}": free_port() for number in range(3)}
+        users = _one_set_of_users(directory)
         self.servers = {
-            peer.name: NatsServer(directory / peer.name, routes=peers, me=peer, users=_one_set_of_users(directory))
-            for peer in peers
+            name: NatsServer(
+                directory / name, users=users, more={"server_name": name, "cluster": _cluster(name, ports)}
+            )
+            for name in ports
         }
 
     @property
@@ -61,6 +65,17 @@ class NatsCluster:
     def stop(self) -> None:
         for server in self.servers.values():
             server.stop()
+
+
+def certified(tls: Tls) -> dict[str, Any]:
+    """The settings of a server with this certificate; with an authority in it, clients need a certificate too."""
+    settings: dict[str, Any] = {"cert_file": str(tls.certificate), "key_file": str(tls.key)}
+    return {"tls": settings | ({"ca_file": str(tls.ca), "verify": True} if tls.ca is not None else {})}
+
+
+def _cluster(me: str, ports: Mapping[str, int]) -> dict[str, Any]:
+    routes = [f"nats://{HOST}:{port}" for name, port in ports.items() if name != me]
+    return {"name": "muster", "listen": f"{HOST}:{ports[me]}", "routes": routes}
 
 
 def _one_set_of_users(directory: Path) -> dict[str, str]:

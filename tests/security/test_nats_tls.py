@@ -16,7 +16,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Tls
-from tests.kit.nats import READY, until
+from tests.kit.nats import READY, certified, until
 from tests.security.authority import Authority
 
 pytestmark = pytest.mark.nats
@@ -32,7 +32,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @asynccontextmanager
 async def secured(folder: Path, tls: Tls, trusted: Tls) -> AsyncIterator[NatsServer]:
-    async with NatsServer(folder, tls=tls) as server:
+    async with NatsServer(folder, more=certified(tls)) as server:
         await set_up(server.url, password=server.users["admin"], tls=trusted)
         yield server
 
@@ -71,7 +71,7 @@ async def test_an_authority_that_is_not_the_servers_is_told_in_one_line(tmp_path
 
 
 async def test_a_certificate_that_ran_out_is_told(tmp_path: Path, authority: Authority):
-    async with NatsServer(tmp_path / "nats", tls=authority.issue("server", expired=True)) as server:
+    async with NatsServer(tmp_path / "nats", more=certified(authority.issue("server", expired=True))) as server:
         assert "certificate has expired" in await refusal(server, Tls(ca=authority.path))
 
 
