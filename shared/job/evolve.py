@@ -144,12 +144,13 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case ScaleAccepted():
             return accepted(job, event, at)
         case ScaleRejected():
-            return request_over(job, event.request, at, success=False, reason=event.reason)
+            return request_over(job, event.request, at, success=False, reason=event.reason, told=event.message)
         case ScaleSucceeded():
             return request_over(job, event.request, at, success=True, reason=event.reason)
         case ScaleFailed() | ScaleCancelled():
             # Refusals of the request's pods explain why it ended; they are dropped with the slots.
-            job = request_over(job, event.request, at, success=False, reason=event.reason)
+            remains = event.remains if isinstance(event, ScaleFailed) else ""
+            job = request_over(job, event.request, at, success=False, reason=event.reason, remains=remains)
             return released(job, event.released)
         case WorkersReleased():
             forced = at.sequence if event.reason == DRAIN_FORCED else 0

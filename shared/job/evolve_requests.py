@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shared.job import reasons
+from shared.job import reasons, text
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished, ScriptStarted
@@ -204,7 +204,11 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
     return with_request(job, event.request, look=look)
 
 
-def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> Job:
+def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told: str = "", remains: str = "") -> Job:
+    """The job after the end of a request.
+
+    `told` is the decision's own sentence in place of that of its reason, `remains` what is added to either.
+    """
     request = job.scaling.requests.get(uid)
     if request is None:
         return job
@@ -214,7 +218,9 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
     sizes = began.message if began is not None else ""
     if began is not None:
         conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
-    message = sizes if success else _message(job, request, reason)
+    message = sizes if success else told or _message(job, request, reason)
+    if remains:
+        message = told = f"{message or reason}; {remains}"
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)
@@ -225,7 +231,7 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str) -> J
         # The job's conditions have et-operator's reasons; the message has the request's own.
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
-        why = sizes if success else f"{request.kind} {request.name}: {reason}"
+        why = sizes if success else text.with_words(f"{request.kind} {request.name}: {reason}", told)
         over = with_condition(job.conditions, kind, at, reason=theirs, message=why)
         job = replace(job, conditions=over)
         if job.scaling.open == uid:

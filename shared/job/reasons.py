@@ -26,8 +26,8 @@ FINAL = True
 
 PHASES = {
     "{kind}Created": Reason("the job is taken on"),
-    "{kind}WorkersCreated": Reason("every pod is created", "{pods} are created"),
-    "{kind}WorkerCreated": Reason("every pod is created", "{pods} are created"),
+    "{kind}WorkersCreated": Reason("every pod is created", "{pods} created"),
+    "{kind}WorkerCreated": Reason("every pod is created", "{pods} created"),
     "{kind}WorkersReady": Reason("every pod is Ready"),
     "{kind}LauncherCreated": Reason("the launcher is created"),
     "{kind}Running": Reason("the job runs"),
@@ -78,10 +78,10 @@ STEPS = {
 ENDS = {
     "BackoffLimitExceeded": Reason(
         "as many pods as backoffLimit allows were replaced",
-        "{loss} after {made}, as many as backoffLimit allows",
+        "{loss} after {replacements}, as many as backoffLimit allows",
         FINAL,
     ),
-    "BelowMinimum": Reason("fewer workers than minReplicas", "{count} workers run, {minimum} are needed"),
+    "BelowMinimum": Reason("fewer workers than minReplicas", "{running}, {minimum} are needed"),
     "DeadlineExceeded": Reason("its time was over", "it was active for {seconds} s (activeDeadlineSeconds)", FINAL),
     "Disrupted": Reason("a disruption took a pod", "{pod} was disrupted: {why}"),
     "LauncherLost": Reason("the launcher went before its end was seen"),
@@ -133,11 +133,19 @@ REFUSALS = {
 """Why the API server, or Muster itself, did not carry out an effect."""
 
 REQUESTS = {
-    "AboveMaximum": Reason("the job would have more workers than maxReplicas", final=FINAL),
+    "AboveMaximum": Reason(
+        "the job would have more workers than maxReplicas",
+        "{workers} would be more than maxReplicas ({maximum})",
+        FINAL,
+    ),
     "AlreadyThatSize": Reason("the job has that size", final=FINAL),
     "AnotherRequestRuns": Reason("another request is carried out"),
     "AnotherRequestWaits": Reason("another request came before it"),
-    "BelowMinimum": Reason("the job would have fewer workers than minReplicas", final=FINAL),
+    "BelowMinimum": Reason(
+        "the job would have fewer workers than minReplicas",
+        "{workers} would be fewer than minReplicas ({minimum})",
+        FINAL,
+    ),
     "CannotExecute": Reason("no command can be run in the launcher", final=FINAL),
     "DeadlineExceeded": Reason("the timeout passed first; what was begun was taken back", final=FINAL),
     "HistoryLost": Reason("it was under way in a history that was lost", final=FINAL),
@@ -151,7 +159,11 @@ REQUESTS = {
     "JobSuspended": Reason("the job was suspended", final=FINAL),
     "NoAnswer": Reason("the launcher's processes cannot be read"),
     "NoLauncher": Reason("there is no launcher for the script to run in", final=FINAL),
-    "NoSuchWorker": Reason("podNames names a pod that is no worker of this job", final=FINAL),
+    "NoSuchWorker": Reason(
+        "podNames names a pod that is no worker of this job",
+        "podNames names {pod}, which is no worker of this job; its workers are {workers}",
+        FINAL,
+    ),
     "NotElastic": Reason(
         "jobs of this kind keep the number of workers that they began with; suspend the job to change it", final=FINAL
     ),

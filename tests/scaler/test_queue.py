@@ -56,7 +56,14 @@ def test_a_scale_in_takes_the_highest_indices():
 
 def test_a_typo_in_pod_names_deletes_nothing():
     given(*a_running_job(workers=2), scale_in(names=("no-such-worker",))).then(
-        scaler, Record(ScaleRejected(request=R1, reason="NoSuchWorker"))
+        scaler,
+        Record(
+            ScaleRejected(
+                request=R1,
+                reason="NoSuchWorker",
+                message="podNames names no-such-worker, which is no worker of this job; its workers are 0-1",
+            )
+        ),
     )
 
 
@@ -68,18 +75,34 @@ def test_worker_names_are_compared_whole():
 
 
 @pytest.mark.parametrize(
-    ("request_", "reason"),
+    ("request_", "reason", "told"),
     [
-        pytest.param(scale_out(3), "AboveMaximum", id="beyond the maximum"),
-        pytest.param(scale_in(2), "BelowMinimum", id="below the minimum"),
-        pytest.param(scale_in(99), "BelowMinimum", id="more than there are"),
-        pytest.param(scale_in(names=("resnet-launcher",)), "NoSuchWorker", id="the launcher"),
-        pytest.param(scale_in(names=("other-worker-0",)), "NoSuchWorker", id="another job's worker"),
+        pytest.param(
+            scale_out(3), "AboveMaximum", "5 workers would be more than maxReplicas (4)", id="beyond the maximum"
+        ),
+        pytest.param(
+            scale_in(2), "BelowMinimum", "0 workers would be fewer than minReplicas (1)", id="below the minimum"
+        ),
+        pytest.param(
+            scale_in(99), "BelowMinimum", "0 workers would be fewer than minReplicas (1)", id="more than there are"
+        ),
+        pytest.param(
+            scale_in(names=("resnet-launcher",)),
+            "NoSuchWorker",
+            "podNames names resnet-launcher, which is no worker of this job; its workers are 0-1",
+            id="the launcher",
+        ),
+        pytest.param(
+            scale_in(names=("resnet-worker-1", "other-worker-0")),
+            "NoSuchWorker",
+            "podNames names other-worker-0, which is no worker of this job; its workers are 0-1",
+            id="another job's worker",
+        ),
     ],
 )
-def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, reason: str):
+def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, reason: str, told: str):
     given(*a_running_job(workers=2, least=1, most=4), request_).then(
-        scaler, Record(ScaleRejected(request=R1, reason=reason))
+        scaler, Record(ScaleRejected(request=R1, reason=reason, message=told))
     )
 
 
@@ -158,7 +181,10 @@ def test_what_interrupts_the_job_ends_the_request_that_was_under_way(between: li
 def test_a_worker_that_is_about_to_be_replaced_is_no_reason_to_let_go_of_more_than_there_may_be():
     failed = pods(worker(2, version=40, phase="Failed", exits=exited(1)))
     given(*a_running_job(workers=3, of_workers="OnFailure"), failed, scale_in(3)).then_among_others(
-        scaler, Record(ScaleRejected(request=R1, reason="BelowMinimum"))
+        scaler,
+        Record(
+            ScaleRejected(request=R1, reason="BelowMinimum", message="0 workers would be fewer than minReplicas (1)")
+        ),
     )
 
 

@@ -7,14 +7,16 @@ An edit of the job's own number of workers waits in the same queue.
 from services.scaler.core import scale_in, scale_out
 from services.scaler.core.effects import OwnRequest
 from services.scaler.core.policy import Policy
+from shared.job import reasons
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.request import Request
 from shared.job.spec import OWNED_BY_ANOTHER, ScaleSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
+from shared.job.text import counted, range_words
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
-from shared.job.views import Member, spans
+from shared.job.views import Member, ranges, spans
 
 
 def next_steps(job: Job, policy: Policy) -> list[Step]:
@@ -67,10 +69,7 @@ def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if request.problems or request.spec is None:
         reason = request.problems[0].reason if request.problems else "Invalid"
         return [Record(ScaleRejected(request=request.uid, reason=reason))]
-    answer = _accepted(job, request, request.spec, policy)
-    if isinstance(answer, str):
-        return [Record(ScaleRejected(request=request.uid, reason=answer))]
-    return [Record(answer)]
+    return [Record(_of_request(job, request, request.spec, policy))]
 
 
 def _ownable(job: Job, request: Request) -> bool:
@@ -88,8 +87,8 @@ def _own(job: Job, request: Request) -> list[Step]:
     return [OwnRequest(request.kind, request.name, request.uid)]
 
 
-def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | str:
-    """The acceptance, or the reason against it."""
+def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | ScaleRejected:
+    """Accept or reject a ScaleOut or ScaleIn."""
     assert job.spec is not None
     workers = job.spec.worker
     # Slots of workers that will be replaced count.
@@ -97,18 +96,21 @@ def _accepted(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> Sc
     if spec.kind == "ScaleOut":
         count = spec.count or 0
         if count < 1:
-            return "NothingToAdd"
+            return ScaleRejected(request=request.uid, reason="NothingToAdd")
         if workers.max_replicas is not None and size + count > workers.max_replicas:
-            return "AboveMaximum"
+            return _above(request, size + count, workers.max_replicas)
         new = scale_out.new_slots(job, count)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
+    if strangers := _strangers(job, spec.pod_names):
+        present = range_words(ranges([slot.index for slot in job.attempt.workers]))
+        message = reasons.told(reasons.REQUESTS, "NoSuchWorker", pod=strangers[0], workers=present)
+        return ScaleRejected(request=request.uid, reason="NoSuchWorker", message=message)
     leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
-    if leaving is None:
-        return "NoSuchWorker"
     if not leaving:
-        return "NothingToDelete"
-    if size - max(len(leaving), spec.count or 0) < workers.min_replicas:
-        return "BelowMinimum"
+        return ScaleRejected(request=request.uid, reason="NothingToDelete")
+    left = size - max(len(leaving), spec.count or 0)
+    if left < workers.min_replicas:
+        return _below(request, left, workers.min_replicas)
     return ScaleAccepted(
         request=request.uid,
         kind="ScaleIn",
@@ -123,9 +125,9 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     assert job.spec is not None
     role, here = job.spec.worker, len(scale_in.removable(job))
     if role.max_replicas is not None and size > role.max_replicas:
-        return ScaleRejected(request=request.uid, reason="AboveMaximum")
+        return _above(request, size, role.max_replicas)
     if size < role.min_replicas:
-        return ScaleRejected(request=request.uid, reason="BelowMinimum")
+        return _below(request, size, role.min_replicas)
     # An edit has no timeout of its own, and new workers may have to wait for new nodes.
     deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
     # The scheduler replaces lost workers itself.
@@ -139,10 +141,24 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
 
 
-def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:
-    """The workers of these names, compared whole; None if one of them is no worker of this job."""
+def _above(request: Request, size: int, maximum: int) -> ScaleRejected:
+    message = reasons.told(reasons.REQUESTS, "AboveMaximum", workers=counted(size, "worker"), maximum=maximum)
+    return ScaleRejected(request=request.uid, reason="AboveMaximum", message=message)
+
+
+def _below(request: Request, size: int, minimum: int) -> ScaleRejected:
+    message = reasons.told(reasons.REQUESTS, "BelowMinimum", workers=counted(max(size, 0), "worker"), minimum=minimum)
+    return ScaleRejected(request=request.uid, reason="BelowMinimum", message=message)
+
+
+def _strangers(job: Job, names: tuple[str, ...]) -> list[str]:
+    """Those of these names, compared whole, that no worker of this job has."""
+    workers = {job.worker_name(slot.index) for slot in job.attempt.workers}
+    return [name for name in names if name not in workers]
+
+
+def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...]:
+    """The workers of these names."""
     pods = job.by_slot()
     workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
-    if any(name not in workers for name in names):
-        return None
     return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))

@@ -87,8 +87,8 @@ def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
             if begun + sum(not known.blameless for known in replaced.values()) < spec.backoff_limit:
                 # The job has its full size without this pod.
                 continue
-            made, loss = f"{begun} replacement{'' if begun == 1 else 's'}", _loss(job, slot, vacancy)
-            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=loss, made=made)
+            made, loss = text.counted(begun, "replacement"), _loss(job, slot, vacancy)
+            message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=loss, replacements=made)
             message = text.with_last_words(message, vacancy.message)
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True, slot=slot)
         return _of_loss(job, slot, vacancy, permanent=True)

@@ -40,5 +40,7 @@ def of_minimum(job: Job) -> Verdict | None:
     since = job.attempt.below_minimum
     if not since or not passed(job, since, BELOW_MINIMUM):
         return None
-    counts = {"count": running_workers(job), "minimum": needed_workers(job)}
-    return Verdict(False, "BelowMinimum", reasons.told(reasons.ENDS, "BelowMinimum", **counts))
+    number = running_workers(job)
+    running = f"{text.counted(number, 'worker')} {'runs' if number == 1 else 'run'}"
+    told = reasons.told(reasons.ENDS, "BelowMinimum", running=running, minimum=needed_workers(job))
+    return Verdict(False, "BelowMinimum", told)
