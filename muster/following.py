@@ -149,7 +149,7 @@ def _line(target: Target, status: dict[str, Any]) -> str:
 
 
 def _because(condition: dict[str, Any]) -> str:
-    """`AboveMaximum: the job would have 5 workers, and maxReplicas is 4`."""
+    """`AboveMaximum: 5 workers would be more than maxReplicas (4)`."""
     reason = str(condition.get("reason") or "")
     message = condition.get("message") or (of_request(reason) if condition.get("type") == "Pending" else "")
     return f"{reason}: {message}" if reason and message else reason

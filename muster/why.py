@@ -16,11 +16,11 @@ from muster.kinds import known_kinds
 from muster.reading import everything, open_log
 from muster.summary import Summary, summary
 from muster.targets import Asked, Target, fail, find, subjects_of
-from muster.words import counted, range_words
 from shared.eventlog import EventLog, Stored
 from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
+from shared.job.text import counted, range_words
 from shared.job.views import ranges
 from shared.process.settings import Settings
 

@@ -8,6 +8,7 @@ from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.job.events.catalog import AnyEvent
 from shared.job.spec import LAUNCHER, JobSpec, Problem, ScaleSpec
+from shared.job.text import counted, range_words
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots
 
@@ -100,13 +101,3 @@ def _state(pod: PodView) -> str:
     state = "Deleting" if pod.deleting else "Ready" if pod.ready and pod.phase == "Running" else pod.phase
     codes = ",".join(str(end.code) for end in pod.exits)
     return f"{state}({codes})" if codes else str(state)
-
-
-def counted(number: int, what: str) -> str:
-    """`1 worker`, `2 workers`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def range_words(pairs: tuple[tuple[int, int], ...]) -> str:
-    """`0-3,5` for inclusive ranges."""
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs) or "none"

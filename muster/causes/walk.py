@@ -12,7 +12,6 @@ import msgspec
 from muster.causes import decisions, pods, words
 from muster.causes.link import Link, Links, newest
 from muster.causes.waiting import awaited, awaited_by, first_awaited
-from muster.words import counted
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
 from shared.job.because import Cause, cause, emptied
@@ -25,6 +24,7 @@ from shared.job.naming import Slot, Uid
 from shared.job.policies import replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job, needed_workers
+from shared.job.text import counted
 from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import PodView, alive, each

@@ -4,7 +4,6 @@ import signal
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from muster.words import counted, range_words
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, ScaleRequested
@@ -13,7 +12,7 @@ from shared.job.policies import replacement
 from shared.job.reasons import plain
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
-from shared.job.text import with_words
+from shared.job.text import counted, range_words, with_words
 from shared.job.timing import BACK_OFF
 from shared.job.views import PodView, ranges
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from muster.doctor.findings import Finding, fail, names, ok
-from muster.words import counted
 from shared.job.fold import Held, History
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import NO_UID
+from shared.job.text import counted
 
 UNREADABLE: tuple[Held | None, ...] = ("UnknownEvent",)
 """The reason of held histories that a newer release can read."""

@@ -77,12 +77,13 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case scaler.ScaleAccepted():
             return requests.accepted(job, event, at)
         case scaler.ScaleRejected():
-            return requests.rejected(job, event, at)
+            return requests.request_over(job, event.request, at, success=False, reason=event.reason, told=event.message)
         case scaler.ScaleSucceeded():
             return requests.request_over(job, event.request, at, success=True, reason=event.reason)
         case scaler.ScaleFailed() | scaler.ScaleCancelled():
             # Refusals of the request's pods explain why it ended; they are dropped with the slots.
-            job = requests.request_over(job, event.request, at, success=False, reason=event.reason)
+            remains = event.remains if isinstance(event, scaler.ScaleFailed) else ""
+            job = requests.request_over(job, event.request, at, success=False, reason=event.reason, remains=remains)
             return requests.released(job, event.released)
         case scaler.WorkersReleased():
             forced = at.sequence if event.reason == requests.DRAIN_FORCED else 0

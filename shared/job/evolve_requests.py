@@ -6,14 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shared.job import reasons
+from shared.job import reasons, text
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.scaler import (
     DrainChecked,
     HostsPublished,
     ScaleAccepted,
-    ScaleRejected,
     ScriptFinished,
     ScriptStarted,
 )
@@ -211,13 +210,11 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
     return with_request(job, event.request, look=look)
 
 
-def rejected(job: Job, event: ScaleRejected, at: At) -> Job:
-    told = reasons.told(reasons.REQUESTS, event.reason, workers=event.workers, bound=event.bound) if event.bound else ""
-    return request_over(job, event.request, at, success=False, reason=event.reason, told=told)
+def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told: str = "", remains: str = "") -> Job:
+    """The job after the end of a request.
 
-
-def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told: str = "") -> Job:
-    """The job after a request's outcome; `told` is the sentence of its reason with values, where the event has them."""
+    `told` is the decision's own sentence in place of that of its reason, `remains` what is added to either.
+    """
     request = job.scaling.requests.get(uid)
     if request is None:
         return job
@@ -228,6 +225,8 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told
     if began is not None:
         conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
     message = sizes if success else told or _message(job, request, reason)
+    if remains:
+        message = told = f"{message or reason}; {remains}"
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)
@@ -238,7 +237,7 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told
         # The job's conditions have et-operator's reasons; the message has the request's own.
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
-        why = sizes if success else f"{request.kind} {request.name}: {reason}"
+        why = sizes if success else text.with_words(f"{request.kind} {request.name}: {reason}", told)
         over = with_condition(job.conditions, kind, at, reason=theirs, message=why)
         job = replace(job, conditions=over)
         if job.scaling.open == uid:

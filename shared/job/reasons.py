@@ -42,8 +42,8 @@ FINAL = True
 
 PHASES = {
     "{kind}Created": Reason("the job is taken on"),
-    "{kind}WorkersCreated": Reason("every pod is created", "{pods} are created"),
-    "{kind}WorkerCreated": Reason("every pod is created", "{pods} are created"),
+    "{kind}WorkersCreated": Reason("every pod is created", "{pods} created"),
+    "{kind}WorkerCreated": Reason("every pod is created", "{pods} created"),
     "{kind}WorkersReady": Reason("every pod is Ready"),
     "{kind}LauncherCreated": Reason("the launcher is created"),
     "{kind}Running": Reason("the job runs"),
@@ -97,7 +97,7 @@ ENDS = {
         "{loss}, and backoffLimit ({limit}) allows no further replacement",
         FINAL,
     ),
-    BELOW_MINIMUM: Reason("fewer workers than minReplicas", "{count} workers run, {minimum} are needed"),
+    BELOW_MINIMUM: Reason("fewer workers than minReplicas", "{running}, {minimum} are needed"),
     DEADLINE_EXCEEDED: Reason("its time was over", "it was active for {seconds} s (activeDeadlineSeconds)", FINAL),
     DISRUPTED: Reason("a disruption took a pod", "{pod} was disrupted: {why}"),
     "LauncherLost": Reason("the launcher went before its end was seen"),
@@ -154,7 +154,7 @@ REFUSALS = {
 REQUESTS = {
     "AboveMaximum": Reason(
         "the job would have more workers than maxReplicas",
-        "the job would have {workers} workers, and maxReplicas is {bound}",
+        "{workers} would be more than maxReplicas ({maximum})",
         FINAL,
     ),
     "AlreadyThatSize": Reason("the job has that size", final=FINAL),
@@ -162,7 +162,7 @@ REQUESTS = {
     "AnotherRequestWaits": Reason("earlier requests come first"),
     BELOW_MINIMUM: Reason(
         "the job would have fewer workers than minReplicas",
-        "the job would have {workers} workers, and minReplicas is {bound}",
+        "{workers} would be fewer than minReplicas ({minimum})",
         FINAL,
     ),
     "CannotExecute": Reason("no command can be run in the launcher", final=FINAL),
@@ -178,7 +178,11 @@ REQUESTS = {
     JOB_SUSPENDED: Reason("the job was suspended", final=FINAL),
     "NoAnswer": Reason("the launcher's processes cannot be read"),
     NO_LAUNCHER: Reason("there is no launcher for the script to run in", final=FINAL),
-    "NoSuchWorker": Reason("podNames names a pod that is no worker of this job", final=FINAL),
+    "NoSuchWorker": Reason(
+        "podNames names a pod that is no worker of this job",
+        "podNames names {pod}, which is no worker of this job; its workers are {workers}",
+        FINAL,
+    ),
     "NotElastic": Reason(
         "jobs of this kind keep the number of workers that they began with; suspend the job to change it", final=FINAL
     ),

@@ -8,6 +8,7 @@ from shared.job.conditions import Condition
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import Problem, ScaleKind, ScaleSpec
+from shared.job.text import counted
 from shared.job.views import Member
 
 RequestPhase = Literal["Pending", "Scaling", "Succeeded", "Failed"]
@@ -98,7 +99,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def sizes(self) -> str:
         """`2 -> 4 workers`; empty before its acceptance."""
-        return f"{self.before} -> {self.after} worker{'' if self.after == 1 else 's'}" if self.after else ""
+        return f"{self.before} -> {counted(self.after, 'worker')}" if self.after else ""
 
     @property
     def over(self) -> bool:

@@ -1,4 +1,7 @@
-"""Makes messages of other programs fit for an event: printable, bounded, cut between characters.  Pure."""
+"""Sentences for people: numbers in words, and messages of other programs made fit for an event.  Pure.
+
+Such a message is printable, bounded and cut between characters.
+"""
 
 MOST_MESSAGE = 1024
 """Bytes of a message in an event or a condition; Kubernetes allows so many in the note of an Event."""
@@ -41,6 +44,16 @@ def with_words(sentence: str, words: str) -> str:
 def with_last_words(sentence: str, words: str) -> str:
     """A sentence with the end of what a container said: the history has more of it."""
     return with_words(sentence, last(words, LAST_WORDS_SHOWN))
+
+
+def counted(number: int, what: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def range_words(pairs: tuple[tuple[int, int], ...]) -> str:
+    """`0-3,5` for inclusive ranges."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs) or "none"
 
 
 def _printable(text: str) -> str:

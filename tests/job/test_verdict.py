@@ -105,7 +105,7 @@ TIME_OUT = TimePassed(anchor=len(SHORT), timer="BelowMinimum")
 
 def test_too_few_workers_for_too_long_end_the_job():
     assert judged(*SHORT) is None
-    assert judged(*SHORT, TIME_OUT) == Verdict(False, "BelowMinimum", "1 workers run, 2 are needed")
+    assert judged(*SHORT, TIME_OUT) == Verdict(False, "BelowMinimum", "1 worker runs, 2 are needed")
 
 
 def test_success_comes_before_too_few_workers():

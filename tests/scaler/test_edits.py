@@ -126,19 +126,23 @@ def test_an_edit_during_another_one_comes_after_it():
 
 
 @pytest.mark.parametrize(
-    ("edit", "reason", "workers", "bound"),
+    ("edit", "reason", "words"),
     [
-        pytest.param(sized(5, most=4), "AboveMaximum", 5, 4, id="beyond the maximum"),
-        pytest.param(sized(1, least=2), "BelowMinimum", 1, 2, id="below the minimum"),
+        pytest.param(
+            sized(5, most=4), "AboveMaximum", "5 workers would be more than maxReplicas (4)", id="beyond the maximum"
+        ),
+        pytest.param(
+            sized(1, least=2), "BelowMinimum", "1 worker would be fewer than minReplicas (2)", id="below the minimum"
+        ),
     ],
 )
-def test_beyond_the_bounds_nothing_is_touched(edit: JobObserved, reason: str, workers: int, bound: int):
+def test_beyond_the_bounds_nothing_is_touched(edit: JobObserved, reason: str, words: str):
     story = [*a_running_job(workers=3), edit]
-    rejected = ScaleRejected(request=E2, reason=reason, workers=workers, bound=bound)
+    rejected = ScaleRejected(request=E2, reason=reason, message=words)
     given(*story).then(scaler, Record(rejected))
     job = given(*story, rejected).job
     told = next(known for known in job.conditions if known.type == "ScaleFailed")
-    assert reason in told.message, "no object but the job can say it"
+    assert told.message == f"ScaleOut replicas-2: {reason}: {words}", "no object but the job can say it"
     assert job.scaling.size == 3
 
 

@@ -181,12 +181,10 @@ def test_one_that_leaves_may_end_as_it_likes(before: list[AnyEvent]):
 
 
 def test_beyond_the_bounds_nothing_is_touched():
-    given(*a_running_group(3, most=4), sized(5, most=4)).then(
-        scaler, Record(ScaleRejected(request=E2, reason="AboveMaximum", workers=5, bound=4))
-    )
-    given(*a_running_group(3), sized(1, least=2)).then(
-        scaler, Record(ScaleRejected(request=E2, reason="BelowMinimum", workers=1, bound=2))
-    )
+    above = ScaleRejected(request=E2, reason="AboveMaximum", message="5 workers would be more than maxReplicas (4)")
+    given(*a_running_group(3, most=4), sized(5, most=4)).then(scaler, Record(above))
+    below = ScaleRejected(request=E2, reason="BelowMinimum", message="1 worker would be fewer than minReplicas (2)")
+    given(*a_running_group(3), sized(1, least=2)).then(scaler, Record(below))
 
 
 def test_a_worker_whose_node_is_about_to_go_is_replaced_before_that():

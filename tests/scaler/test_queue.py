@@ -58,7 +58,14 @@ def test_a_scale_in_takes_the_highest_indices():
 
 def test_a_typo_in_pod_names_deletes_nothing():
     given(*a_running_job(workers=2), scale_in(names=("no-such-worker",))).then(
-        scaler, Record(ScaleRejected(request=R1, reason="NoSuchWorker"))
+        scaler,
+        Record(
+            ScaleRejected(
+                request=R1,
+                reason="NoSuchWorker",
+                message="podNames names no-such-worker, which is no worker of this job; its workers are 0-1",
+            )
+        ),
     )
 
 
@@ -70,19 +77,34 @@ def test_worker_names_are_compared_whole():
 
 
 @pytest.mark.parametrize(
-    ("request_", "rejected"),
+    ("request_", "reason", "told"),
     [
-        pytest.param(scale_out(3), ("AboveMaximum", 5, 4), id="beyond the maximum"),
-        pytest.param(scale_in(2), ("BelowMinimum", 0, 1), id="below the minimum"),
-        pytest.param(scale_in(99), ("BelowMinimum", 0, 1), id="more than there are"),
-        pytest.param(scale_in(names=("resnet-launcher",)), ("NoSuchWorker", 0, 0), id="the launcher"),
-        pytest.param(scale_in(names=("other-worker-0",)), ("NoSuchWorker", 0, 0), id="another job's worker"),
+        pytest.param(
+            scale_out(3), "AboveMaximum", "5 workers would be more than maxReplicas (4)", id="beyond the maximum"
+        ),
+        pytest.param(
+            scale_in(2), "BelowMinimum", "0 workers would be fewer than minReplicas (1)", id="below the minimum"
+        ),
+        pytest.param(
+            scale_in(99), "BelowMinimum", "0 workers would be fewer than minReplicas (1)", id="more than there are"
+        ),
+        pytest.param(
+            scale_in(names=("resnet-launcher",)),
+            "NoSuchWorker",
+            "podNames names resnet-launcher, which is no worker of this job; its workers are 0-1",
+            id="the launcher",
+        ),
+        pytest.param(
+            scale_in(names=("resnet-worker-1", "other-worker-0")),
+            "NoSuchWorker",
+            "podNames names other-worker-0, which is no worker of this job; its workers are 0-1",
+            id="another job's worker",
+        ),
     ],
 )
-def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, rejected: tuple[str, int, int]):
-    reason, workers, bound = rejected
+def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, reason: str, told: str):
     given(*a_running_job(workers=2, least=1, most=4), request_).then(
-        scaler, Record(ScaleRejected(request=R1, reason=reason, workers=workers, bound=bound))
+        scaler, Record(ScaleRejected(request=R1, reason=reason, message=told))
     )
 
 
@@ -102,10 +124,10 @@ def test_a_scale_in_of_a_job_above_its_maximum_is_accepted():
 
 
 def test_the_status_of_a_rejected_request_has_the_numbers():
-    rejected = ScaleRejected(request=R1, reason="AboveMaximum", workers=5, bound=4)
+    rejected = ScaleRejected(request=R1, reason="AboveMaximum", message="5 workers would be more than maxReplicas (4)")
     job = given(*a_running_job(workers=2, most=4), scale_out(3), rejected).job
     condition = job.scaling.requests[R1].conditions[-1]
-    assert condition.message == "the job would have 5 workers, and maxReplicas is 4"
+    assert condition.message == "5 workers would be more than maxReplicas (4)"
 
 
 def test_a_request_with_problems_is_rejected_with_the_first_reason():
@@ -183,7 +205,10 @@ def test_what_interrupts_the_job_ends_the_request_that_was_under_way(between: li
 def test_a_worker_that_is_about_to_be_replaced_is_no_reason_to_let_go_of_more_than_there_may_be():
     failed = pods(worker(2, version=40, phase="Failed", exits=exited(1)))
     given(*a_running_job(workers=3, of_workers="OnFailure"), failed, scale_in(3)).then_among_others(
-        scaler, Record(ScaleRejected(request=R1, reason="BelowMinimum", workers=0, bound=1))
+        scaler,
+        Record(
+            ScaleRejected(request=R1, reason="BelowMinimum", message="0 workers would be fewer than minReplicas (1)")
+        ),
     )
 
 

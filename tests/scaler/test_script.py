@@ -49,8 +49,9 @@ def accepted_at(before: list[AnyEvent]) -> int:
     return next(at for at, event in enumerate(before, 1) if type(event).__name__ == "ScaleAccepted")
 
 
-def failed(reason: str) -> Record:
-    return Record(ScaleFailed(request=R1, reason=reason))
+def failed(reason: str, *, of: list[AnyEvent] = IN) -> Record:
+    remains = "" if of is IN else "the new workers have joined and stay: 2 -> 4 workers"
+    return Record(ScaleFailed(request=R1, reason=reason, remains=remains))
 
 
 def running(kind: ScaleKind, hosts: str, started: int) -> RunScript:
@@ -116,7 +117,7 @@ def test_in_the_files_change_after_the_script():
 def test_a_script_that_did_not_end_well_fails_the_request_and_gives_nothing_back(
     before: list[AnyEvent], end: ScriptFinished, reason: str
 ):
-    given(*before, STARTED, end).then(scaler, failed(reason))
+    given(*before, STARTED, end).then(scaler, failed(reason, of=before))
 
 
 @BY_KIND
@@ -124,7 +125,7 @@ def test_a_script_whose_end_is_unknown_is_not_run_again(before: list[AnyEvent]):
     (timer,) = [timer for timer in next_due(given(*before, STARTED).job) if timer.name == "ScriptDeadline"]
     assert (timer.anchor, timer.seconds, timer.since) == (len(before) + 1, 65, "")
     passed = TimePassed(anchor=timer.anchor, timer=timer.name)
-    given(*before, STARTED, passed).then(scaler, failed(UNKNOWN))
+    given(*before, STARTED, passed).then(scaler, failed(UNKNOWN, of=before))
 
 
 @BY_KIND
@@ -144,12 +145,14 @@ def test_after_its_script_the_scaling_has_its_own_time_again():
 
 @BY_KIND
 def test_17_no_launcher_is_an_error_and_no_success(before: list[AnyEvent]):
-    given(*before, NO_LAUNCHER).then_among_others(scaler, failed("NoLauncher"))
+    given(*before, NO_LAUNCHER).then_among_others(scaler, failed("NoLauncher", of=before))
 
 
 @BY_KIND
 def test_a_launcher_that_is_asked_to_go_runs_no_script(before: list[AnyEvent]):
-    given(*before, pods(launcher(version=90, hosts=2, deleting=True))).then_among_others(scaler, failed("NoLauncher"))
+    given(*before, pods(launcher(version=90, hosts=2, deleting=True))).then_among_others(
+        scaler, failed("NoLauncher", of=before)
+    )
 
 
 @pytest.mark.parametrize(
@@ -245,3 +248,14 @@ def test_environment_arrives_byte_for_byte(environment: list[tuple[str, str]], a
 def test_an_end_that_is_told_after_its_request_ended_changes_nothing():
     over = [*IN, STARTED, ScaleFailed(request=R1, reason=UNKNOWN)]
     assert given(*over, WELL).job.scaling.requests == given(*over).job.scaling.requests
+
+
+def test_a_scale_out_whose_script_failed_says_that_the_workers_stay():
+    end = ScriptFinished(request=R1, exit_code=3)
+    (step,) = given(*OUT_SEEN, STARTED, end).steps(scaler)
+    assert isinstance(step, Record)
+    job = given(*OUT_SEEN, STARTED, end, step.event).job
+    told = "the script exited with 3; the new workers have joined and stay: 2 -> 4 workers"
+    assert job.scaling.requests[R1].conditions[-1].message == told
+    (of_job,) = [known for known in job.conditions if known.type == "ScaleFailed"]
+    assert of_job.message == f"ScaleOut scaleout-{R1}: ScriptFailed: {told}"

@@ -238,7 +238,7 @@ class TestElastic:
             assert stage.state() in ("Running", "Restarting")
             await stage.pass_seconds(20)
             await stage.comes_to("Failed")
-            assert stage.why().startswith("BelowMinimum: 1 workers run, 2 are needed")
+            assert stage.why().startswith("BelowMinimum: 1 worker runs, 2 are needed")
 
     @in_virtual_time
     async def test_until_as_many_as_its_minimum_were_there_it_waits_as_long_as_it_takes(self):

@@ -80,6 +80,12 @@ def test_the_way_to_running_in_et_operators_words():
     assert reasons(*a_running_job()) == ["TrainingJobWorkerCreated", "TrainingJobRunning"]
 
 
+@pytest.mark.parametrize(("size", "words"), [(1, "1 worker is created"), (2, "2 workers are created")])
+def test_the_pods_that_are_created_are_counted(size: int, words: str):
+    (step,) = announced(*a_ready_job(size))
+    assert step.message == words
+
+
 def test_each_tells_of_the_event_that_brought_it_about():
     job = a_running_job()
     (running,) = [step for step in announced(*job) if step.reason == "TrainingJobRunning"]

@@ -123,4 +123,4 @@ def test_below_its_minimum_a_job_fails_after_a_while():
     short = [*a_running_job(workers=2, least=2), PodsGone(uids=(Uid("pod-1"),))]
     assert phases.next_phase(given(*short).job) is None
     end = phases.next_phase(given(*short, TimePassed(anchor=len(short), timer="BelowMinimum")).job)
-    assert end == JobFailed(reason="BelowMinimum", message="1 workers run, 2 are needed")
+    assert end == JobFailed(reason="BelowMinimum", message="1 worker runs, 2 are needed")

@@ -12,8 +12,9 @@ from shared.job.naming import Slot
 from shared.job.request import Request
 from shared.job.spec import RoleSpec, ScaleSpec
 from shared.job.state import Job
+from shared.job.text import counted, range_words
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
-from shared.job.views import Member
+from shared.job.views import Member, ranges
 
 
 def answer(job: Job, request: Request, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
@@ -27,22 +28,23 @@ def answer(job: Job, request: Request, policy: Policy) -> ScaleAccepted | ScaleR
     return _of_request(job, request, request.spec, policy)
 
 
-def _rejected(request: Request, reason: str) -> ScaleRejected:
-    return ScaleRejected(request=request.uid, reason=reason)
+def _rejected(request: Request, reason: str, **values: object) -> ScaleRejected:
+    """The rejection, with the reason's sentence if there are values for it."""
+    message = reasons.told(reasons.REQUESTS, reason, **values) if values else ""
+    return ScaleRejected(request=request.uid, reason=reason, message=message)
 
 
 def _above_maximum(request: Request, role: RoleSpec, workers: int) -> ScaleRejected | None:
     if role.max_replicas is None or workers <= role.max_replicas:
         return None
-    return ScaleRejected(request=request.uid, reason="AboveMaximum", workers=workers, bound=role.max_replicas)
+    return _rejected(request, "AboveMaximum", workers=counted(workers, "worker"), maximum=role.max_replicas)
 
 
 def _below_minimum(request: Request, role: RoleSpec, workers: int) -> ScaleRejected | None:
     if workers >= role.min_replicas:
         return None
-    return ScaleRejected(
-        request=request.uid, reason=reasons.BELOW_MINIMUM, workers=max(workers, 0), bound=role.min_replicas
-    )
+    left = counted(max(workers, 0), "worker")
+    return _rejected(request, reasons.BELOW_MINIMUM, workers=left, minimum=role.min_replicas)
 
 
 def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | ScaleRejected:
@@ -57,9 +59,10 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
             return rejected
         new = scale_out.new_slots(job, count)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
+    if strangers := _strangers(job, spec.pod_names):
+        present = range_words(ranges([slot.index for slot in job.attempt.workers]))
+        return _rejected(request, "NoSuchWorker", pod=strangers[0], workers=present)
     leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
-    if leaving is None:
-        return _rejected(request, "NoSuchWorker")
     if not leaving:
         return _rejected(request, "NothingToDelete")
     if rejected := _below_minimum(request, job.spec.worker, size - max(len(leaving), spec.count or 0)):
@@ -93,10 +96,14 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
 
 
-def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...] | None:
-    """The workers of these names, compared whole; None if one of them is no worker of this job."""
+def _strangers(job: Job, names: tuple[str, ...]) -> list[str]:
+    """Those of these names, compared whole, that no worker of this job has."""
+    workers = {job.worker_name(slot.index) for slot in job.attempt.workers}
+    return [name for name in names if name not in workers]
+
+
+def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...]:
+    """The workers of these names."""
     pods = job.by_slot()
     workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
-    if any(name not in workers for name in names):
-        return None
     return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))

@@ -78,7 +78,8 @@ def _begun(job: Job, request: Request) -> list[Step]:
 
 def _failed(request: Request, reason: str) -> Record:
     # A scale-in has changed nothing yet; a scale-out keeps its workers, which the hosts files already list.
-    return Record(ScaleFailed(request=request.uid, reason=reason))
+    remains = f"the new workers have joined and stay: {request.sizes}" if request.kind == "ScaleOut" else ""
+    return Record(ScaleFailed(request=request.uid, reason=reason, remains=remains))
 
 
 def _hosts(job: Job, request: Request) -> str:

@@ -83,7 +83,10 @@ def _reason(job: Job, condition: Condition) -> str:
 def _message(job: Job, condition: Condition) -> str:
     """The condition's own message, or the sentence of its reason."""
     if condition.type == "WorkersCreated":
-        return reasons.told(reasons.PHASES, "{kind}WorkerCreated", pods=condition.message)
+        number, _, what = condition.message.partition(" ")
+        # The condition says `1 workers`, as release 0.1 published it.
+        pods = f"1 {what.removesuffix('s')} is" if number == "1" else f"{condition.message} are"
+        return reasons.told(reasons.PHASES, "{kind}WorkerCreated", pods=pods)
     return condition.message or reasons.of_job(job.kind, condition.reason)
 
 

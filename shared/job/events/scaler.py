@@ -47,11 +47,8 @@ class ScaleRejected(Decided, frozen=True, tag="ScaleRejected"):
 
     request: Uid
     reason: str
-    workers: int = 0
-    """The number of workers that the request would have made, if a bound forbids it; lost workers that will be replaced
-    count."""
-    bound: int = 0
-    """That minReplicas or maxReplicas; 0 for other reasons."""
+    message: str = ""
+    """The reason's sentence with its values; empty if the reason alone says it."""
 
 
 class HostsPublished(Decided, frozen=True, tag="HostsPublished"):
@@ -87,6 +84,8 @@ class ScaleFailed(Decided, frozen=True, tag="ScaleFailed"):
     request: Uid
     reason: str
     released: tuple[Slots, ...] = ()
+    remains: str = ""
+    """What stays of it, as the rest of a sentence; empty if nothing does."""
 
 
 class ScaleCancelled(Decided, frozen=True, tag="ScaleCancelled"):

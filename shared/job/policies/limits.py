@@ -39,5 +39,7 @@ def of_minimum(job: Job) -> Verdict | None:
     """Fewer than minReplicas workers ran for longer than schedulingTimeoutSeconds (600 when absent)."""
     if not passed(job, job.attempt.below_minimum, BELOW_MINIMUM):
         return None
-    counts = {"count": running_workers(job), "minimum": needed_workers(job)}
-    return Verdict(False, reasons.BELOW_MINIMUM, reasons.told(reasons.ENDS, reasons.BELOW_MINIMUM, **counts))
+    number = running_workers(job)
+    running = f"{text.counted(number, 'worker')} {'runs' if number == 1 else 'run'}"
+    told = reasons.told(reasons.ENDS, reasons.BELOW_MINIMUM, running=running, minimum=needed_workers(job))
+    return Verdict(False, reasons.BELOW_MINIMUM, told)
