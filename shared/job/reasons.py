@@ -193,7 +193,7 @@ REQUESTS = {
     REQUEST_DELETED: Reason("the request was deleted", final=FINAL),
     SCRIPT_FAILED: Reason("the script failed", "the script exited with {code}", FINAL),
     "ScriptOutcomeUnknown": Reason(
-        "the end of the script was not seen; it may have run, and is not run again", final=FINAL
+        "nobody saw how the script ended; it may have run, and is not run again", final=FINAL
     ),
     "ScriptTimedOut": Reason("the script did not end within the timeout", final=FINAL),
     "TimedOut": Reason("the command did not answer in its time"),

@@ -45,4 +45,4 @@ def test_too_few_workers_are_counted_by_those_that_run():
     lost = [*a_running_job(workers=3, least=2, of_workers="Always"), PodsGone(uids=(Uid("pod-1"), Uid("pod-2")))]
     replaced = SlotsAssigned(slots=(workers(3, 4),), replaces=(workers(1, 2),), reason="WorkersReplaced")
     waiting = [replaced, pods(worker(3, phase="Pending")), TimePassed(anchor=len(lost), timer="BelowMinimum")]
-    assert judged(*lost, *waiting) == Verdict(False, "BelowMinimum", "1 workers run, 2 are needed")
+    assert judged(*lost, *waiting) == Verdict(False, "BelowMinimum", "1 worker runs, 2 are needed")
