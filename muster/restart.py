@@ -17,8 +17,8 @@ from shared.job.naming import RESTART
 RUNS = ("Running", "Scaling")
 
 
-def a_word() -> str:
-    """A new value of the annotation: the time, and random letters for two requests in one second."""
+def new_value() -> str:
+    """A value that the restart annotation never had: the time, and random letters for two requests in one second."""
     return f"{this_second()}-{secrets.token_hex(4)}"
 
 
@@ -28,18 +28,18 @@ def this_second() -> str:
 
 
 async def restart(
-    cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int, word: Callable[[], str] = a_word
+    cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int, value: Callable[[], str] = new_value
 ) -> None:
     """Ask for a new attempt and wait until it runs."""
     target, job = await the_job(cluster, asked, namespace, "restarted")
     must_not_be_over(job, target, "restarted")
     must_not_pause(job, target)
     if not target.phase(status_of(job)):
-        raise fail(f"{target.label} has not been taken up yet, there is nothing to restart; `muster why` says why")
+        raise fail(f"{target.label} has not been admitted yet, there is nothing to restart; `muster why` says why")
     if wait and _since(status_of(job), "Running") == this_second():
         # Times are whole seconds: two attempts that begin within one second look the same.
         await asyncio.sleep(1)
-    job = await patched(cluster, target, job, {"metadata": {"annotations": {RESTART: word()}}})
+    job = await patched(cluster, target, job, {"metadata": {"annotations": {RESTART: value()}}})
     typer.echo(f"{target.label} asked to restart")
     if wait and "conditions" not in status_of(job):
         typer.echo(f"its status does not say when an attempt began; `muster history {target.label} --follow` does")

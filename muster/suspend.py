@@ -48,7 +48,7 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
     elif phase in jobs.PAUSED or older(status_of(job), job):
         typer.echo(f"{target.label} is asked to run already")
     else:
-        typer.echo(f"{target.label} is not suspended; it is {phase or 'not taken up yet'}")
+        typer.echo(f"{target.label} is not suspended; it is {phase or 'not admitted yet'}")
         return
     if wait:
         await _follow(cluster, target, job, _resumed(target), timeout)

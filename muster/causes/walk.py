@@ -14,7 +14,7 @@ from muster.causes.link import Link, Links, newest
 from muster.causes.waiting import awaited, awaited_by, first_awaited
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
-from shared.job.because import Cause, cause, emptied
+from shared.job.because import Cause, cause, cause_of_refill
 from shared.job.events import scaler, scheduler, watcher
 from shared.job.events.catalog import AUTHORS, Decision, Fact
 from shared.job.events.event import Decided
@@ -82,7 +82,7 @@ class Causes(Links):
         if isinstance(event, scheduler.SlotsAssigned) and event.replaces:
             for slot, old in zip(sorted(each(event.slots)), sorted(each(event.replaces)), strict=False):
                 again = decisions.refilled(before, slot, old, event.reason)
-                self._keep(self._decision(here, again, emptied(before, old)), [slot])
+                self._keep(self._decision(here, again, cause_of_refill(before, old)), [slot])
         elif isinstance(event, scaler.HostsPublished) or (isinstance(event, scaler.ScaleAccepted) and event.leaving):
             # A link of these workers, but not the cause of their later links.
             self._tell(link, slots)

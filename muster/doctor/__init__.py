@@ -4,8 +4,9 @@ It reads the environment, as every command, and the API server and the log with 
 It prints findings (`findings.py`), each of one check, as text for people or as one JSON document for programs.
 It changes nothing: reviews of rights only ask, and the log is only read.
 
-`looks_at_log.py` and `looks_at_cluster.py` ask the questions; each part has a time limit and fails alone.  Pure rules
-judge the answers: `versions.py`, `definitions.py`, `rights.py`, `streams.py`, `services.py`, `jobs.py`, `clocks.py`.
+`log_examination.py` and `cluster_examination.py` ask the questions; each part has a time limit and fails alone.
+Pure rules judge the answers: `versions.py`, `definitions.py`, `rights.py`, `streams.py`, `services.py`, `jobs.py`,
+`clocks.py`.
 `command.py` runs both at the same time and prints the findings.
 
 The requirements of a service's start are in `shared.cluster.examination` and `shared.eventlog.setup`, because the

@@ -7,9 +7,9 @@ import msgspec
 import typer
 
 from muster.doctor import definitions, services
+from muster.doctor.cluster_examination import ClusterExamination
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text
-from muster.doctor.looks_at_cluster import LookAtCluster
-from muster.doctor.looks_at_log import LookAtLog
+from muster.doctor.log_examination import LogExamination
 from muster.doctor.parts import Wishes
 from shared.installation.plugins import installed
 from shared.process.settings import Settings
@@ -18,15 +18,15 @@ from shared.release import this_release
 
 async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
     """Examine, print, and exit with 1 if a check fails."""
-    findings = await look(settings, wishes)
+    findings = await all_findings(settings, wishes)
     typer.echo(_json(findings) if as_json else text(findings))
     if not is_well(findings):
         raise typer.Exit(1)
 
 
-async def look(settings: Settings, wishes: Wishes) -> list[Finding]:
+async def all_findings(settings: Settings, wishes: Wishes) -> list[Finding]:
     """All findings, in the order in which they are printed."""
-    log, cluster = LookAtLog(settings, wishes), LookAtCluster(settings, wishes)
+    log, cluster = LogExamination(settings, wishes), ClusterExamination(settings, wishes)
     of_log, of_cluster = await asyncio.gather(log.findings(), cluster.findings())
     found = [
         ok("versions.command", f"muster {this_release()}"),

@@ -177,7 +177,7 @@ def no_accounts(home: str) -> Finding:
     return unknown(
         "rights.accounts",
         f"the namespace {home} has no service account of Muster, so no rights were checked",
-        "say where it is installed with --installation-namespace",
+        "name the namespace of the installation with --installation-namespace",
     )
 
 

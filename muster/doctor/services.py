@@ -74,7 +74,7 @@ def owners(held: Iterable[Holding], now: datetime | None, *, scope: str) -> list
             if service in holdings
         )
         if missing:
-            remedy = "start them, or look at what they say while they are not ready: `kubectl logs`, docs/runbook.md"
+            remedy = "start these services, or read why they are not ready: `kubectl logs`, docs/runbook.md"
             found.append(fail("services.owners", f"no replica holds the lease of {', '.join(missing)}{where}", remedy))
         if told:
             found.append(ok("services.owners", f"leases are held: {told}{where}"))
@@ -118,7 +118,7 @@ def set_up(found: Iterable[Document], home: str) -> list[Finding]:
     if status.get("phase") != "Failed":
         return []
     name = meta["name"]
-    remedy = f"`kubectl -n {home} logs {name}` says why; docs/runbook.md, Set-up, how the Job is run again"
+    remedy = f"`kubectl -n {home} logs {name}` says why; docs/runbook.md, Set-up, says how to run the Job again"
     return [fail("services.setup", f"the set-up failed in {name}", remedy)]
 
 
@@ -138,13 +138,15 @@ def lag(pods: Sequence[Pod], ends: Mapping[str, int], home: str) -> list[Finding
     """The lag of each service behind the log's end, which differs for each scope."""
     check = "services.lag"
     if not pods:
-        words = f"no pod of Muster runs in the namespace {home}, so how far its services are behind is not known"
-        return [unknown(check, words, "say where it is installed with --installation-namespace")]
+        words = f"no pod of Muster runs in the namespace {home}, so the lag of its services is not known"
+        return [unknown(check, words, "name the namespace of the installation with --installation-namespace")]
     found, behind = [], [0]
     if silent := [each for each in pods if each.running and not each.reports]:
         why = "; ".join(dict.fromkeys(each.silence for each in silent if each.silence))
-        words = f"{names([each.name for each in silent])} could not be asked how far they are: {why}"
-        found.append(unknown(check, words, "it takes the right to get pods/proxy there, and a port named `health`"))
+        words = f"{names([each.name for each in silent])} gave no report of their position in the log: {why}"
+        found.append(
+            unknown(check, words, "grant the right to get pods/proxy there; the pod needs a port named `health`")
+        )
     for each in pods:
         for report in each.reports:
             if each.scope not in ends or not report.position:
@@ -152,7 +154,7 @@ def lag(pods: Sequence[Pod], ends: Mapping[str, int], home: str) -> list[Finding
             late = ends[each.scope] - report.position
             behind.append(late)
             if late > BEHIND:
-                remedy = "wait a moment and look again; when it grows, see what the service says (`kubectl logs`)"
+                remedy = "examine again after a minute; if the lag grows, read the service's log (`kubectl logs`)"
                 found.append(warn(check, f"{_who(each, report)} is {late} events behind the log's end", remedy))
     if len(behind) > 1 and not any(finding.status == "warn" for finding in found):
         found.append(ok(check, f"no service is more than {max(behind)} events behind the log's end"))

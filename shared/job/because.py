@@ -43,7 +43,7 @@ def cause(job: Job, decision: Decision) -> Cause:
         case status.JobCreated() | status.JobSuspending():
             return Cause(job.edited)
         case status.JobSuspended():
-            return _newest(_emptied(job))
+            return _newest(_paused(job))
         case status.JobRunning():
             return _newest(_scaled(job) if job.phase == "Scaling" else _started(job))
         case status.JobScaling():
@@ -64,16 +64,16 @@ def cause(job: Job, decision: Decision) -> Cause:
         case scaler.HostsPublished():
             return _newest(_published(job, decision))
         case scaler.WorkersReleased():
-            return _newest(_let_go(job, decision))
+            return _newest(_released(job, decision))
         case scaler.ScaleAccepted() | scaler.ScriptStarted() | scaler.ScaleSucceeded():
             request = job.scaling.requests.get(decision.request)
-            return _newest(_carried_on(job, request)) if request is not None else UNKNOWN
+            return _newest(_next_step(job, request)) if request is not None else UNKNOWN
         case scaler.ScaleRejected() | scaler.ScaleFailed() | scaler.ScaleCancelled():
             request = job.scaling.requests.get(decision.request)
-            return _newest(_given_up(job, request, decision.reason)) if request is not None else UNKNOWN
+            return _newest(_unsuccessful(job, request, decision.reason)) if request is not None else UNKNOWN
 
 
-def emptied(job: Job, slot: Slot) -> Cause:
+def cause_of_refill(job: Job, slot: Slot) -> Cause:
     """The cause of filling a slot again: the loss of its pod, or the end of the back-off after it."""
     vacancy = job.attempt.vacancies.get(slot)
     if vacancy is None:
@@ -120,7 +120,7 @@ def _interrupted(job: Job) -> Cause:
     return Cause(since(job.conditions, "Suspending") or since(job.conditions, "Suspended") or job.attempt.since)
 
 
-def _emptied(job: Job) -> Iterator[Cause]:
+def _paused(job: Job) -> Iterator[Cause]:
     """`JobSuspended`: the person's edit, the last pod's end, or the end of the wait for unseen pods."""
     yield Cause(job.edited)
     yield from _news(job, job.attempt.news)
@@ -201,7 +201,7 @@ def _assigned(job: Job, decision: scheduler.SlotsAssigned) -> Iterator[Cause]:
     """`SlotsAssigned`: the loss of pods, the beginning of the attempt, or the hosts files for the launcher."""
     replaced = each(decision.replaces)
     if replaced:
-        yield from (emptied(job, slot) for slot in replaced)
+        yield from (cause_of_refill(job, slot) for slot in replaced)
     elif all(slot.role == LAUNCHER for slot in each(decision.slots)) and isinstance(job.membership, Members):
         yield _begun(job)
         yield Cause(job.membership.written)
@@ -225,13 +225,13 @@ def _published(job: Job, decision: scaler.HostsPublished) -> Iterator[Cause]:
     yield _begun(job)
     request = job.scaling.requests.get(decision.request)
     if request is not None:
-        yield from _carried_on(job, request)
+        yield from _next_step(job, request)
         return
     changed = indices(decision.members) ^ job.listed_workers
     yield from _news(job, map(job.attempt.worker_slot, changed))
 
 
-def _let_go(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
+def _released(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
     """`WorkersReleased`: the launcher no longer uses the workers, or their drain time has passed."""
     slots = each(decision.slots)
     request = job.scaling.requests.get(decision.request)
@@ -242,7 +242,7 @@ def _let_go(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
     if request is None:
         yield from _news(job, slots)
         return
-    yield from _milestones(request)
+    yield from _steps(request)
     yield _timer(job, request.seen, timing.DRAIN)
     yield _timer(job, request.waits_since, timing.SCALING_DEADLINE)
     if request.look is not None:
@@ -251,23 +251,23 @@ def _let_go(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
         yield _launcher(job)
 
 
-def _milestones(request: Request) -> Iterator[Cause]:
+def _steps(request: Request) -> Iterator[Cause]:
     """The steps of a request so far."""
     yield from map(Cause, (request.order, request.accepted, request.seen))
     if request.script is not None:
         yield Cause(request.script.ended)
 
 
-def _carried_on(job: Job, request: Request) -> Iterator[Cause]:
+def _next_step(job: Job, request: Request) -> Iterator[Cause]:
     """The next step of a request: its turn, its pods, its script, or the hosts files."""
-    yield from _milestones(request)
+    yield from _steps(request)
     if not request.published:
         yield from _news(job, request.added)
     elif request.released:
         yield from _news(job, (job.attempt.worker_slot(member.index) for member in request.leaving))
 
 
-def _given_up(job: Job, request: Request, reason: str) -> Iterator[Cause]:
+def _unsuccessful(job: Job, request: Request, reason: str) -> Iterator[Cause]:
     """The failure, rejection or cancellation of a request."""
     if request.script is not None and request.script.failure == reason:
         # Its script may learn that an object is gone before any watch shows it.
@@ -283,12 +283,12 @@ def _given_up(job: Job, request: Request, reason: str) -> Iterator[Cause]:
         case reasons.NO_LAUNCHER:
             yield _launcher(job)
         case reasons.WORKER_FAILED:
-            ill = [pod.slot for uid, pod in job.pods.items() if uid in job.disrupted]
-            yield from _news(job, request.added & (job.attempt.spent | ill))
+            disrupted = [pod.slot for uid, pod in job.pods.items() if uid in job.disrupted]
+            yield from _news(job, request.added & (job.attempt.spent | disrupted))
         case _ if refused := [known.at.sequence for known in job.refusals.values() if known.reason == reason]:
             yield Cause(max(refused))
         case _:
-            yield from _milestones(request)
+            yield from _steps(request)
             yield _timer(job, request.waits_since, timing.SCALING_DEADLINE)
             if request.script is not None:
                 yield _timer(job, request.script.started, timing.SCRIPT_DEADLINE)

@@ -19,7 +19,7 @@ from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.certificates import server_context
 from muster.crds import manifests
-from muster.doctor.command import look
+from muster.doctor.command import all_findings
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes
 from muster.stack import CRDS
@@ -105,7 +105,7 @@ class Installation:
         return Settings(_env_file=None, **({"kubeconfig": kubeconfig} | given | more))
 
     async def examined(self, *, wishes: Wishes | None = None, **settings: Any) -> list[Finding]:
-        return await look(self.settings(**settings), wishes or Wishes(HOME, timeout=10))
+        return await all_findings(self.settings(**settings), wishes or Wishes(HOME, timeout=10))
 
     async def with_pods(self, *components: str, **more: Any) -> None:
         """A pod for each component of a release, which answers as one that is well."""

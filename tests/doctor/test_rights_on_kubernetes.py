@@ -10,7 +10,7 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from devcluster.kubeconfig import write_kubeconfig
 from muster import permissions
-from muster.doctor.command import look
+from muster.doctor.command import all_findings
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes
 from shared.eventlog.server import NatsServer
@@ -46,7 +46,7 @@ async def examined(own: Accounts, nats: NatsServer, kubeconfig: Path) -> list[Fi
         nats_password=nats.users["reader"],
     )
     async with owners(nats, own.namespace):
-        return await look(settings, Wishes(own.namespace, timeout=20))
+        return await all_findings(settings, Wishes(own.namespace, timeout=20))
 
 
 async def as_account(own: Accounts, name: str, folder: Path) -> Path:

@@ -191,9 +191,9 @@ def test_lag_is_counted_to_the_end_of_what_a_service_reads():
     assert lag(at(1, "team-b")) == []
 
 
-def test_pods_that_cannot_be_asked_are_named_with_the_reason():
+def test_pods_without_a_report_are_named_with_the_reason():
     (found,) = lag(Pod(name="p", silence="forbidden"))
-    assert (found.status, "p could not be asked" in found.message, "forbidden" in found.message) == (
+    assert (found.status, "p gave no report" in found.message, "forbidden" in found.message) == (
         "unknown",
         True,
         True,

@@ -116,7 +116,7 @@ async def test_a_deleted_job_leaves_nothing(operator: Operator):
         request = await operator.stack.kube.get(SCALEOUTS, "default", "short-out")
         return request is not None and request.metadata.controller is not None
 
-    # One that is not taken up yet would wait for the next job of that name instead.
+    # A request that is not admitted yet would wait for the next job of that name instead.
     await operator.until(owned, lambda: "the request was never taken up")
     await operator.kubectl("delete", "trainingjob", "short", "--wait=false")
     await operator.leaves_nothing("short", "pods,services,configmaps,scaleouts")

@@ -132,7 +132,7 @@ async def test_a_definition_that_drops_the_field_is_said_so_and_nothing_waits(a_
 
 async def test_a_restart_is_waited_for_by_its_conditions(site: Site, said: Said):
     await shows(site, runs())
-    work = restart(site.cluster, CHOIR, "default", wait=True, timeout=10, word=lambda: "again")
+    work = restart(site.cluster, CHOIR, "default", wait=True, timeout=10, value=lambda: "again")
     await follows(work, said, "Running", lambda: shows(site, runs(LATER)))
     assert ((await held(site)).metadata.annotations or {})[RESTART] == "again"
 
@@ -155,7 +155,7 @@ async def test_what_was_refused_has_nothing_to_restart(site: Site, said: Said):
     failed = {"type": "Failed", "status": "True", "reason": "ChoirFailedValidation"}
     await site.cluster.patch(CHOIRS, "default", NAME, {"status": {"conditions": [failed]}}, subresource="status")
     complaint = await refused(restart(site.cluster, CHOIR, "default", wait=True, timeout=10), said)
-    assert "choir/resnet has not been taken up yet" in complaint
+    assert "choir/resnet has not been admitted yet" in complaint
 
 
 async def test_what_was_refused_is_not_waited_for(site: Site, said: Said):

@@ -1,4 +1,4 @@
-"""`muster restart`: a new word in the annotation, and waiting for the attempt that it begins."""
+"""`muster restart`: a new value of the annotation, and waiting for the attempt that it begins."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import typer
 
 from muster import crds
 from muster.following import LASTING_SECONDS
-from muster.restart import a_word, restart, this_second
+from muster.restart import new_value, restart, this_second
 from muster.targets import parse_target
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
@@ -47,8 +47,8 @@ async def waiting(site: Site, said: Said, shows: str = "Running") -> "asyncio.Fu
     return asked
 
 
-def test_two_words_are_never_the_same():
-    assert a_word() != a_word()
+def test_two_values_are_never_the_same():
+    assert new_value() != new_value()
 
 
 async def test_it_waits_until_the_new_attempt_runs(site: Site, said: Said):
@@ -171,6 +171,6 @@ async def test_what_does_not_run_is_refused_with_what_to_do(site: Site, phase: s
 
 async def test_without_waiting_it_only_asks(site: Site, said: Said):
     await site.status("Running", runs())
-    await restart(site.cluster, JOB, "default", wait=False, timeout=10, word=lambda: "a-word")
-    assert (await site.annotations())[RESTART] == "a-word"
+    await restart(site.cluster, JOB, "default", wait=False, timeout=10, value=lambda: "a-value")
+    assert (await site.annotations())[RESTART] == "a-value"
     assert said.out == "trainingjob/resnet asked to restart\n"

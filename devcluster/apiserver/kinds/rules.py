@@ -19,8 +19,8 @@ class Rules:
     wrong: Callable[[Json, Json | None], list[Cause]] = lambda _obj, _old: []
     """The causes for which the completed object is invalid; the second argument is the object before an update."""
     counts_generations: bool = False
-    """`metadata.generation` grows with every change of the spec."""
+    """True if `metadata.generation` grows with every change of the spec."""
     created_by_update: bool = False
-    """A PUT of what does not exist creates it."""
+    """True if a PUT of an object that does not exist creates it."""
     requires_version: bool = False
-    """A write has to name the resourceVersion that it replaces; a patch names it unless it removes the field."""
+    """True if a write must name the resourceVersion that it replaces; a patch names it unless it removes the field."""

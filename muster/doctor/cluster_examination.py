@@ -69,7 +69,7 @@ class _List(msgspec.Struct):
     items: list[dict[str, Any]] = []
 
 
-class LookAtCluster:
+class ClusterExamination:
     """One examination of the cluster; `pods` and `annotations` are compared with the log."""
 
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
@@ -80,7 +80,7 @@ class LookAtCluster:
         self._settings = settings
         self._wishes = wishes
         self._found: list[dict[str, Any]] = []
-        """The services' pods, as the API server shows them."""
+        """The objects of the services' pods."""
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def findings(self) -> list[Finding]:

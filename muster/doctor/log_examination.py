@@ -23,7 +23,7 @@ from shared.process.settings import Settings
 REACHED = "log.reached"
 
 
-class LookAtLog:
+class LogExamination:
     """One examination of the log; the services' lag is computed from `ends`."""
 
     def __init__(self, settings: Settings, wishes: Wishes) -> None:
