@@ -99,7 +99,7 @@ class Stage(World):
             self._every_status_is_replayed()
 
     def _every_status_is_replayed(self) -> None:
-        """Each status that was written is what the log says at the head that it shows, as `muster replay --verify` asks.
+        """Each status that was written is what the log says at the head that it shows, as `--verify` asks.
 
         A head that this log does not lead to was written by a person.
         """
