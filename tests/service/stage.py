@@ -6,14 +6,16 @@ It also holds status writes to the rule of the CRD (a head only grows), and reme
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Any
 
+from services.status.core.documents import canonical, document_of, with_head
 from shared.cluster import Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Refused
 from shared.eventlog import Entry, Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.scale_requests import REQUESTS, SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.state import Job
@@ -88,6 +90,34 @@ class Stage(World):
         for resource in (*(kind.resource for kind in kinds), SCALEINS, SCALEOUTS):
             self.store.admit(resource, self._admit_status)
         self.store.admit(CONFIGMAPS, self._note_hosts)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        if kind is None:
+            self._every_status_is_replayed()
+
+    def _every_status_is_replayed(self) -> None:
+        """Each status that was written is what the log says at the head that it shows, as `--verify` asks.
+
+        A head that this log does not lead to was written by a person.
+        """
+        identity, shown = self.journal.events[0].event_id, defaultdict[int, list[Document]](list)
+        for (kind, _, _), written in self.statuses.items():
+            for status in written if kind not in REQUESTS else ():
+                head = status.get("history") or {}
+                if head.get("log") == identity:
+                    shown[head["sequence"]].append(status)
+        histories = Histories()
+        for stored in self.journal.events:
+            history = histories.fold(stored)
+            assert history is not None
+            for status in shown[stored.sequence]:
+                if status["history"]["hash"] == history.head.hash and self._kinds.knows(history.job):
+                    document = document_of(history.job, self._kinds)
+                    replayed = with_head(document, identity, history.head, history.time)
+                    assert canonical(replayed) == canonical(status), f"at event {stored.sequence}"
 
     def delete(self, resource: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
         self.store.delete(resource, namespace, name)
