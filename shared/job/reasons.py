@@ -153,7 +153,9 @@ REQUESTS = {
     "InvalidEnvironment": Reason("a value of its environment is not in the request", final=FINAL),
     "JobFinished": Reason("the job is over", final=FINAL),
     "JobGone": Reason("the job is gone", final=FINAL),
-    "JobNotFound": Reason("there is no job of that name"),
+    "JobNotFound": Reason(
+        "there is no TrainingJob of that name in this namespace yet; jobs of other kinds are scaled by `kubectl scale`"
+    ),
     "JobNotRunning": Reason("the job does not run"),
     "JobRestarted": Reason("the job began again", final=FINAL),
     "JobSuspended": Reason("the job was suspended", final=FINAL),
