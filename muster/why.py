@@ -134,7 +134,10 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
     job, held = causes.job, causes.history.held
     warnings = [f"held: {held}; what follows is what could be read"] if held else []
     if job.key.uid == NO_UID:
-        warnings.append(f"it waits for a TrainingJob {job.key}, which this log does not know yet")
+        warnings.append(
+            f"it waits for a TrainingJob {job.key}, which this log does not know yet, as long as it takes;"
+            " jobs of other kinds are scaled by `kubectl scale`"
+        )
     if job.integrity.doubt is not None:
         warnings.append(
             f"held: {job.integrity.sentence}; every service holds the job until `muster history accept {target.label}`"

@@ -25,6 +25,7 @@ from shared.frameworks.schemas import (
     rule,
 )
 from shared.frameworks.statuses import condition
+from shared.job import reasons
 from shared.job.conditions import Condition
 from shared.job.naming import NO_UID
 from shared.job.request import Request
@@ -123,7 +124,9 @@ def request_status(job: Job, request: Request) -> Document:
     if request.phase == "Pending" and (reason := waiting_for(job, request)):
         created = request.conditions[0]
         document["phase"] = "Pending"
-        conditions.append(condition(Condition("Pending", True, reason, "", created.since, created.updated)))
+        problem = next((known.message for known in request.problems if known.reason == reason), "")
+        message = problem or reasons.of_request(reason)
+        conditions.append(condition(Condition("Pending", True, reason, message, created.since, created.updated)))
     if request.kind == "ScaleIn":
         document["toDeletePods"] = [job.worker_name(member.index) for member in request.leaving]
     else:
@@ -171,8 +174,8 @@ def _request(wish: str, schema: Document) -> Document:
             },
             "timeout": number(
                 1,
-                description="Seconds until the scaling has to be done, and seconds that the script may take: 60 when "
-                "absent.",
+                description="Seconds until the scaling has to be done, from when its turn comes, and seconds that the "
+                "script may take: 60 when absent.  Waiting for the job, or for other requests, does not count.",
             ),
             "env": {"type": "array", "description": "For the script.", "items": variable},
             "backoffLimit": number(

@@ -172,7 +172,9 @@ REQUESTS = {
     "InvalidEnvironment": Reason("a value of its environment is not in the request", final=FINAL),
     JOB_FINISHED: Reason("the job is over", final=FINAL),
     JOB_GONE: Reason("the job is gone", final=FINAL),
-    "JobNotFound": Reason("there is no job of that name"),
+    "JobNotFound": Reason(
+        "there is no TrainingJob of that name in this namespace yet; jobs of other kinds are scaled by `kubectl scale`"
+    ),
     "JobNotRunning": Reason("its turn comes once the job is Running"),
     JOB_RESTARTED: Reason("the job began again", final=FINAL),
     JOB_SUSPENDED: Reason("the job was suspended", final=FINAL),

@@ -42,13 +42,15 @@ def as_shown(document: bytes) -> str:
 
 
 def as_told(found: str | None, published: str) -> str | None:
-    """The document with the sentence of the release where it did not tell of lost workers (ADR 12)."""
+    """The document with the sentence of the release where it did not tell of lost workers, or of waiting (ADR 12)."""
     document, before = msgspec.json.decode(found or "null"), msgspec.json.decode(published)
     if document is None or len(document.get("conditions", ())) != len(before.get("conditions", ())):
         return found
     for condition, known in zip(document.get("conditions", ()), before.get("conditions", ()), strict=True):
         if " and is not replaced (" in condition["message"]:
             condition |= {"message": known["message"], "lastUpdateTime": known["lastUpdateTime"]}
+        elif condition["type"] == "Pending":
+            condition["message"] = known["message"]
     return canonical(document).decode()
 
 

@@ -156,6 +156,29 @@ def test_no_condition_is_without_a_reason(stage: str):
         assert condition["status"] in ("True", "False")
 
 
+@pytest.mark.parametrize(
+    ("problems", "message"),
+    [
+        pytest.param(
+            (),
+            "there is no TrainingJob of that name in this namespace yet; "
+            "jobs of other kinds are scaled by `kubectl scale`",
+            id="its job",
+        ),
+        pytest.param(
+            (Problem(reason="InvalidValue", field="spec.timeout", message="write a whole number"),),
+            "write a whole number",
+            id="its correction",
+        ),
+    ],
+)
+def test_a_waiting_request_says_what_it_waits_for(problems: tuple[Problem, ...], message: str):
+    asked = msgspec.structs.replace(scale_out(2, owned=False), problems=problems)
+    (document,) = request_documents([asked], JobKey("team-a", "resnet", NO_UID)).values()
+    assert (document["phase"], document["conditions"][-1]["type"]) == ("Pending", "Pending")
+    assert document["conditions"][-1]["message"] == message
+
+
 def test_counts_stay_right_after_the_end_and_the_clean_up():
     before, after = document(*STAGES["succeeded"]), document(*STAGES["cleaned_up"])
     assert before["replicaStatuses"]["Launcher"] == {"active": 0, "succeeded": 1, "failed": 0}
