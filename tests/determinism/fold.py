@@ -58,7 +58,7 @@ def prefixes(events: list[Stored]) -> Iterator[Prefix]:
             history.fold(event)
             steps = spelled(steps_of(history, kinds))
         except Exception as error:  # noqa: BLE001  a service holds the job, for the same reason in every process
-            yield Prefix(event.sequence, spelled((history.held, history.job)), b"", repr(error).encode())
+            yield Prefix(event.sequence, spelled((history.held, history.job)), b"", type(error).__name__.encode())
             continue
         if is_decision(event.subject) or steps != owed.get(key):
             owed[key] = steps
