@@ -71,6 +71,10 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     problems: tuple[Problem, ...] = ()
     """The problems of the newest generation's spec."""
     deleting: bool = False
+    deletion: At | None = None
+    """When the deletion was first seen; None before, and for a resource that came back."""
+    finalizers: tuple[str, ...] = ()
+    """The finalizers that a deleted resource waits for."""
     orphan: bool = False
     gone: int = 0
     """The sequence of the newest `JobGone`; 0 while the resource exists."""
