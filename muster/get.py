@@ -16,7 +16,9 @@ from muster.targets import Asked, find, subjects_of
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History
+from shared.job.milestones import hindered
 from shared.job.naming import NO_UID, history_filters, namespace_filters
+from shared.job.policies import replacement
 from shared.job.state import Job
 from shared.process.settings import Settings
 
@@ -26,7 +28,7 @@ NOTE = "NOTE"
 """The last column, because its length is not bounded."""
 
 EXPLAINED = ("Restarting", "Failed")
-"""Phases whose note is the message of their condition."""
+"""Phases of which the note is always the message of their condition."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -140,9 +142,16 @@ def _note(job: Job, short: Summary) -> str:
         return job.integrity.sentence
     if job.gone or job.another:
         return "gone" if job.gone else "of another operator"
+    if job.deleting:
+        return f"being deleted, waits for {', '.join(job.finalizers) or 'a finalizer'}"
     if job.problems:
         return f"{'edit refused' if job.phase else 'refused'}: {job.problems[0].reason}"
-    return str(condition_of(short.status, short.phase).get("message") or "") if short.phase in EXPLAINED else ""
+    if short.phase in EXPLAINED or replacement.forgone(job):
+        # The statuses of some kinds have no conditions.
+        known = next((known.message for known in job.conditions if known.type == job.phase), "")
+        return str(condition_of(short.status, short.phase).get("message") or known)
+    waits = hindered(job) if job.starting else None
+    return waits.message if waits is not None else ""
 
 
 class _Table:

@@ -104,9 +104,8 @@ def as_lines(chains: list[Chain]) -> list[str]:
 
 def _heading(causes: Causes, target: Target) -> list[str]:
     job, short = causes.job, summary(causes.job, known_kinds())
-    state = "gone; it was " * bool(job.gone) + (
-        _phase(job, short) or ("refused" if job.problems else "not taken on yet")
-    )
+    leaves = "gone; it was " if job.gone else "being deleted; it is " if job.deleting else ""
+    state = leaves + (_phase(job, short) or ("refused" if job.problems else "not taken on yet"))
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""

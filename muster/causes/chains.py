@@ -31,6 +31,7 @@ def of_job(causes: Causes) -> list[Chain]:
     listed = live and not job.between_attempts and isinstance(job.membership, Members)
     asked = {
         "why it is gone": newest("JobGone") if job.gone else None,
+        "why it is being deleted": newest("JobDeleting") if job.deleting and not job.gone else None,
         f"why it is {job.phase}": causes.phase,
         "what it waits for": waits_for(causes),
         "why its newest edit is not acted upon": newest("JobObserved") if job.problems and job.phase else None,

@@ -12,7 +12,7 @@ from shared.frameworks.statuses import condition, counts, whole_seconds, with_lo
 from shared.job import text
 from shared.job.conditions import Condition
 from shared.job.events.event import At
-from shared.job.milestones import MILESTONES
+from shared.job.milestones import hindered
 from shared.job.policies import replacement
 from shared.job.state import Job
 
@@ -90,16 +90,10 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
     if known.reason not in (reason, f"{job.kind}Resumed"):
         message = f"{known.reason}: {known.message}" if known.message else known.reason
     updated = known.updated
-    if known.type == "Created" and job.starting and (waits := _trouble(job)) is not None:
+    if known.type == "Created" and job.starting and (waits := hindered(job)) is not None:
         told = waits.reason in waits.message
         message, updated = waits.message if told else f"{waits.reason}: {waits.message}", waits.updated
     return replace(known, reason=reason, message=message, updated=updated)
-
-
-def _trouble(job: Job) -> Condition | None:
-    """The reason why a job does not run yet: an image, a full cluster, a name that another owner has."""
-    waits = (known for known in job.conditions if known.type in MILESTONES and not known.status and known.message)
-    return max(waits, key=lambda known: known.updated.sequence, default=None)
 
 
 def _replacing(job: Job) -> Condition | None:

@@ -49,7 +49,12 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return _job_observed(job, event, at)
         case watcher.JobDeleting():
             return replace(
-                job, deleting=True, orphan=job.orphan or event.orphan, version=max(job.version, event.version)
+                job,
+                deleting=True,
+                deletion=job.deletion or at,
+                finalizers=event.finalizers or job.finalizers,
+                orphan=job.orphan or event.orphan,
+                version=max(job.version, event.version),
             )
         case watcher.JobGone():
             return replace(job, gone=job.gone or at.sequence)
@@ -161,6 +166,8 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         problems=event.problems,
         conditions=conditions,
         deleting=deleting,
+        deletion=job.deletion if deleting else None,
+        finalizers=job.finalizers if deleting else (),
         orphan=job.orphan and deleting,
         gone=0,
     )

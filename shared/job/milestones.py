@@ -44,6 +44,12 @@ def trouble(job: Job) -> Trouble | None:
     return Trouble(first.name, first.reason, first.message) if first else None
 
 
+def hindered(job: Job) -> Condition | None:
+    """The newest milestone that is not reached, with why not: an image, a full cluster, a name that is taken."""
+    waits = (known for known in job.conditions if known.type in MILESTONES and not known.status and known.message)
+    return max(waits, key=lambda known: known.updated.sequence, default=None)
+
+
 def with_milestones(job: Job, at: At) -> Job:
     """The job with the milestones that its pods reached: each becomes true once in an attempt."""
     if not job.starting:

@@ -47,6 +47,11 @@ PHASES = {
     "{kind}WorkersReady": Reason("every pod is Ready"),
     "{kind}LauncherCreated": Reason("the launcher is created"),
     "{kind}Running": Reason("the job runs"),
+    "{kind}Deleting": Reason(
+        "the job is being deleted",
+        "the job was deleted and waits for the finalizers {finalizers}; its pods stay until it is gone",
+        since="0.2",
+    ),
     "{kind}Suspending": Reason("the job is being suspended: its pods are deleted", since="0.2"),
     "{kind}Suspended": Reason("the job is suspended"),
     "{kind}Resumed": Reason("the job is resumed"),

@@ -72,6 +72,10 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The problems of the newest generation's spec."""
     deleting: bool = False
     """True once the resource has a deletionTimestamp."""
+    deletion: At | None = None
+    """When the deletion was first seen; None before, and for a resource that came back."""
+    finalizers: tuple[str, ...] = ()
+    """The finalizers that a deleted resource waits for."""
     orphan: bool = False
     """True if the deletion leaves pods and children in the cluster (propagation policy Orphan)."""
     gone: int = 0

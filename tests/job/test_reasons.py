@@ -36,6 +36,7 @@ OTHER_WORDS = {
             "DisruptionTarget",
             "Refused",
             "WorkerCreated",
+            "Deleting",
             "ScalingIn",
             "ScalingOut",
         ),

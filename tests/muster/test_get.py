@@ -4,6 +4,7 @@ import asyncio
 import json
 from contextlib import aclosing
 
+import msgspec
 import pytest
 import typer
 import yaml
@@ -14,11 +15,12 @@ from muster.targets import Asked, parse_target
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.watcher import JobGone, JobObserved, PodsObserved
+from shared.job.events.status import JobFailed
+from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
-from tests.kit.builders import a_running_job, a_spec, observed, pods, scaling_out, worker
+from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, scaling_out, worker
 from tests.kit.histories import KEY, stored
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.muster.test_summary import a_crash_loop
@@ -30,6 +32,10 @@ WRONG = JobObserved(
     version=1,
     problems=(Problem(reason="NoContainers", field="spec.worker", message="add a container"),),
 )
+
+
+an_mx_job, *started = a_running_job(2)
+assert isinstance(an_mx_job, JobObserved)
 
 
 class Log:
@@ -78,6 +84,31 @@ def log() -> Log:
             a_crash_loop("TFJob"),
             "team-a tfjob resnet Restarting 2/3 1 resnet-worker-0: exited with 1 (Error)",
             id="its pods crash",
+        ),
+        pytest.param(
+            [*a_created_job(2), pods(worker(0, phase="Pending", reason="Unschedulable", message="no GPU is free"))],
+            "team-a trainingjob resnet Created 0/2 0 resnet-worker-0: Unschedulable: no GPU is free",
+            id="a pod waits",
+        ),
+        pytest.param(
+            [*a_running_job(2), PodsGone(uids=(Uid("pod-1"),))],
+            "team-a trainingjob resnet Running 2/3 0 "
+            "resnet-worker-1 was deleted and is not replaced (restartPolicy: Never)",
+            id="a worker is lost for good",
+        ),
+        pytest.param(
+            [*a_running_job(2), JobDeleting(version=9, finalizers=("example.com/hold",))],
+            "team-a trainingjob resnet Running 3/3 0 being deleted, waits for example.com/hold",
+            id="its deletion waits",
+        ),
+        pytest.param(
+            [
+                msgspec.structs.replace(an_mx_job, kind="MXJob", api_version="mpba.fbk.eu/v1"),
+                *started,
+                JobFailed(reason="MXJobFailed", message="the launcher exited with 3 (Error)"),
+            ],
+            "team-a mxjob.mpba.fbk.eu resnet Failed - 0 the launcher exited with 3 (Error)",
+            id="a kind without conditions failed",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded
 from shared.job.events.status import JobFailed, JobRunning, JobSucceeded
-from shared.job.events.watcher import PodsGone, ScaleRequestGone
+from shared.job.events.watcher import JobDeleting, PodsGone, ScaleRequestGone
 from shared.job.naming import Uid
 from shared.job.spec import Problem
 from shared.job.steps import Record
@@ -227,3 +227,15 @@ def test_a_name_is_a_kubernetes_name_however_long_the_objects_is(length: int):
     name = event_name(replace(step, uid=Uid("0" * 36), sequence=2**63))
     assert len(name) <= 253
     assert all(part and part[0] != "-" and part[-1] != "-" for part in name.split("."))
+
+
+def test_a_deletion_that_waits_for_a_finalizer_is_told_with_its_name():
+    (step,) = news(a_running_job(), JobDeleting(version=9, finalizers=("foregroundDeletion", "example.com/hold")))
+    assert (step.reason, step.warning) == ("TrainingJobDeleting", True)
+    told = "the job was deleted and waits for the finalizers example.com/hold; its pods stay until it is gone"
+    assert step.message == told
+
+
+@pytest.mark.parametrize("finalizers", [(), ("foregroundDeletion",), ("orphan",)])
+def test_a_deletion_that_kubernetes_finishes_itself_is_not_told(finalizers: tuple[str, ...]):
+    assert news(a_running_job(), JobDeleting(version=9, finalizers=finalizers)) == []

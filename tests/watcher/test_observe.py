@@ -91,6 +91,12 @@ class TestTheResource:
         watching.show(a_resource(version=9, generation=2, deleting=True))
         assert kinds(watching.settle()) == ["JobObserved", "JobDeleting"]
 
+    def test_a_deletion_is_said_with_the_finalizers_that_it_waits_for(self):
+        watching = Watching(observed(a_spec()))
+        watching.show(a_resource(version=9, deleting=True, finalizers=("example.com/hold",)))
+        assert watching.settle() == [JobDeleting(version=9, finalizers=("example.com/hold",))]
+        assert watching.job().finalizers == ("example.com/hold",)
+
     def test_orphaning_is_said_when_it_is_seen_and_not_taken_back(self):
         watching = Watching(observed(a_spec()))
         watching.show(a_resource(version=9, deleting=True))

@@ -34,6 +34,7 @@ def a_resource(
     problems: tuple[Problem, ...] = (),
     deleting: bool = False,
     orphan: bool = False,
+    finalizers: tuple[str, ...] = (),
     key: JobKey = KEY,
 ) -> ObservedJob:
     resource = observed(spec or a_spec(), generation=generation)
@@ -42,6 +43,7 @@ def a_resource(
         observed=replace(resource, version=version, problems=problems, spec=None if problems else resource.spec),
         deleting=deleting,
         orphan=orphan,
+        finalizers=finalizers,
         log="",
         head=None,
         accept="",

@@ -33,6 +33,9 @@ _OF_JOB = (
 _CREATED = ("CreatePod", "CreateService")
 """Effects whose refusal has a reason of its own in some kinds."""
 
+_KUBERNETES_OWN = ("foregroundDeletion", "orphan")
+"""Finalizers of the garbage collector."""
+
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
 
 _FAILURES = ("Failed", "ScaleFailed")
@@ -59,6 +62,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
+    steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]
     return [*steps, *(step for request in requests for step in _of_request(request))]
 
@@ -94,6 +98,20 @@ def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announc
     where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
     message = text.with_words(f"{effect} was refused: {refusal.reason}{where}", refusal.message)
     return _of_job(job, refusal.at, reason, message, warning=True)
+
+
+def _of_deletion(job: Job) -> list[Announce]:
+    """A deletion that waits for finalizers of others; Kubernetes removes its own within a moment."""
+    others = [name for name in job.finalizers if name not in _KUBERNETES_OWN]
+    if job.deletion is None or not others:
+        return []
+    message = text.first(reasons.told(reasons.PHASES, "{kind}Deleting", finalizers=", ".join(others)))
+    at, reason = job.deletion, f"{job.kind}Deleting"
+    return [
+        Announce(
+            job.api_version, job.kind, job.key.name, job.key.uid, at.sequence, at.time, reason, message, warning=True
+        )
+    ]
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, str]) -> Announce:

@@ -127,7 +127,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             problems=seen.problems,
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
-        yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan)
+        yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
 
 
 def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:

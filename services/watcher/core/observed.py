@@ -24,6 +24,8 @@ class ObservedJob(msgspec.Struct, frozen=True):
     """The head whose loss a person accepted, `<sequence>:<hash>`."""
     reached: Inherited | None = None
     """The progress in its status, if it matters; None without any."""
+    finalizers: tuple[str, ...] = ()
+    """Of a resource that is being deleted."""
 
     @property
     def inherited(self) -> Inherited | None:

@@ -58,6 +58,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),
+        finalizers=tuple(meta.finalizers or ()) if meta.deletion_timestamp is not None else (),
         log=log,
         head=head,
         accept=accept,

@@ -27,6 +27,8 @@ class JobDeleting(Event, frozen=True, tag="JobDeleting"):
     version: int
     orphan: bool = False
     """True if the deletion leaves the children alone (`--cascade=orphan`)."""
+    finalizers: tuple[str, ...] = ()
+    """The finalizers that it waited for when it was first seen."""
 
 
 class JobGone(Event, frozen=True, tag="JobGone"):
