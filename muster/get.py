@@ -146,7 +146,7 @@ def _note(job: Job, short: Summary) -> str:
         return f"being deleted, waits for {', '.join(job.finalizers) or 'a finalizer'}"
     if job.problems:
         return f"{'edit refused' if job.phase else 'refused'}: {job.problems[0].reason}"
-    if short.phase in EXPLAINED or replacement.forgone(job):
+    if short.phase in EXPLAINED or replacement.unreplaced(job):
         # The statuses of some kinds have no conditions.
         known = next((known.message for known in job.conditions if known.type == job.phase), "")
         return str(condition_of(short.status, short.phase).get("message") or known)

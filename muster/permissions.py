@@ -4,7 +4,6 @@ Pure, except for `python -m muster.permissions`, which writes `deploy/rbac/`, th
 at NATS; `tests/security/` compares them with the calls of the services.
 """
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -150,7 +149,6 @@ def _yaml(documents: list[Document]) -> str:
 
 
 def main() -> None:
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     files = {
         f"deploy/rbac/{variant}/{name}": text
         for variant, namespace in (("cluster", ""), ("namespace", HOME))
@@ -158,8 +156,7 @@ def main() -> None:
     }
     files |= {CHART: of_chart(), CONF: render_users()}
     for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+        Path(path).write_text(text)
 
 
 if __name__ == "__main__":

@@ -299,6 +299,13 @@ def test_deletion_orphans_and_accepted_losses_come_from_the_metadata():
     manifest["metadata"]["annotations"] = {ACCEPT_HISTORY: "5:ab"}
     resource = observed_of(custom(manifest))
     assert (resource.deleting, resource.orphan, resource.accept) == (True, True, "5:ab")
+    assert resource.finalizers == ("example.com/x", "orphan")
+
+
+def test_of_many_finalizers_an_event_has_the_first():
+    manifest = changed(training_job(), "metadata.deletionTimestamp", "2030-01-01T00:00:00Z")
+    manifest["metadata"]["finalizers"] = [f"example.com/{number}" for number in range(5_000)]
+    assert len(observed_of(custom(manifest)).finalizers) == 10
 
 
 def waiting(reason: str, message: str) -> dict[str, Any]:

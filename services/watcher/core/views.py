@@ -30,6 +30,9 @@ from shared.job.views import ChildView, Exit, PodView
 MOST_PROBLEMS = 100
 """The most problems of one job in an event: a thousand wrong containers are a thousand problems."""
 
+MOST_FINALIZERS = 10
+"""The most finalizers of one job in an event; Kubernetes does not bound their number."""
+
 _ANOTHERS = Problem(
     reason=OWNED_BY_ANOTHER,
     field="metadata.ownerReferences",
@@ -58,7 +61,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),
-        finalizers=tuple(meta.finalizers or ()) if meta.deletion_timestamp is not None else (),
+        finalizers=(meta.finalizers or ())[:MOST_FINALIZERS] if meta.deletion_timestamp is not None else (),
         log=log,
         head=head,
         accept=accept,
