@@ -63,6 +63,13 @@ def iterations(tree: ast.Module, known: Known) -> Iterator[tuple[int, str]]:
             yield from _Scope(scope, known).iterations()
 
 
+def handed_on(tree: ast.Module, known: Known) -> Iterator[tuple[int, str]]:
+    """Line and function of each call that gets a set, but for those that take any order."""
+    for scope in ast.walk(tree):
+        if isinstance(scope, (*FUNCTIONS, ast.Module)):
+            yield from _Scope(scope, known).handed_on()
+
+
 def keys(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text, `max by KEY`, of each `key=` of `min`, `max` and `sorted`, but for those that make a tuple."""
     for node in ast.walk(tree):
@@ -112,6 +119,13 @@ class _Scope:
             for used in _used_in_order(node):
                 if id(node) not in harmless and id(used) not in harmless and self._is_set(used):
                     yield used.lineno, ast.unparse(node)[:120]
+
+    def handed_on(self) -> Iterator[tuple[int, str]]:
+        for node in self._nodes:
+            if isinstance(node, ast.Call) and _called(node.func) not in ANY_ORDER:
+                given = [*node.args, *(keyword.value for keyword in node.keywords)]
+                if any(map(self._is_set, given)):
+                    yield node.lineno, ast.unparse(node.func)
 
     def _is_set(self, node: ast.expr) -> bool:
         match node:

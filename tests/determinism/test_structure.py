@@ -23,7 +23,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.steps import Effect
 from shared.job.timing import Timer
-from tests.determinism.sets import annotated, iterations, keys
+from tests.determinism.sets import annotated, handed_on, iterations, keys
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,6 +168,27 @@ TIES = {
 def test_every_comparison_by_a_key_says_why_it_has_one_outcome():
     found = {(str(path), text) for path, tree in PURE.items() for _, text in keys(tree)}
     assert found == TIES.keys()
+
+
+HANDED_ON = {
+    ("services/scheduler/core/cleanup.py", "spans"): "it sorts what it gets",
+    ("services/watcher/core/heads.py", "spans"): "it sorts what it gets",
+    ("services/watcher/core/takeover.py", "spans"): "it sorts what it gets",
+    ("shared/frameworks/replicated.py", "self._role"): "it takes a frozenset, and is read as all others",
+    ("shared/frameworks/templates.py", "_check_container"): "it takes a set, and is read as all others",
+    ("shared/job/sorted_set.py", "type(self)"): "it is the sorted set itself",
+}
+"""Every call that gets a set, and why the set's order is lost there."""
+
+
+def test_every_set_that_is_handed_on_says_why_its_order_is_lost():
+    known = annotated(PURE)
+    assert {(str(path), text) for path, tree in PURE.items() for _, text in handed_on(tree, known)} == HANDED_ON.keys()
+
+
+def test_a_set_that_is_handed_on_is_found():
+    tree = ast.parse("def f(names: set[str]): return g(names, 1), h(more={*names}), sorted(names), g(1)")
+    assert [*handed_on(tree, annotated({Path("here.py"): tree}))] == [(1, "g"), (1, "h")]
 
 
 @pytest.mark.parametrize(
