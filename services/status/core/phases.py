@@ -39,7 +39,7 @@ def next_phase(job: Job) -> Decision | None:
     if job.starting and _leader_started(job, job.spec):
         return JobRunning(reason=f"{job.kind}Running")
     end = verdict(job)
-    if end is not None and (end.success or not may_restart(job, end)):
+    if end is not None and not may_restart(job, end):
         kind = JobSucceeded if end.success else JobFailed
         return kind(reason=end.reason, message=end.message)
     if job.spec.suspend:
