@@ -35,7 +35,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case watcher.PodsGone():
             return with_minimum_checked(pods_gone(job, event.uids, at), at)
         case watcher.LauncherLost():
-            lost = event.uid in job.pods and not job.over
+            pod = job.pods.get(event.uid)
+            lost = pod is not None and pod.attempt == job.attempt.number and not job.over
             job = pods_gone(job, (event.uid,), at)
             return with_attempt(job, launcher_lost=job.attempt.launcher_lost or lost)
         case watcher.ChildrenObserved():

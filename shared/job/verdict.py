@@ -12,7 +12,7 @@ from shared.job.state import Job
 
 def verdict(job: Job) -> Verdict | None:
     """The end of the attempt, or None while it goes on."""
-    if job.spec is None or job.suspended:
+    if job.spec is None:
         return None
     over = None if job.between_attempts else _of_attempt(job, job.spec)
     return over or limits.of_active_deadline(job)

@@ -3,6 +3,7 @@
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.outcome import Verdict
@@ -18,10 +19,22 @@ def judged(*events: AnyEvent) -> Verdict | None:
     return verdict(given(*events).job)
 
 
+def test_the_active_deadline_ends_a_job_between_two_attempts_too():
+    running = a_running_job(active_deadline_seconds=60, restart="OnFailure")
+    late = TimePassed(anchor=2, timer="ActiveDeadline")
+    end = judged(*running, JobRestarting(reason="TrainingJobFailed"), late)
+    assert end is not None
+    assert end.reason == "DeadlineExceeded"
+
+
 class TestSchedulingTimeout:
     def stuck(self, message: str = "") -> list[AnyEvent]:
         pending = worker(1, phase="Pending", reason="Unschedulable", message=message)
         return [*a_created_job(scheduling_timeout_seconds=30), pods(worker(0), pending)]
+
+    def test_before_the_first_slots_no_time_runs(self):
+        created = a_created_job(scheduling_timeout_seconds=30)[:2]
+        assert judged(*created, TOO_LATE) is None
 
     def test_a_job_that_runs_is_not_too_late(self):
         assert judged(*a_running_job(scheduling_timeout_seconds=30), TOO_LATE) is None

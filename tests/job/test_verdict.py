@@ -6,8 +6,8 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobRestarting
-from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
+from shared.job.events.status import JobRestarting, JobRunning
+from shared.job.events.watcher import JobAdopted, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.outcome import Verdict
 from shared.job.spec import LAUNCHER, WORKER
@@ -92,6 +92,17 @@ def test_a_launcher_whose_slot_was_released_does_not_judge():
 def test_a_pod_of_an_earlier_attempt_does_not_judge():
     failed = pods(launcher(version=30, phase="Failed", exits=exited(1)))
     assert judged(*a_running_job(), JobRestarted(attempt=1), failed) is None
+
+
+def test_a_launcher_of_an_earlier_attempt_that_vanishes_does_not_judge():
+    assert judged(*a_running_job(), JobRestarted(attempt=1), LauncherLost(uid=Uid("pod-launcher"))) is None
+
+
+def test_a_launcher_that_vanished_before_its_job_was_taken_on_ends_the_job():
+    lost = (Slots(0, LAUNCHER, ((0, 0),)),)
+    adopted = JobAdopted(source="AcceptedLoss", attempt=0, slots=(workers(0, 1),), lost=lost)
+    taken_on = [*a_running_job()[:2], pods(worker(0), worker(1)), adopted, JobRunning(reason="TrainingJobRunning")]
+    assert reason(*taken_on) == "LauncherLost"
 
 
 def test_workers_that_end_do_not_judge_a_job_that_was_launched():

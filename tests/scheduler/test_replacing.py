@@ -70,6 +70,7 @@ def records(*story: AnyEvent) -> list[Step]:
         ),
         pytest.param("ExitCode", MOST, False, id="13. ExitCode: 127 is not"),
         pytest.param("ExitCode", DONE, False, id="ExitCode: one that did its work is done"),
+        pytest.param("ExitCode", worker(1, version=40, phase="Succeeded"), False, id="ExitCode: whatever it tells"),
     ],
 )
 def test_the_policy_says_who_is_replaced(policy: RestartPolicy, end: PodView, replaced: bool):

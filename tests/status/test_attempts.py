@@ -415,3 +415,9 @@ def test_a_job_that_is_disrupted_again_and_again_begins_ever_later(times: int, s
 def test_a_job_that_was_steady_between_two_disruptions_begins_at_once():
     job = given(*disrupted_again(3, steady=True)).job
     assert not [timer for timer in next_due(job) if timer.name == "Restart"]
+
+
+def test_a_restart_that_a_person_asked_for_waits_for_nothing_however_often_the_job_was_disrupted():
+    story = [*disrupted_again(3), JobRestarted(attempt=3, counted=False), *a_new_attempt(3)]
+    job = given(*story, JobRestarting(reason="RestartRequested")).job
+    assert not [timer for timer in next_due(job) if timer.name == "Restart"]

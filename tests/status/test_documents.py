@@ -226,10 +226,10 @@ def test_a_lost_worker_that_is_not_missed_is_not_told_while_another_comes_back()
     running = a_running_job(workers=3, of_workers="OnFailure")
     failed = pods(worker(2, version=40, phase="Failed", exits=exited(3)))
     smaller = observed(a_spec(2, of_workers="OnFailure"), generation=2)
-    rejected = ScaleRejected(request=Uid("replicas-2"), reason="AlreadyThatSize")
-    assert running_message(*running, failed, smaller, rejected) == ""
+    has_it = ScaleSucceeded(request=Uid("replicas-2"), reason="AlreadyThatSize")
+    assert running_message(*running, failed, smaller, has_it) == ""
     deleted = PodsGone(uids=(Uid("pod-1"),))
-    assert running_message(*running, failed, smaller, rejected, deleted) == ""
+    assert running_message(*running, failed, smaller, has_it, deleted) == ""
 
 
 def test_workers_are_shown_as_current_of_target():

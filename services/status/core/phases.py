@@ -29,7 +29,7 @@ def next_phase(job: Job) -> status.Decision | None:
     if job.starting and _leader_started(job, job.spec):
         return status.JobRunning(reason=f"{job.kind}Running")
     end = verdict(job)
-    if end is not None and (end.success or not may_restart(job, end)):
+    if end is not None and not may_restart(job, end):
         kind = status.JobSucceeded if end.success else status.JobFailed
         limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
         return kind(reason=end.reason, message=end.message + limit)

@@ -35,6 +35,7 @@ def back_off(count: int) -> int:
 def replaceable(job: Job) -> dict[Slot, Vacancy]:
     """The vacancies to fill, in the order of their slots; none if the job has its full size."""
     if not job.attempt.vacancies or job.spec is None:
+        # Every decision of a job asks, and most jobs have lost no pod.
         return {}
     arriving, leaving = job.scaling.arriving, job.outgoing
     missing = _missing(job)
@@ -57,11 +58,10 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
 def unreplaced(job: Job) -> dict[Slot, str]:
     """The lost workers that the job lacks and nothing replaces, the newest first → why not."""
     if job.spec is None or not job.attempt.vacancies:
+        # Every status document asks, and most jobs have lost no pod.
         return {}
     replaced = replaceable(job)
     missing = _missing(job) - sum(slot.role == WORKER for slot in replaced)
-    if missing <= 0:
-        return {}
     others = job.scaling.arriving | job.outgoing | [*replaced]
     lost = [
         slot
@@ -74,7 +74,7 @@ def unreplaced(job: Job) -> dict[Slot, str]:
         slot: "backoffLimit is used up"
         if allowed(job.spec, slot, vacancies[slot])
         else f"restartPolicy: {job.spec.policy(slot.role)}"
-        for slot in lost[:missing]
+        for slot in lost[: max(missing, 0)]
     }
 
 

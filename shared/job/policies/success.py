@@ -9,7 +9,7 @@ def leaders_succeeded(job: Job, spec: JobSpec) -> bool:
     leader, attempt = spec.handling.leader, job.attempt
     vacancies = {slot: vacancy for slot, vacancy in attempt.vacancies.items() if slot.role == leader}
     succeeded = [slot for slot, vacancy in vacancies.items() if vacancy.succeeded]
-    if attempt.begun and not any(slot.role == leader for slot in attempt.unreleased):
+    if not any(slot.role == leader for slot in attempt.unreleased):
         # An edit named another leader role, whose pods come with the next attempt: this attempt ends with its last pod.
         every = attempt.vacancies.values()
         return bool(every) and all(vacancy.succeeded for vacancy in every) and not attempt.slots
