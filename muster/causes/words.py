@@ -63,7 +63,8 @@ def applied(spec: JobSpec) -> str:
     """The size and the roles that the job was applied with."""
     pause = ", suspended" if spec.suspend else ""
     roles = [_role(role, spec) for role in spec.roles if role.name != LAUNCHER and role.replicas]
-    return f"the job was applied: {in_a_row(roles)}{pause}"
+    without = ", ".join(known.field for known in spec.ignored)
+    return f"the job was applied: {in_a_row(roles)}{pause}" + (f"; without effect: {without}" if without else "")
 
 
 def _role(role: RoleSpec, spec: JobSpec) -> str:

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import msgspec
+
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
-from shared.frameworks.reading import Fields
+from shared.frameworks.reading import Fields, ignored
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
 from shared.frameworks.schemas import TEXT, number
 from shared.job.spec import JobSpec, Problem, RoleSpec
@@ -66,7 +68,8 @@ class FioravanzoMXJob(ParameterServer):
         spec.text("mxImage")
         spec.text("schedulerName")
         _check_chief(spec.part("terminationPolicy").part("chief"))
-        return super().spec_of(manifest, spec, roles)
+        without = ignored(spec, {"mxImage": "write the image into the pod templates"})
+        return msgspec.structs.replace(super().spec_of(manifest, spec, roles), ignored=without)
 
     def _check_names(self, manifest: Custom, roles: tuple[RoleSpec, ...], problems: list[Problem]) -> None:
         super()._check_names(manifest, roles, problems)

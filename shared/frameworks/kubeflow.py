@@ -20,6 +20,7 @@ from shared.frameworks.reading import (
     MOST_WORKERS,
     RESTART_POLICIES,
     Fields,
+    ignored,
 )
 from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.schemas import (
@@ -101,6 +102,10 @@ class KubeflowJob(Replicated):
     """The OpenAPI properties of `spec` that only this kind has."""
     replica_fields: ClassVar[Document] = {}
     """The OpenAPI properties of a replica type that only this kind has."""
+    ignored_fields: ClassVar[Mapping[str, str]] = {
+        "runPolicy.schedulingPolicy": "no PodGroup is made; what a gang scheduler reads belongs into the pod templates"
+    }
+    """Paths in `spec` that have no effect, each with what to do instead."""
     scale: ClassVar[Scale | None] = None
     short_names: ClassVar[tuple[str, ...]] = ()
     description: ClassVar[str] = ""
@@ -240,6 +245,7 @@ class KubeflowJob(Replicated):
                 "ttlSecondsAfterFinished", least=0
             ),
             suspend=policy.boolean("suspend"),
+            ignored=ignored(spec, self.ignored_fields),
         )
 
     def ours(self, manifest: Custom) -> bool:

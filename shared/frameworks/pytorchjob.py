@@ -45,6 +45,10 @@ class PyTorchJob(KubeflowJob):
     take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="pytorch", port_name="pytorchjob-port", port=23456)
     in_every_container = True
+    ignored_fields: ClassVar[Mapping[str, str]] = {
+        **KubeflowJob.ignored_fields,
+        f"{FIELD}.metrics": "no HorizontalPodAutoscaler is made; create one with these metrics",
+    }
     fields: ClassVar[Document] = {
         FIELD: SCHEMA,
         PROCESSES: {

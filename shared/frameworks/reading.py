@@ -4,9 +4,10 @@ A null is an absent field, as in Kubernetes.  Messages say what to do and repeat
 it may be a secret.
 """
 
+from collections.abc import Mapping
 from typing import TypeVar, get_args
 
-from shared.job.spec import CleanPodPolicy, Problem, RestartPolicy
+from shared.job.spec import CleanPodPolicy, Ignored, Problem, RestartPolicy
 
 MOST_WORKERS = 7_000
 """The most workers: the hosts files of the longest names then fit into one ConfigMap (1 MiB)."""
@@ -122,3 +123,16 @@ class Fields:
             return value or []
         self.refuse("InvalidValue", "write a list here", name)
         return []
+
+
+def ignored(spec: Fields, fields: Mapping[str, str]) -> tuple[Ignored, ...]:
+    """Those of `fields` that are in the spec: paths, such as `runPolicy.suspend`, each with what to do instead."""
+    found = list[Ignored]()
+    for path, message in fields.items():
+        *parts, name = path.split(".")
+        parent = spec
+        for part in parts:
+            parent = parent.part(part)
+        if parent.has(name):
+            found.append(Ignored(field=parent.path(name), message=message))
+    return tuple(found)

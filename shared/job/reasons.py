@@ -52,6 +52,7 @@ PHASES = {
         "the job was deleted and waits for the finalizers {finalizers}; its pods stay until it is gone",
         since="0.2",
     ),
+    "FieldIgnored": Reason("a field of the spec has no effect", "{field} has no effect: {instead}", since="0.2"),
     "{kind}Suspending": Reason("the job is being suspended: its pods are deleted", since="0.2"),
     "{kind}Suspended": Reason("the job is suspended"),
     "{kind}Resumed": Reason("the job is resumed"),

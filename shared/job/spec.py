@@ -34,6 +34,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence for the user, without the user's values, because they may be secret."""
 
 
+class Ignored(msgspec.Struct, frozen=True, kw_only=True):
+    """A field that the kind has and Muster does not act upon."""
+
+    field: str
+    message: str
+    """What to do instead, for the user."""
+
+
 class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A role of a job: the number of its pods and their restartPolicy."""
 
@@ -122,6 +130,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The format of the hosts files, as a word of the framework."""
     launcher_works: bool = False
     """True if the launcher is one of the hosts, besides the workers."""
+    ignored: tuple[Ignored, ...] = ()
+    """The fields of this job that have no effect."""
 
     def role(self, name: str) -> RoleSpec:
         """The role of that name.  Raises `KeyError` if the job has none."""

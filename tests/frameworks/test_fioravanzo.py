@@ -269,3 +269,8 @@ class TestKubernetesEvents:
         (told,) = [step for step in decide(history.job) if isinstance(step, Announce)]
         assert (told.reason, told.warning) == ("FailedCreate", True)
         assert told.message == "CreatePod was refused: Forbidden (spec.containers)"
+
+
+def test_the_image_of_the_spec_has_no_effect_and_the_job_says_so():
+    spec = parsed(changed(fioravanzo_job(), "spec.mxImage", "mxnet:1"))
+    assert [known.field for known in spec.ignored] == ["spec.mxImage"]

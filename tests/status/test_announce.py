@@ -10,10 +10,10 @@ from services.status.shell import event_name
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded
-from shared.job.events.status import JobFailed, JobRunning, JobSucceeded
+from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
 from shared.job.events.watcher import JobDeleting, PodsGone, ScaleRequestGone
 from shared.job.naming import Uid
-from shared.job.spec import Problem
+from shared.job.spec import Ignored, Problem
 from shared.job.steps import Record
 from tests.kit.builders import (
     R1,
@@ -239,3 +239,12 @@ def test_a_deletion_that_waits_for_a_finalizer_is_told_with_its_name():
 @pytest.mark.parametrize("finalizers", [(), ("foregroundDeletion",), ("orphan",)])
 def test_a_deletion_that_kubernetes_finishes_itself_is_not_told(finalizers: tuple[str, ...]):
     assert news(a_running_job(), JobDeleting(version=9, finalizers=finalizers)) == []
+
+
+def test_a_field_without_effect_is_told_once_the_job_is_admitted():
+    without = Ignored(field="spec.runPolicy.schedulingPolicy", message="no PodGroup is made")
+    spec = replace(a_spec(), ignored=(without,))
+    assert announced(observed(spec)) == []
+    (step,) = announced(observed(spec), JobCreated(reason="TrainingJobCreated"))
+    assert (step.reason, step.warning) == ("FieldIgnored", True)
+    assert step.message == "spec.runPolicy.schedulingPolicy has no effect: no PodGroup is made"

@@ -62,6 +62,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         for at in dict.fromkeys(failure.at for failure in job.failures)
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
+    steps += _of_ignored(job)
     steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]
     return [*steps, *(step for request in requests for step in _of_request(request))]
@@ -98,6 +99,30 @@ def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announc
     where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
     message = text.with_words(f"{effect} was refused: {refusal.reason}{where}", refusal.message)
     return _of_job(job, refusal.at, reason, message, warning=True)
+
+
+def _of_ignored(job: Job) -> list[Announce]:
+    """The fields without effect of an admitted job's spec, in one Event at its admission."""
+    admitted = next((known.since for known in job.conditions if known.type == "Created" and known.status), None)
+    if admitted is None or job.spec is None or not job.spec.ignored:
+        return []
+    told = [
+        reasons.told(reasons.PHASES, "FieldIgnored", field=known.field, instead=known.message)
+        for known in job.spec.ignored
+    ]
+    return [
+        Announce(
+            job.api_version,
+            job.kind,
+            job.key.name,
+            job.key.uid,
+            admitted.sequence,
+            admitted.time,
+            "FieldIgnored",
+            text.first("; ".join(told)),
+            warning=True,
+        )
+    ]
 
 
 def _of_deletion(job: Job) -> list[Announce]:
