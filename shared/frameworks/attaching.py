@@ -9,17 +9,8 @@ from posixpath import normpath
 
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import PodRenderer, metadata
-from shared.job.naming import (
-    AUTHORIZED_KEYS,
-    DISCOVER_HOSTS,
-    PRIVATE_KEY,
-    PUBLIC_KEY,
-    SSH_CONFIG,
-    SSH_FOLDER,
-    JobKey,
-    config_name,
-    secret_name,
-)
+from shared.job import naming
+from shared.job.naming import JobKey, config_name, secret_name
 
 WORKER_COMMAND = ("sh", "-c", "/usr/sbin/sshd && sleep 365d")
 """The command of a worker whose template has neither command nor args: it waits for ssh."""
@@ -45,10 +36,10 @@ No port: 22 is the default, and an image whose sshd listens elsewhere says so in
 
 _SSH_VOLUME = "muster-ssh"
 _SSH_FILES = {
-    PRIVATE_KEY: PRIVATE_KEY,
-    PUBLIC_KEY: PUBLIC_KEY,
-    AUTHORIZED_KEYS: PUBLIC_KEY,
-    SSH_CONFIG: SSH_CONFIG,
+    naming.PRIVATE_KEY: naming.PRIVATE_KEY,
+    naming.PUBLIC_KEY: naming.PUBLIC_KEY,
+    naming.AUTHORIZED_KEYS: naming.PUBLIC_KEY,
+    naming.SSH_CONFIG: naming.SSH_CONFIG,
 }
 """File → key of the Secret."""
 
@@ -76,7 +67,7 @@ def ssh_secret(framework: PodRenderer, key: JobKey, *, private: bytes, public: b
     It is not immutable: a kubelet with a pod of an earlier incarnation would go on serving the keys of an
     immutable Secret of that.
     """
-    contents = {PRIVATE_KEY: private, PUBLIC_KEY: public, SSH_CONFIG: SSH_SETTINGS.encode()}
+    contents = {naming.PRIVATE_KEY: private, naming.PUBLIC_KEY: public, naming.SSH_CONFIG: SSH_SETTINGS.encode()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -90,7 +81,7 @@ def mount_keys(
     pod: Document,
     key: JobKey,
     theirs: str = "",
-    folder: str = SSH_FOLDER,
+    folder: str = naming.SSH_FOLDER,
     *,
     container: str = "",
     mode: int = FOR_OWNER_ONLY,
@@ -138,6 +129,6 @@ def _mount(pod: Document, volume: str, source: Document, mounts: list[Document],
 
 def _items(files: Mapping[str, str]) -> list[Document]:
     return [
-        {"key": source, "path": path} | ({"mode": EXECUTABLE} if path == DISCOVER_HOSTS else {})
+        {"key": source, "path": path} | ({"mode": EXECUTABLE} if path == naming.DISCOVER_HOSTS else {})
         for path, source in files.items()
     ]

@@ -9,21 +9,10 @@ from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import parse_scale
-from shared.job import text
+from shared.job import naming, text
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
-from shared.job.naming import (
-    ACCEPT_HISTORY,
-    ATTEMPT,
-    HOSTS_VERSION,
-    INDEX,
-    JOB_UID,
-    NO_UID,
-    ROLE,
-    JobKey,
-    Slot,
-    Uid,
-)
+from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
 
@@ -48,7 +37,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
     log, head = _head(manifest.status)
-    accept = (meta.annotations or {}).get(ACCEPT_HISTORY, "")
+    accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")
     return ObservedJob(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
         observed=JobObserved(
@@ -114,8 +103,8 @@ def observed_pod(pod: Pod, kinds: Kinds = BUILT_IN, *, last_words: bool = True) 
     # The history of a job goes on after its kind was left out of MUSTER_KINDS.
     framework = _framework(meta.controller, kinds) or _framework(meta.controller, BUILT_IN)
     # A label that another kind would read may come from the template.
-    role, at = (framework.role_label, framework.index_label) if framework is not None else (ROLE, INDEX)
-    attempt, index = _number(labels.get(ATTEMPT)), _number(labels.get(at, "0"))
+    role, at = (framework.role_label, framework.index_label) if framework is not None else (naming.ROLE, naming.INDEX)
+    attempt, index = _number(labels.get(naming.ATTEMPT)), _number(labels.get(at, "0"))
     if key is None or attempt is None or index is None:
         return None
     return key, _view(pod, Slot(attempt, labels.get(role, ""), index), last_words=last_words)
@@ -164,7 +153,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool) -> PodView:
         disruption=next(
             (c.reason or c.type for c in conditions if c.type == "DisruptionTarget" and c.status == "True"), ""
         ),
-        hosts=_number((meta.annotations or {}).get(HOSTS_VERSION, "0")) or 0,
+        hosts=_number((meta.annotations or {}).get(naming.HOSTS_VERSION, "0")) or 0,
     )
 
 
@@ -215,14 +204,14 @@ def observed_child(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
     key = _key(meta)
     if key is None:
         return None
-    hosts = _number((meta.annotations or {}).get(HOSTS_VERSION, "0")) or 0
+    hosts = _number((meta.annotations or {}).get(naming.HOSTS_VERSION, "0")) or 0
     return key, ChildView(kind=kind, name=meta.name, uid=Uid(meta.uid), version=meta.version, ours=True, hosts=hosts)
 
 
 def _key(meta: Metadata) -> JobKey | None:
     # A user can copy labels; the garbage collector checks the owner.
-    uid, owner = (meta.labels or {}).get(JOB_UID), meta.controller
-    if not uid or owner is None or not owner.name or owner.uid != uid or uid == NO_UID:
+    uid, owner = (meta.labels or {}).get(naming.JOB_UID), meta.controller
+    if not uid or owner is None or not owner.name or owner.uid != uid or uid == naming.NO_UID:
         return None
     return JobKey(meta.namespace, owner.name, Uid(uid))
 
