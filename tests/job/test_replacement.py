@@ -37,7 +37,7 @@ def replaced(*events: AnyEvent) -> list[int]:
 
 def told(*events: AnyEvent) -> list[tuple[int, str]]:
     """The indices of the workers that are told as not replaced, in their order, and why not."""
-    return [(slot.index, why) for slot, why in replacement.forgone(given(*events).job).items()]
+    return [(slot.index, why) for slot, why in replacement.unreplaced(given(*events).job).items()]
 
 
 def failed(index: int) -> AnyEvent:
@@ -145,4 +145,4 @@ class TestToldAsNotReplaced:
             kept = replace(spec, roles=(replace(chief, restart_policy=policy), others))
             job = given(*a_running_replicated_job(kept), *both).job
             assert list(replacement.replaceable(job)) == lost
-            assert replacement.forgone(job) == {WORKERS[1]: NEVER}
+            assert replacement.unreplaced(job) == {WORKERS[1]: NEVER}
