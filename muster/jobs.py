@@ -27,7 +27,7 @@ async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> 
                 found[version] = job
                 break
         if target in found and target.has_requests:
-            # It is the one that is meant: the others need no call.
+            # `chosen` prefers this target, so the others need no call.
             break
     target_meant = chosen(asked, found, namespace)
     if target_meant is None:
@@ -61,7 +61,7 @@ def wants_pause(job: Custom, target: Target) -> bool:
 
 
 def suspend_annotation(target: Target) -> str:
-    """The annotation that asks for a pause, too; empty for a kind without one."""
+    """The annotation that also asks for a pause; empty for a kind without one."""
     return target.framework.definition.suspend_annotation if target.framework is not None else ""
 
 

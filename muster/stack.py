@@ -97,7 +97,7 @@ class Stack:
     async def __aenter__(self) -> Self:
         try:
             self.data.mkdir(parents=True, exist_ok=True)
-            # Before anything writes there.
+            # Nothing has written to the folder yet.
             self.nats.claim()
             # Both servers start at the same time: their start is mostly waiting.
             await asyncio.gather(

@@ -54,7 +54,7 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def has_requests(self) -> bool:
-        """True of a job that scale requests name: where several kinds have a job of one name, this one is meant."""
+        """True if scale requests name jobs of this kind; of several kinds with a job of one name, `chosen` takes it."""
         return self.framework is not None and bool(self.framework.requests)
 
     @property
@@ -101,7 +101,7 @@ def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
 
 
 def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
-    """The target that is meant of those that were `found`: the one with requests, else the only one.
+    """Of the targets that were `found`, the one whose kind has requests, or else the only one.
 
     Exits with one line if there are several; returns None if there is none.
     """

@@ -205,7 +205,7 @@ def read_delete(call: Call, body: Any) -> Delete:
         raise errors.bad_request("couldn't read DeleteOptions: a field has the wrong type")
     uid, version = preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
     if not isinstance(uid, str) or not isinstance(version, str):
-        raise errors.bad_request("couldn't read DeleteOptions: preconditions are texts")
+        raise errors.bad_request("couldn't read DeleteOptions: the preconditions are not strings")
     if policy and policy not in POLICIES:
         cause = errors.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
@@ -243,14 +243,14 @@ def _replacement(body: Any) -> Callable[[Json], Any]:
 def review(resource: Resource, user: User, body: Any, verb: str) -> Json:
     if verb != "create":
         raise errors.method_not_allowed()
-    answered = check_type(resource, {} if body is None else body)
-    answered["metadata"] = {"creationTimestamp": None}
+    document = check_type(resource, {} if body is None else body)
+    document["metadata"] = {"creationTimestamp": None}
     if resource is SUBJECT_REVIEW:
-        answered["status"] = {"userInfo": user.info()}
+        document["status"] = {"userInfo": user.info()}
     elif resource.kind == "SelfSubjectRulesReview":
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         everywhere = {"verbs": ["*"], "nonResourceURLs": ["*"]}
-        answered["status"] = {"resourceRules": [everything], "nonResourceRules": [everywhere], "incomplete": False}
+        document["status"] = {"resourceRules": [everything], "nonResourceRules": [everywhere], "incomplete": False}
     else:
-        answered["status"] = {"allowed": True, "reason": "this development server knows no authorization"}
-    return answered
+        document["status"] = {"allowed": True, "reason": "this development server has no authorization"}
+    return document

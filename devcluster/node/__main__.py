@@ -35,7 +35,7 @@ def arguments() -> Options:
         help="containers of image NAME, with any tag, start in FOLDER; others in /",
     )
     parser.add_argument("--client-ca", type=Path, help="accept clients with a certificate of this authority")
-    parser.add_argument("--tunnel", type=Path, help="path of a socket for an API server that asks pods: HTTP CONNECT")
+    parser.add_argument("--tunnel", type=Path, help="socket on which the API server reaches pods, with HTTP CONNECT")
     parser.add_argument(
         "--sync-period", type=float, default=5.0, help="seconds until pods see a changed ConfigMap (%(default)s)"
     )

@@ -29,7 +29,7 @@ DRAIN_TIMEOUT = 1.0
 MESSAGE_LIMIT = 4096
 LOG_LINES = 80
 LOG_BYTES = 2048
-"""Of a termination message that is the end of the log."""
+"""The most lines, and the most bytes, of a termination message from the log."""
 
 
 class OnNode(Named, Protocol):
@@ -66,7 +66,7 @@ class Container:
     """The command, environment and identity of the present run; exec uses them too."""
     _id: str = ""
     _ends: int = 0
-    """Ends in a row, each after a short run."""
+    """The ends since the last long run; the back-off grows with each."""
     _started: float = 0.0
     _run: bool = False
 

@@ -23,7 +23,7 @@ Resolve = Callable[[str], Sequence[str] | None]
 Reverse = Callable[[str], str | None]
 
 
-class Malformed(Exception):  # noqa: N818 - said of a message
+class Malformed(Exception):  # noqa: N818 - it names the message's state
     """The query cannot be parsed."""
 
 
@@ -38,12 +38,12 @@ def answer(query: bytes, resolve: Resolve, reverse: Reverse) -> bytes | None:
         return _reply(number, flags, NOTIMP)
     try:
         name, end = _read_name(query, 12)
-        kind, kind_of_network = struct.unpack_from("!HH", query, end)
+        kind, record_class = struct.unpack_from("!HH", query, end)
         size = _accepted_size(query, end + 4, additional)
     except (Malformed, struct.error, IndexError):
         return _reply(number, flags, FORMERR)
     question = query[12 : end + 4]
-    records = _records(name, resolve, reverse) if kind_of_network == IN else None
+    records = _records(name, resolve, reverse) if record_class == IN else None
     if records is None:
         return _reply(number, flags, NXDOMAIN, question)
     room = (size - 12 - len(question)) // max((len(record) + 12 for _, record in records), default=1)

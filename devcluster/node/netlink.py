@@ -34,7 +34,7 @@ class Netlink:
         self._link(_NEW_LINK, _CREATE | _EXCLUSIVE, attributes=attributes)
 
     def add_pair(self, name: str, hardware: bytes, *, peer: str, peer_namespace: int) -> None:
-        """Add a veth pair: `name` here, with this hardware address, and `peer` in the descriptor's namespace."""
+        """Add a veth pair: `name` here, with this hardware address; `peer` in the namespace of that descriptor."""
         other = _link_header() + _attributes(_name(peer), (_LINK_NAMESPACE, struct.pack("I", peer_namespace)))
         data = _attributes((_VETH_PEER, other))
         info = _attributes((_INFO_KIND, b"veth"), (_INFO_DATA, data))

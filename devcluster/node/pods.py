@@ -79,7 +79,7 @@ class Pod:
             self._recover(status)
         self.update(obj)
 
-    # For its names
+    # For the name server
 
     @property
     def labels(self) -> dict[str, str]:

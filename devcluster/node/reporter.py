@@ -31,10 +31,11 @@ class Reporter:
         self._dirty = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._unwanted = False
+        self._finished = False
+        """True once the pod is gone from the API: no status is written any more."""
 
     def changed(self) -> None:
-        if not self._unwanted:
+        if not self._finished:
             self._dirty.set()
             self._idle.clear()
 
@@ -65,7 +66,7 @@ class Reporter:
                 if not self._dirty.is_set():
                     self._idle.set()
         finally:
-            self._unwanted = True
+            self._finished = True
             self._idle.set()
 
     async def _report(self) -> None:
@@ -89,18 +90,18 @@ class Recorder:
     def __init__(self, api: Kubernetes, node: str) -> None:
         self._api = api
         self._node = node
-        self._said: collections.OrderedDict[tuple[str, str, str], None] = collections.OrderedDict()
+        self._written: collections.OrderedDict[tuple[str, str, str], None] = collections.OrderedDict()
         """The events written before, by pod, reason and message: each is written once."""
         self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(LIMIT)
 
     def warn(self, pod: Json, reason: str, message: str) -> None:
         metadata, time = pod["metadata"], now()
         what = metadata["uid"], reason, message
-        if self._queue.full() or what in self._said:
+        if self._queue.full() or what in self._written:
             return
-        self._said[what] = None
-        if len(self._said) > LIMIT:
-            self._said.popitem(last=False)
+        self._written[what] = None
+        if len(self._written) > LIMIT:
+            self._written.popitem(last=False)
         event = {
             "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
             "involvedObject": {

@@ -1,7 +1,7 @@
 """A container's root: the files of the host, read-only, with private folders and the pod's volumes.
 
 The root is a fresh tmpfs into which the entries of the host's root are bound.  Where a mount point is missing, the
-folder above it is *opened*: made in the tmpfs, and its entries are bound in the same way.
+parent folder is *opened*: it is made in the tmpfs, and its entries are bound in the same way.
 """
 
 # The zygote imports this module, so it has few and small imports.
@@ -19,7 +19,7 @@ PRIVATE = {"/tmp": 0o1777, "/run": 0o755, "/dev": 0o755, "/proc": 0o555}  # noqa
 """Folders that begin empty in each container and end with it, with their modes."""
 
 IMAGE_FOLDERS = ("/run/sshd",)
-"""Folders that images have there: sshd does not start without its own."""
+"""Folders below the private ones that images have: sshd does not start without `/run/sshd`."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
@@ -37,20 +37,20 @@ class Mount(TypedDict):
 
 
 def enter(
-    base: str, mounts: Iterable[Mount], files: dict[str, str], *, read_only: bool = False, by_anybody: bool = False
+    base: str, mounts: Iterable[Mount], files: dict[str, str], *, read_only: bool = False, for_any_user: bool = False
 ) -> None:
     """Make the root at the folder `base` and change into it; the caller has a mount namespace of its own.
 
     `files` has texts by path, which replace the host's files; their folders exist on the host.
-    With `read_only`, only volumes are writable.  With `by_anybody`, users other than root can reach mounts below
-    folders that the host closes to them, such as /root.
+    With `read_only`, only volumes are writable.  With `for_any_user`, users other than root can reach mounts below
+    folders that other users cannot enter on the host, such as /root.
     """
     kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={SIZE}")
     wanted = [Mount(**{**one, "target": os.path.realpath(one["target"])}) for one in mounts]
     wanted.sort(key=lambda one: one["target"].count("/"))
     opened = _to_open(wanted, files)
-    if by_anybody:
+    if for_any_user:
         for one in wanted:
             _open_up_to(_closed(one["target"]), opened)
     for folder in sorted(opened, key=lambda folder: (folder.count("/"), folder)):

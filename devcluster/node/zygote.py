@@ -120,8 +120,8 @@ class Zygote:
             kernel.unshare(kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC)
             kernel.set_hostname(request["hostname"])
             mounts, files, identity = request["mounts"], request["files"], request["identity"]
-            read_only, by_anybody = identity["read_only_root"], bool(identity["user"])
-            rootfs.enter(self._base, mounts, files, read_only=read_only, by_anybody=by_anybody)
+            read_only, for_any_user = identity["read_only_root"], bool(identity["user"])
+            rootfs.enter(self._base, mounts, files, read_only=read_only, for_any_user=for_any_user)
             _change_folder(request["folder"])
             _take_on(identity)
             _become(request, [os.open("/dev/null", os.O_RDONLY), *passed], problems)

@@ -59,9 +59,9 @@ def of_job(causes: Causes) -> list[Chain]:
 
 
 def _losses(causes: Causes) -> tuple[Link, ...]:
-    """The failures that the job keeps of this attempt, newest first, while any of the lost pods is yet to be replaced.
+    """This attempt's failures that the job remembers, newest first; none if no lost pod awaits its replacement.
 
-    The failure of such a pod says how long its back-off is, and until when.
+    The failure of a pod that is replaced later has the length of the back-off and its end.
     """
     job = causes.job
     lost = {} if job.between_attempts else replacement.replaceable(job)

@@ -39,7 +39,7 @@ def manifests(kinds: Kinds = BUILT_IN) -> list[dict[str, Any]]:
 
 
 def _all(kinds: Kinds) -> Iterator[Kind]:
-    """Those of the kinds, and of the requests that name their jobs."""
+    """The kinds with their definitions, and the scale requests that name their jobs."""
     for framework in kinds:
         yield Kind(framework.resource, framework.definition)
         yield from (Kind(resource, REQUEST_DEFINITIONS[resource]) for resource in framework.requests)

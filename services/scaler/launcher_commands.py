@@ -88,7 +88,7 @@ class LauncherCommands:
             return ScriptFinished(request=effect.request, reason=TIMED_OUT if late else SCRIPT_OUTCOME_UNKNOWN)
         return ScriptFinished(request=effect.request, exit_code=ended.exit_code)
 
-    async def look(self, key: JobKey, effect: CheckDrain) -> DrainChecked:
+    async def check_drain(self, key: JobKey, effect: CheckDrain) -> DrainChecked:
         """Find the leaving workers that the arguments of the launcher's processes still name."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._looks:

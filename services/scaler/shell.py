@@ -57,7 +57,7 @@ class Scaler:
             case effects.RunScript():
                 return await self._commands.run(key, effect)
             case effects.CheckDrain():
-                return await self._commands.look(key, effect)
+                return await self._commands.check_drain(key, effect)
             case effects.WriteHosts():
                 await self._write_hosts(context.job, effect)
             case effects.NudgeLauncher():
@@ -91,8 +91,8 @@ class Scaler:
         meta = held.metadata if held is not None else None
         must_be_controlled(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
-        inside = (meta.annotations or {}).get(HOSTS_VERSION, "0")
-        if inside.isdigit() and int(inside) >= effect.version:
+        written = (meta.annotations or {}).get(HOSTS_VERSION, "0")
+        if written.isdigit() and int(written) >= effect.version:
             # Another replica wrote this version or a newer one, which an older one never replaces.
             return
         patch = {

@@ -1,8 +1,8 @@
 """Checkpoints, stored in a bucket: the newest head of each job before a status shows it, and last documents.
 
-The watcher compares a head in a resource, to which the log does not lead, with the checkpoint of the job.  A replica
-that starts finds the last documents of ended jobs here, and asks the API server for none of these jobs.  Of a job that
-is gone with all that it had nothing is kept.
+If a resource shows a head that the log does not have, the watcher compares it with the checkpoint of the job.  A
+replica that starts finds the last documents of ended jobs here, and asks the API server for none of these jobs.  Once
+a job is gone, and its children and requests are gone, the bucket keeps nothing of it.
 """
 
 from hashlib import sha256
@@ -14,7 +14,7 @@ from shared.job.naming import Uid
 from shared.job.state import Job
 
 SWEPT = "swept"
-"""The key of a sequence: nothing is kept of jobs that were closed up to there when a process started."""
+"""The key of a sequence: the bucket keeps nothing of jobs that were closed at this sequence or before."""
 
 
 class Checkpoints:
@@ -27,9 +27,9 @@ class Checkpoints:
         """The checkpoints as this process wrote them."""
 
     async def reach(self, uid: Uid, head: Head) -> None:
-        """Advance the checkpoint of this job to `head`, unless it is further on, as after a pause of this process.
+        """Advance the checkpoint of this job to `head`; one that is newer stays, as after a pause of this process.
 
-        Raises `Conflict` if another process wrote it meanwhile, and what the bucket raises.
+        Raises `Conflict` if another process wrote it meanwhile, and the bucket's errors.
         """
         kept = self._kept.get(uid) or await self._bucket.get(uid)
         log, newest = checkpointed(kept.value.decode() if kept is not None else "")
@@ -44,33 +44,33 @@ class Checkpoints:
         self._kept[uid] = Revised(value, revision)
 
     async def shows(self, uid: Uid, document: bytes, epoch: int) -> bool:
-        """Whether the status of this object shows this document, in this epoch of the cluster's store.
+        """True if the status of this object showed this document in this epoch of the cluster's store.
 
-        Raises what the bucket raises.
+        Raises the bucket's errors.
         """
         kept = await self._bucket.get(_shown(uid))
         return kept is not None and kept.value == _mark(document, epoch)
 
     async def shown(self, uid: Uid, document: bytes, epoch: int) -> None:
-        """Note the document that the status of an ended object shows.  Raises `Conflict`, and what the bucket does."""
+        """Note the document that the status of an ended object shows.  Raises `Conflict` and the bucket's errors."""
         kept = await self._bucket.get(_shown(uid))
         if kept is None or kept.value != _mark(document, epoch):
             await self._bucket.put(_shown(uid), _mark(document, epoch), expect=kept.revision if kept is not None else 0)
 
     async def remove(self, job: Job) -> None:
-        """Remove what is kept of a job and of its requests.  Raises what the bucket raises."""
+        """Remove the entries of a job and of its requests.  Raises the bucket's errors."""
         self.forget(job.key.uid)
         for key in (job.key.uid, _shown(job.key.uid), *map(_shown, job.scaling.requests)):
             await self._bucket.delete(key)
 
     async def swept(self) -> int:
-        """The sequence up to which nothing is kept of closed jobs.  Raises what the bucket raises."""
+        """The sequence up to which closed jobs have no entries.  Raises the bucket's errors."""
         kept = await self._bucket.get(SWEPT)
         log, _, sequence = (kept.value.decode() if kept is not None else "").partition("/")
         return int(sequence) if log == self._identity and sequence.isdecimal() else 0
 
     async def sweep_to(self, sequence: int) -> None:
-        """Note that nothing is kept of jobs that were closed up to there.  Raises what the bucket raises."""
+        """Note that jobs closed at `sequence` or before have no entries.  Raises the bucket's errors."""
         await self._bucket.put(SWEPT, f"{self._identity}/{sequence}".encode())
 
     def forget(self, uid: Uid) -> None:
@@ -79,7 +79,7 @@ class Checkpoints:
 
 
 def _shown(uid: Uid) -> str:
-    """The key beside that of the checkpoint."""
+    """The key of an object's last document."""
     return f"{uid}.shown"
 
 

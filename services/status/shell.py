@@ -69,7 +69,7 @@ class Status:
         """
         self._repaired: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
         self._closed = asyncio.Queue[History]()
-        """Histories of jobs of which nothing has to be kept any more."""
+        """Histories of closed jobs, whose entries in the bucket are to be removed."""
         self._acts = asyncio.Event()
         """Set once this replica decides: a standby replica removes nothing."""
 
@@ -87,7 +87,7 @@ class Status:
         return decide(history.job, self._kinds)
 
     async def attend(self, runtime: Runtime) -> None:
-        """Remove what is kept of jobs that are closed: of those that closed since the last start, and from now on."""
+        """Remove the bucket's entries of the jobs that closed since the last start, and of each that closes now."""
         await self._acts.wait()
         try:
             position, swept = runtime.histories.position, await self._insist(self._checkpoints.swept)
@@ -106,7 +106,7 @@ class Status:
         await asyncio.Event().wait()
 
     async def _remove(self, history: History) -> None:
-        # The job may be back: a store was restored.
+        # A restored store may have the job again.
         await self._insist(lambda: self._checkpoints.remove(history.job) if closed(history.job) else asyncio.sleep(0))
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:

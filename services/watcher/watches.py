@@ -74,7 +74,7 @@ class Watches:
         self._last_words = last_words
         self._following: Sequence[asyncio.Task[None] | None] = []
         self._lists = 0
-        """Lists of jobs that were begun, or failed: only the newest says whether too many jobs are missing."""
+        """The number of lists of jobs so far, failed ones too; the newest decides whether too many jobs are missing."""
 
     def begin(self, runtime: Runtime) -> None:
         """Start every watch; each change wakes the jobs that it concerns."""
@@ -255,7 +255,7 @@ class Watches:
     async def _blind(self, resource: Resource[Any], listing: Listing[Any], reason: str) -> None:
         """Note that a watch is broken, or that its kind is not served."""
         if reason == NOT_SERVED and not listing.version:
-            # The definition is not installed: the watch goes on trying.
+            # The definition is not installed: the watch tries again until it is.
             if not listing.absent:
                 log.info("kind is not served", kind=_name(resource))
             listing.absent = True
@@ -309,7 +309,7 @@ class Watches:
                 alive += 1
                 lost += missing(history.job, self._cache)
         if this != self._lists:
-            # Another list came meanwhile.
+            # A newer list has begun.
             return
         doubt = too_many(lost, alive)
         self._cache.held_back = doubt and not self._believes_vanished

@@ -90,9 +90,9 @@ class NatsServer:
         self._release()
 
     def claim(self) -> None:
-        """Take the folder for this process: two servers on one store would write over each other's files.
+        """Lock the folder for this process: two servers on one store would write over each other's files.
 
-        Raises `Refused` while another process has it.
+        Raises `Refused` while another process holds the lock.
         """
         if self._claim is not None:
             return

@@ -46,7 +46,7 @@ class Definition(NamedTuple):
     suspend: str = ""
     """The path of the field that suspends a job, such as `.spec.runPolicy.suspend`; empty without one."""
     suspend_annotation: str = ""
-    """An annotation that suspends a job, too, by the value `true`; empty without one."""
+    """The annotation whose value `true` also suspends a job; empty without one."""
     expires: bool = True
     """True if its jobs have a time to live after their end, after which the scheduler deletes them."""
     versions: tuple[Version, ...] = ()

@@ -148,7 +148,7 @@ class Framework(Parser, PodRenderer, StatusRenderer):
         """The source of the kind's CustomResourceDefinition."""
 
     requests: tuple[Resource[Custom], ...] = ()
-    """The kinds of scale requests that name its jobs; of the built-in kinds one has them, of users' kinds none."""
+    """The kinds of scale requests that name its jobs: TrainingJob has them, and no kind of another package."""
 
     @property
     def others(self) -> tuple["Framework", ...]:

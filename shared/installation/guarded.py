@@ -32,7 +32,7 @@ class Guarded(Framework):
     """A framework whose methods call another framework and check its answers."""
 
     requests = ()
-    """ScaleIns and ScaleOuts name jobs of a built-in kind alone."""
+    """None: ScaleIns and ScaleOuts name only jobs of a built-in kind."""
 
     def __init__(self, inner: Framework) -> None:
         """Raises what the inner framework's kind or definition raises."""

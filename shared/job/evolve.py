@@ -171,7 +171,7 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         orphan=job.orphan and deleting,
         gone=0,
     )
-    # An edit of minReplicas may change whether with_minimum_checked workers run.
+    # An edit of minReplicas may change whether enough workers run.
     return with_minimum_checked(requests.resized(attempts.with_restart_wanted(job, before, at), before, at), at)
 
 

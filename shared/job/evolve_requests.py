@@ -213,7 +213,7 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
 def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told: str = "", remains: str = "") -> Job:
     """The job after the end of a request.
 
-    `told` is the decision's own sentence in place of that of its reason, `remains` what is added to either.
+    `told` replaces the sentence of the reason, and `remains` is added to the sentence.
     """
     request = job.scaling.requests.get(uid)
     if request is None:

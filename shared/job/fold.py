@@ -232,7 +232,7 @@ class Histories:
         return key in self._open
 
     def held(self) -> Iterator[History]:
-        """The histories on whose jobs no service may act, in the order in which they came to be held."""
+        """The histories on whose jobs no service may act, the longest held first."""
         return iter(list(self._held.values()))
 
     def lives(self, key: JobKey) -> tuple[History, ...]:

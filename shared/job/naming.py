@@ -1,7 +1,7 @@
 """The names that users, scripts and selectors see: pods, children, labels, annotations.  Pure.
 
-They are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; names of one
-kind alone are in `shared/frameworks`.
+They are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and scripts rely on them; names that
+only one kind has are in `shared/frameworks`.
 """
 
 from typing import NewType

@@ -36,7 +36,7 @@ SCALING_START = "ScalingStart"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
 SCRIPT_FAILED = "ScriptFailed"
 WORKER_FAILED = "WorkerFailed"
-"""Words that several modules say or compare with; all others stand where they are said."""
+"""Reasons that several modules use; every other reason is written in the one module that uses it."""
 
 FINAL = True
 

@@ -16,8 +16,8 @@ T_co = TypeVar("T_co", bound=Ordered, covariant=True)
 class SortedSet(frozenset[T_co]):
     """A frozenset in ascending order; it is sorted when it is first iterated.
 
-    Every operation that makes a set makes a sorted one.  Operators take any iterable, and return the set itself if its
-    values stay the same.
+    Every operation that makes a set makes a `SortedSet`.  Operators take any iterable, and return the set itself if no
+    value changes.
     """
 
     __slots__ = ("_ascending",)

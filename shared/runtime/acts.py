@@ -26,10 +26,10 @@ from shared.runtime.queue import InFlight, Item, WorkQueue, failed, refused, suc
 from shared.telemetry.process_metrics import ProcessMetrics
 
 EFFECTS_IN_FLIGHT = 128
-"""Calls of one service at a time: they keep an API server busy, and it does not throttle them."""
+"""The most calls of one service at a time: enough to keep an API server busy, too few for it to throttle them."""
 
 EFFECTS_PER_JOB = 64
-"""Calls for one job at a time: a job of a thousand workers leaves room for others."""
+"""The most calls for one job at a time: a job of a thousand workers leaves room for others."""
 
 TOGETHER_SECONDS = 0.25
 """The executor collects refusals of one round for so long, and records them as one event."""
@@ -141,7 +141,7 @@ class Acts:
             items = [item for item, _ in found]
             slots = spans(slot for item in items if isinstance(slot := getattr(item.effect, "slot", None), Slot))
             permanent = reason in PERMANENT
-            # The probe of the next try is the first slot again: its words change only with the cause.
+            # The next probe is the first slot's effect: the API server's message about it changes only with the cause.
             words = min(found, key=lambda each: each[0].effect.target)[1]
             event = EffectRefused(
                 effect=kind, reason=reason, slots=slots, field=field, permanent=permanent, message=text.first(words)
@@ -152,7 +152,7 @@ class Acts:
                 log_lines.append_refused(history.job, event, refusal)
                 sequence = 0
             for item in items:
-                self._again(history.job.key, refused(item, self._time(), sequence))
+                self._requeue_after(history.job.key, refused(item, self._time(), sequence))
 
     async def _outcome(self, item: Item, history: History, context: Context) -> Refused | None:
         """Carry out one effect; return its refusal."""
@@ -177,18 +177,18 @@ class Acts:
                 self._alarm()
                 after = trouble.retry_after
             log_lines.retried(item.effect, context.job, context.head, trouble)
-            self._again(key, failed(item, self._time(), self._chance(), after))
+            self._requeue_after(key, failed(item, self._time(), self._chance(), after))
             return None
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
             history.hold("BrokenInvariant", f"{item.effect.target}: {error!r}")
             log_lines.held(history, history.sequence, error)
             return None
-        self._again(key, succeeded(item, self._time()))
-        self._again(key, item.effect.settle)
+        self._requeue_after(key, succeeded(item, self._time()))
+        self._requeue_after(key, item.effect.settle)
         return None
 
-    def _again(self, key: JobKey, seconds: float) -> None:
-        """Decide again in `seconds`; 0 needs nothing, because the end of the round requeues the job."""
+    def _requeue_after(self, key: JobKey, seconds: float) -> None:
+        """Requeue the job in `seconds`; not for 0, because the end of the round requeues it."""
         if seconds:
             self._queue.add_after(key, seconds + 0.001)
 

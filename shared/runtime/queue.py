@@ -63,7 +63,7 @@ class Slice:
         return self._clock() >= self._until
 
     async def each(self, things: Iterable[T]) -> AsyncGenerator[T, None]:
-        """Each of these, with time for the loop's other callbacks after every slice."""
+        """Yield each of `things`; after every slice the loop runs its other callbacks."""
         self.begin()
         for thing in things:
             yield thing

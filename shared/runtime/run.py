@@ -168,7 +168,7 @@ class Runtime:
         self._queue.add(key)
 
     def wake_all(self) -> None:
-        """Decide again about every job that is not closed, soon: passes that are asked for together are one."""
+        """Decide again soon about every job that is not closed; several calls before the pass begins make one pass."""
         self._pass_wanted.set()
 
     async def _make_passes(self) -> None:
@@ -180,7 +180,7 @@ class Runtime:
             if not self.current:
                 continue
             over: list[JobKey] = []
-            # In the order of the log: that of a set depends on the process.
+            # The order is that of the log, because the order of a set depends on the process.
             async for history in self.in_slices(histories.open()):
                 if history.job.over:
                     over.append(history.job.key)
@@ -193,7 +193,7 @@ class Runtime:
                 self._queue.add(key, Priority.OVER)
 
     def in_slices(self, things: Iterable[T]) -> AsyncGenerator[T, None]:
-        """Each of these; the loop does its other work in between, so that no pass over many jobs holds it."""
+        """Yield each of `things`; the loop runs other callbacks in between, so a pass over many jobs blocks none."""
         return Slice(self._clock).each(things)
 
     def wake_later(self, key: JobKey, seconds: float) -> None:

@@ -70,7 +70,7 @@ class Inside:
     async def look(self, *names: str) -> DrainChecked:
         workers = tuple(enumerate(names or ("resnet-worker-0", "resnet-worker-1")))
         effect = CheckDrain(request=R1, pod="resnet-launcher", container="main", workers=workers, count=1)
-        return await self.commands.look(KEY, effect)
+        return await self.commands.check_drain(KEY, effect)
 
     async def _program(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         assert namespace == KEY.namespace

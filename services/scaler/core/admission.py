@@ -97,7 +97,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
 
 
 def _strangers(job: Job, names: tuple[str, ...]) -> list[str]:
-    """Those of these names, compared whole, that no worker of this job has."""
+    """The names that no worker of this job has; names are compared whole."""
     workers = {job.worker_name(slot.index) for slot in job.attempt.workers}
     return [name for name in names if name not in workers]
 

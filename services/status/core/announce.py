@@ -39,7 +39,7 @@ _KUBERNETES_OWN = ("foregroundDeletion", "orphan")
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
 
 _FAILURES = ("Failed", "ScaleFailed")
-"""Conditions of which the Event is a warning."""
+"""Conditions whose Event has the type Warning."""
 
 
 def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
@@ -50,7 +50,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     for condition in job.conditions:
         if condition.status and condition.type in _OF_JOB:
             reason, message = words.get(condition.type) or _reason(job, condition), _message(job, condition)
-            # A condition may be updated without changing; what happened, happened when it changed.
+            # An update without a change does not move the Event's time.
             steps.append(_of_job(job, condition.since, reason, message, warning=condition.type in _FAILURES))
         elif any(condition.reason == refusal.reason for refusal in refused.values()):
             # `_of_refusal` announces it with the kind's own reason.

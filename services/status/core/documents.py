@@ -26,7 +26,7 @@ def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
 
 
 def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
-    """The document; once in a phase the fact that a plug-in's framework could not make one: the job goes on."""
+    """The document, or the fact that a plug-in's framework could not make one, once in a phase: the job goes on."""
     refusal = job.refusals.get("PatchStatus")
     failed = refusal.message if refusal is not None and refusal.reason == FRAMEWORK_FAILED else ""
     if not failed and not job.may_try("PatchStatus"):

@@ -119,9 +119,9 @@ class Cache:
                 listing.outdated, listing.answered = listing.version > 0, False
 
     def keys(self) -> Iterator[JobKey]:
-        """Every job of which the cache has a resource, a pod, a child or a request; it may come several times.
+        """Every job of which the cache has a resource, a pod, a child or a request, some of them several times.
 
-        The cache may change meanwhile.
+        The cache may change during the iteration.
         """
         yield from [*self._resources]
         yield from [*self._pods_of]

@@ -15,14 +15,14 @@ class Clock:
 
     def __init__(self) -> None:
         self._due: dict[JobKey, tuple[int, dict[Timer, float]]] = {}
-        """The due times of each job's timers, and how often the watches had been blind when they were measured."""
+        """The due times of each job's timers, and the number of outages of the watches when they were measured."""
         self._sees = False
-        self._blindnesses = 0
+        self._outages = 0
 
     def note_watches(self, *, sees: bool) -> bool:
         """Note whether the watches work; return True if that changed.  A blind watch resets all judgements."""
         changed, self._sees = sees != self._sees, sees
-        self._blindnesses += not sees
+        self._outages += not sees
         return changed
 
     def measure(
@@ -30,14 +30,14 @@ class Clock:
     ) -> tuple[list[Timer], float | None]:
         """The expired timers of a job, and the seconds until the next one expires (None without one)."""
         timers = tuple(timers)
-        measured, running = self._due.get(key, (self._blindnesses, {}))
-        seen = measured == self._blindnesses
+        measured, running = self._due.get(key, (self._outages, {}))
+        seen = measured == self._outages
         kept = {timer: due for timer, due in running.items() if timer in timers and (seen or timer.since)}
         for timer in timers:
             if timer not in kept and (timer.since or self._sees):
                 kept[timer] = monotonic + _remaining(timer, wall)
         if kept:
-            self._due[key] = self._blindnesses, kept
+            self._due[key] = self._outages, kept
         else:
             self._due.pop(key, None)
         out = [timer for timer, due in kept.items() if due <= monotonic]

@@ -71,7 +71,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
 
 
 def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:
-    """True of a job that requests may name."""
+    """True if the owner is a job that requests may name."""
     framework = _framework(owner, kinds)
     return framework is not None and bool(framework.requests)
 

@@ -18,14 +18,14 @@ def may_restart(job: Job, end: Verdict) -> bool:
 
 
 def used_up(job: Job, end: Verdict) -> bool:
-    """True if backoffLimit alone keeps another attempt from following."""
+    """True if only backoffLimit prevents another attempt."""
     if job.spec is None or end.success or end.permanent or may_restart(job, end):
         return False
     return _wanted(job.spec)
 
 
 def _wanted(spec: JobSpec) -> bool:
-    """True if the restartPolicy of the job, or of its leader, has another attempt follow a failed one."""
+    """True if the restartPolicy of the job, or of its leader, asks for another attempt after a failed one."""
     handling = spec.handling
     of_leader = handling.restarts == "Job" and spec.policy(handling.leader) != "Never"
     return spec.restart_policy != "Never" or of_leader
