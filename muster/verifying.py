@@ -206,5 +206,6 @@ def _compared(known: _Shown, job: Job, then: _Then | None, identity: str, kinds:
     held = canonical(known.status)
     if replayed != held:
         return "different", f"DIFFERS: replayed {replayed.decode()}, the API server holds {held.decode()}"
-    words = f"{then.job.phase}; the status replayed up to event {then.head.sequence} is identical ({len(held)} bytes)"
+    phase = then.job.phase or ("refused" if then.job.problems else "not taken on yet")
+    words = f"{phase}; the status replayed up to event {then.head.sequence} is identical ({len(held)} bytes)"
     return "identical", words

@@ -86,7 +86,9 @@ def _plain(value: Any) -> str:
         case JobSpec():
             return ", ".join(f"{role.replicas} {role.name}" for role in value.roles)
         case ScaleSpec():
-            return f"{value.kind} {value.job} by {', '.join(value.pod_names) or value.count}"
+            return f"{value.kind} {value.job} {'without' if value.pod_names else 'by'} " + (
+                ", ".join(value.pod_names) or str(value.count)
+            )
         case _:
             return str(value)
 

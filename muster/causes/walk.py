@@ -103,8 +103,8 @@ class Causes(Links):
             case watcher.JobObserved():
                 self._observed(event, before, here)
             case watcher.JobDeleting():
-                held = f"the finalizers {', '.join(event.finalizers)}" if event.finalizers else "a finalizer"
-                self._keep(here.says(f"it was deleted, and waits for {held}", unknown=DELETED_BY))
+                held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
+                self._keep(here.says(f"it was deleted, and {held or 'waits for a finalizer'}", unknown=DELETED_BY))
             case watcher.JobGone():
                 led = self.newest.get("JobExpired") or self.newest.get("JobDeleting")
                 self._keep(here.says("the resource is gone", led, unknown="" if led else DELETED_BY))

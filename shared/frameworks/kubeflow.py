@@ -103,7 +103,7 @@ class KubeflowJob(Replicated):
     replica_fields: ClassVar[Document] = {}
     """The OpenAPI properties of a replica type that only this kind has."""
     ignored_fields: ClassVar[Mapping[str, str]] = {
-        "runPolicy.schedulingPolicy": "no PodGroup is made; what a gang scheduler reads belongs into the pod templates"
+        "runPolicy.schedulingPolicy": "no PodGroup is made; what a gang scheduler reads belongs in the pod templates"
     }
     """Paths in `spec` that have no effect, each with what to do instead."""
     scale: ClassVar[Scale | None] = None

@@ -49,7 +49,7 @@ PHASES = {
     "{kind}Running": Reason("the job runs"),
     "{kind}Deleting": Reason(
         "the job is being deleted",
-        "the job was deleted and waits for the finalizers {finalizers}; its pods stay until it is gone",
+        "the job was deleted, and its finalizers keep it ({finalizers}); its pods stay until it is gone",
         since="0.2",
     ),
     "FieldIgnored": Reason("a field of the spec has no effect", "{field} has no effect: {instead}", since="0.2"),

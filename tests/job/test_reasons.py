@@ -55,7 +55,7 @@ OTHER_WORDS = {
     },
     "Kubernetes' own": {
         *("ContainerCreating", "Error", "Exists", "False", "NoExecute", "NoSchedule", "Normal", "PodInitializing"),
-        *("ToBeDeletedByClusterAutoscaler", "True", "Warning"),
+        *("StartError", "ToBeDeletedByClusterAutoscaler", "True", "Warning"),
     },
 }
 """CamelCase words of the code that are no reasons."""

@@ -176,6 +176,13 @@ class TestLosses:
             scheduler, Record(again)
         )
 
+    def test_a_command_that_cannot_be_started_fails_a_job_that_never_ran(self):
+        spec = a_replicated_spec("Never")
+        story = given(*a_created_replicated_job(spec), ended("chief", 0, 128, reason="StartError"))
+        (step, *_) = story.steps(status)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, JobFailed)
+
     @pytest.mark.parametrize("restarts", ["Pod", "Job"])
     def test_beyond_the_limit_the_job_fails_for_good(self, restarts: str):
         handling = msgspec.structs.replace(TOGETHER, restarts=restarts)

@@ -14,6 +14,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import HistoryBroken, JobGone, JobOfAnother
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.job.spec import Problem
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.histories import stored
 from tests.kit.world import NAMESPACE, World, a_training_job
@@ -83,6 +84,12 @@ async def test_the_status_of_each_job_is_replayed_up_to_the_event_that_the_resou
     verified = await site.verified()
     assert [answer.verdict for answer in verified.answers] == ["identical", "identical"]
     assert verified.summary == f"{len(site.journal.events)} events folded; jobs compared: 2, different: 0"
+
+
+async def test_a_job_without_a_phase_is_told_as_refused(site: Site):
+    problem = Problem(reason="NoContainers", field="spec.worker", message="add a container")
+    site.job(events=[msgspec.structs.replace(observed(a_spec()), spec=None, problems=(problem,))])
+    assert ": refused; the status replayed up to event " in await the_words(site)
 
 
 async def test_what_four_services_leave_in_memory_is_identical():

@@ -13,7 +13,7 @@ from shared.job.events.watcher import PodsGone, PodsObserved
 from shared.job.naming import Uid
 from shared.job.spec import WORKER
 from shared.job.views import Slots
-from tests.kit.builders import a_running_job, exited, worker
+from tests.kit.builders import a_running_job, exited, scale_in, scale_out, worker
 
 
 def filled(kind: Any) -> Any:
@@ -53,6 +53,14 @@ def _structs(value: Any) -> set[type]:
     [
         pytest.param(a_running_job()[0], "kind=TrainingJob  generation=1  1 launcher, 2 worker", id="what is asked"),
         pytest.param(a_running_job()[2], "worker 0-1  JobCreated", id="slots"),
+        pytest.param(
+            scale_out(2), "kind=ScaleOut  name=scaleout-request-1  owner=uid-1  ScaleOut resnet by 2", id="more"
+        ),
+        pytest.param(
+            scale_in(names=("resnet-worker-1",)),
+            "kind=ScaleIn  name=scalein-request-1  owner=uid-1  ScaleIn resnet without resnet-worker-1",
+            id="without some",
+        ),
         pytest.param(JobRestarted(attempt=1, reason="BelowMinimum"), "attempt 2  BelowMinimum", id="an attempt"),
         pytest.param(
             JobRestarted(attempt=2, counted=False, reason="Resumed"),

@@ -232,7 +232,7 @@ def test_a_name_is_a_kubernetes_name_however_long_the_objects_is(length: int):
 def test_a_deletion_that_waits_for_a_finalizer_is_told_with_its_name():
     (step,) = news(a_running_job(), JobDeleting(version=9, finalizers=("foregroundDeletion", "example.com/hold")))
     assert (step.reason, step.warning) == ("TrainingJobDeleting", True)
-    told = "the job was deleted and waits for the finalizers example.com/hold; its pods stay until it is gone"
+    told = "the job was deleted, and its finalizers keep it (example.com/hold); its pods stay until it is gone"
     assert step.message == told
 
 

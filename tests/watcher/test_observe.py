@@ -200,6 +200,22 @@ class TestPods:
         watching.show_pods(pulls)
         assert watching.settle() == [PodsObserved(pods=(pulls,))]
 
+    def test_the_tries_to_pull_an_image_are_one_trouble_which_is_said_with_its_cause(self):
+        watching = watching_a_running_job()
+        waits = worker(1, version=90, phase="Pending", reason="ImagePullBackOff", message="Back-off pulling image")
+        pulls = replace(waits, version=91, reason="ErrImagePull", message="not found")
+        for seen in (waits, pulls):
+            watching.show_pods(seen)
+            assert watching.settle() == [PodsObserved(pods=(seen,))]
+        for version in range(92, 100, 2):
+            watching.show_pods(replace(waits, version=version))
+            assert watching.settle() == []
+            watching.show_pods(replace(pulls, version=version + 1))
+            assert watching.settle() == []
+        other = replace(waits, version=100, reason="CreateContainerConfigError", message="no secret")
+        watching.show_pods(other)
+        assert watching.settle() == [PodsObserved(pods=(other,))]
+
     def test_last_words_that_the_log_lacks_are_no_news(self):
         # Another setting, or an earlier release, left them out: the pods of all jobs would be recorded again.
         watching = watching_a_running_job()

@@ -8,6 +8,8 @@ from shared.job import reasons
 from shared.job.events import status
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
+from shared.job.policies import replacement
+from shared.job.policies.exit_codes import NEVER_STARTED
 from shared.job.policies.restart import may_restart, used_up
 from shared.job.spec import JobSpec
 from shared.job.state import Job
@@ -68,7 +70,8 @@ def _restarting(job: Job, end: Verdict) -> status.JobRestarting:
 def _leader_started(job: Job, spec: JobSpec) -> bool:
     """True once the launcher has run; in a job without one, once a pod of the leader role has run or ended.
 
-    With `succeeds: First` only the pod of index 0 counts.
+    With `succeeds: First` only the pod of index 0 counts.  A pod whose command could not be started, and that is not
+    made again, never ran.
     """
     if spec.has_launcher:
         launcher = job.seen_launcher
@@ -76,5 +79,9 @@ def _leader_started(job: Job, spec: JobSpec) -> bool:
     handling = spec.handling
     leading = [slot for slot in job.attempt.unreleased if slot.role == handling.leader]
     counting = {slot for slot in leading if slot.index == 0 or handling.succeeds != "First"}
-    ended = any(slot in counting for slot in job.attempt.vacancies)
+    replaced = replacement.replaceable(job)
+    ended = any(
+        slot in counting and (vacancy.reason != NEVER_STARTED or slot in replaced)
+        for slot, vacancy in job.attempt.vacancies.items()
+    )
     return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())

@@ -21,6 +21,9 @@ from shared.job.views import PodView
 BYTES_PER_EVENT = 200_000
 """The most bytes of pod views in one event, well below the log's limit."""
 
+_PULL_FAILED, _PULL_WAITS = "ErrImagePull", "ImagePullBackOff"
+"""The kubelet's reasons of a container whose image cannot be pulled: the try, and the wait before the next one."""
+
 UIDS_PER_EVENT = 4_000
 """The most uids in one event: with 40 bytes each they stay below the same limit."""
 
@@ -189,6 +192,10 @@ def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
     known = job.pods.get(pod.uid)
     if known is None or cache.epoch > job.epoch:
         return True
+    if known.reason == _PULL_FAILED and pod.reason == _PULL_WAITS:
+        # A kubelet that cannot pull an image changes between the two every few minutes, for weeks.  The first has the
+        # cause in its message.
+        pod = msgspec.structs.replace(pod, reason=_PULL_FAILED)
     return pod.version > known.version and _recorded_part(pod) != _recorded_part(known)
 
 

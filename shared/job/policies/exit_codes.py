@@ -13,6 +13,10 @@ OUT_OF_MEMORY = "OOMKilled"
 """Kubernetes' reason for the end of a container that used more memory than its limit."""
 
 
+NEVER_STARTED = "StartError"
+"""The container runtime's reason for a command that it could not start."""
+
+
 def retryable(code: int | None) -> bool:
     """True if `restartPolicy: ExitCode` retries this exit.  An unknown exit code is retried."""
     return code is None or code >= LEAST_RETRYABLE_CODE
