@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
+from shared.frameworks import schemas
 from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
@@ -23,26 +24,6 @@ from shared.frameworks.reading import (
     ignored,
 )
 from shared.frameworks.replicated import Replicated, ReplicaType
-from shared.frameworks.schemas import (
-    AGE,
-    ANYTHING,
-    BOOLEAN,
-    BY_CONDITIONS,
-    MOST_MEMBERS,
-    REPLICAS,
-    STATUS_WITH_CONDITIONS,
-    TEMPLATE,
-    TEXT,
-    WHY,
-    choice,
-    column,
-    each_fixed,
-    members,
-    name_rule,
-    number,
-    rule,
-    training_rule,
-)
 from shared.frameworks.takeover import TakeOver
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, WORKER, CleanPodPolicy, Handling, JobSpec, RoleSpec
@@ -58,16 +39,20 @@ _INDEX = re.compile(r"[0-9]{1,5}")
 """A pod's index in a label."""
 
 RUN_POLICY: Document = {
-    "cleanPodPolicy": choice("", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."),
-    "ttlSecondsAfterFinished": number(description="The job is deleted so long after its end."),
-    "activeDeadlineSeconds": number(1, description="The job fails when it takes longer; a pause does not count."),
-    "backoffLimit": number(description="The job fails when so many pods were replaced; no limit when absent."),
+    "cleanPodPolicy": schemas.choice(
+        "", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."
+    ),
+    "ttlSecondsAfterFinished": schemas.number(description="The job is deleted so long after its end."),
+    "activeDeadlineSeconds": schemas.number(
+        1, description="The job fails when it takes longer; a pause does not count."
+    ),
+    "backoffLimit": schemas.number(description="The job fails when so many pods were replaced; no limit when absent."),
 }
 """The fields of `runPolicy`; before training-operator 1.3 they were fields of `spec`."""
 
-IGNORED = ANYTHING | {"description": "Kept and not acted upon: the template says what a gang scheduler reads."}
+IGNORED = schemas.ANYTHING | {"description": "Kept and not acted upon: the template says what a gang scheduler reads."}
 
-STATE = column("State", ".status.conditions[-1:].type")
+STATE = schemas.column("State", ".status.conditions[-1:].type")
 """The newest true condition is the last one."""
 
 
@@ -112,25 +97,29 @@ class KubeflowJob(Replicated):
 
     @property
     def definition(self) -> Definition:
-        properties = {"replicas": REPLICAS, "restartPolicy": choice("", *RESTART_POLICIES), "template": TEMPLATE}
-        replica = members(
+        properties = {
+            "replicas": schemas.REPLICAS,
+            "restartPolicy": schemas.choice("", *RESTART_POLICIES),
+            "template": schemas.TEMPLATE,
+        }
+        replica = schemas.members(
             properties | self.replica_fields,
             required=("template",),
-            rules=training_rule(self.container_properties.name),
+            rules=schemas.training_rule(self.container_properties.name),
         )
-        policy: Document = {"suspend": BOOLEAN, "schedulingPolicy": IGNORED, "managedBy": TEXT}
+        policy: Document = {"suspend": schemas.BOOLEAN, "schedulingPolicy": IGNORED, "managedBy": schemas.TEXT}
         # The pods' names are longer by the job's own types, which `parse` checks.
         longest = LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
             description=self.description,
-            spec=members(
+            spec=schemas.members(
                 {
                     "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
                     # Upstream accepts the types in upper and lower case.
                     self.replica_specs: {
                         "type": "object",
                         "minProperties": 1,
-                        "maxProperties": MOST_MEMBERS,
+                        "maxProperties": schemas.MOST_MEMBERS,
                         "additionalProperties": replica,
                         "x-kubernetes-validations": [*self.rules_of_replicas()],
                     },
@@ -143,33 +132,33 @@ class KubeflowJob(Replicated):
             short_names=self.short_names,
             columns=(
                 STATE,
-                AGE,
-                column("Workers", ".status.replicaStatuses.Worker.active", kind="integer"),
-                column("Failed", ".status.replicaStatuses.Worker.failed", kind="integer"),
+                schemas.AGE,
+                schemas.column("Workers", ".status.replicaStatuses.Worker.active", kind="integer"),
+                schemas.column("Failed", ".status.replicaStatuses.Worker.failed", kind="integer"),
                 *(
-                    column(kind.name, f".status.replicaStatuses.{kind.name}.active", kind="integer", wide=True)
+                    schemas.column(kind.name, f".status.replicaStatuses.{kind.name}.active", kind="integer", wide=True)
                     for kind in self.replica_types
                     if kind.role != WORKER
                 ),
-                *WHY,
+                *schemas.WHY,
             ),
             rules=(
-                name_rule(
+                schemas.name_rule(
                     JOB_NAME_PATTERN,
                     longest,
                     f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
                     "letter and not ending with a hyphen: its pods are named after it",
                 ),
-                each_fixed(
+                schemas.each_fixed(
                     f"spec.{self.replica_specs}",
                     ("template",) if self.scale else ("template", "replicas"),
                     f"pod templates{'' if self.scale else ' and replicas'} cannot be changed unless the job is "
                     "suspended: its pods would differ; set spec.runPolicy.suspend to true first, or create the job "
                     "again",
-                    free=BY_CONDITIONS,
+                    free=schemas.BY_CONDITIONS,
                 ),
             ),
-            status=STATUS_WITH_CONDITIONS,
+            status=schemas.STATUS_WITH_CONDITIONS,
             scale=self.scale,
             suspend=".spec.runPolicy.suspend",
         )
@@ -177,18 +166,18 @@ class KubeflowJob(Replicated):
     def rules_of_replicas(self) -> Iterator[Document]:
         """The rules of the map of replicas by type: the types, and the number of pods of each."""
         known = "|".join(kind.role for kind in self.replica_types)
-        yield rule(f"self.all(name, {is_type(known)})", f"the types of this kind are {self._choices()}")
-        yield rule(
+        yield schemas.rule(f"self.all(name, {is_type(known)})", f"the types of this kind are {self._choices()}")
+        yield schemas.rule(
             "self.exists(name, !has(self[name].replicas) || self[name].replicas > 0)", "ask for at least one pod"
         )
         for kind in self.replica_types:
             least, most = kind.least, kind.most
             if least:
-                yield rule(f"self.exists(name, {is_type(kind.role)})", f"add {least} {kind.name}")
+                yield schemas.rule(f"self.exists(name, {is_type(kind.role)})", f"add {least} {kind.name}")
             if least or most < MOST_WORKERS:
                 size = "self[name].replicas"
                 within = f"{least} <= {size} && {size} <= {most}" if least else f"{size} <= {most}"
-                yield rule(
+                yield schemas.rule(
                     f"self.all(name, !{is_type(kind.role)} || !has({size}) || ({within}))",
                     f"ask for {least} to {most} of {kind.name}" if least < most else f"ask for {most} {kind.name}",
                 )

@@ -8,22 +8,9 @@ from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks import schemas
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, LONGEST_POD_NAME, MOST_WORKERS, NAME_OF_VARIABLE, Fields
-from shared.frameworks.schemas import (
-    AGE,
-    NAMES,
-    PHASE,
-    READ_ONLY,
-    REPLICA_STATUSES,
-    STATUS,
-    TEXT,
-    WHY,
-    column,
-    members,
-    number,
-    rule,
-)
 from shared.frameworks.statuses import condition
 from shared.job import reasons
 from shared.job.conditions import Condition
@@ -154,44 +141,44 @@ def _request_phase(request: Request) -> str:
 
 def _request(wish: str, schema: Document) -> Document:
     """The spec of a scale request; `wish` is the field with the workers to add or remove."""
-    variable = members(
-        {"name": {"type": "string", "minLength": 1, "pattern": "^[^=]+$"}, "value": TEXT},
+    variable = schemas.members(
+        {"name": {"type": "string", "minLength": 1, "pattern": "^[^=]+$"}, "value": schemas.TEXT},
         required=("name",),
         description="Passed to the script as it is.",
     )
     name: Document = {"type": "string", "minLength": 1, "maxLength": LONGEST_SELECTED_NAME}
-    return members(
+    return schemas.members(
         {
-            "selector": members(
+            "selector": schemas.members(
                 {"name": name | {"description": "The TrainingJob to scale, of the same namespace."}},
                 required=("name",),
                 description="Which job.",
             ),
-            "script": TEXT
+            "script": schemas.TEXT
             | {
                 "description": "A path in the launcher's first container: run once, by sh, with the workers that come "
                 "or leave as pod:slots."
             },
-            "timeout": number(
+            "timeout": schemas.number(
                 1,
                 description="Seconds until the scaling has to be done, from when its turn comes, and seconds that the "
                 "script may take: 60 when absent.  Waiting for the job, or for other requests, does not count.",
             ),
             "env": {"type": "array", "description": "For the script.", "items": variable},
-            "backoffLimit": number(
+            "backoffLimit": schemas.number(
                 description="How many new workers may be replaced before they are Ready: 6 when absent."
             ),
             wish: schema,
         },
         required=("selector", wish),
         description="What is asked of which job.",
-        rules=(rule("self == oldSelf", "a scale request cannot be changed: create another one"),),
+        rules=(schemas.rule("self == oldSelf", "a scale request cannot be changed: create another one"),),
     )
 
 
-_TO_DELETE = members(
+_TO_DELETE = schemas.members(
     {
-        "count": number(1, MOST_WORKERS, "Those with the highest indices."),
+        "count": schemas.number(1, MOST_WORKERS, "Those with the highest indices."),
         "podNames": {
             "type": "array",
             "description": "These very workers.",
@@ -202,40 +189,46 @@ _TO_DELETE = members(
         },
     },
     description="How many workers leave, or which.",
-    rules=(rule("has(self.count) != has(self.podNames)", "set either count or podNames, and not both"),),
+    rules=(schemas.rule("has(self.count) != has(self.podNames)", "set either count or podNames, and not both"),),
 )
-_TO_ADD = members(
-    {"count": number(1, MOST_WORKERS, "Their indices follow the highest one ever used.")},
+_TO_ADD = schemas.members(
+    {"count": schemas.number(1, MOST_WORKERS, "Their indices follow the highest one ever used.")},
     required=("count",),
     description="How many workers come.",
 )
 
 
 def _status_schema(workers: str, description: str) -> Document:
-    return members(
-        STATUS
+    return schemas.members(
+        schemas.STATUS
         | {
-            "replicaStatuses": REPLICA_STATUSES
+            "replicaStatuses": schemas.REPLICA_STATUSES
             | {"description": "Always empty; et-operator's readers expect the field."},
-            workers: NAMES | {"description": description},
+            workers: schemas.NAMES | {"description": description},
         },
-        description=READ_ONLY,
+        description=schemas.READ_ONLY,
     )
 
 
 _REQUEST_RULES = (
-    rule(
+    schemas.rule(
         f"has(self.status) || size(self.metadata.name) <= {LONGEST_REQUEST_NAME}",
         f"name the request with at most {LONGEST_REQUEST_NAME} characters: its workers carry the name in a label",
     ),
 )
-_JOB = column("Job", ".spec.selector.name")
+_JOB = schemas.column("Job", ".spec.selector.name")
 REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {
     SCALEINS: Definition(
         "A request for fewer workers of a TrainingJob; it is carried out once.",
         _request("toDelete", _TO_DELETE),
         short_names=("sin",),
-        columns=(PHASE, AGE, _JOB, column("Count", ".spec.toDelete.count", kind="integer", wide=True), *WHY),
+        columns=(
+            schemas.PHASE,
+            schemas.AGE,
+            _JOB,
+            schemas.column("Count", ".spec.toDelete.count", kind="integer", wide=True),
+            *schemas.WHY,
+        ),
         rules=_REQUEST_RULES,
         status=_status_schema("toDeletePods", "The workers that leave."),
     ),
@@ -243,7 +236,13 @@ REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {
         "A request for more workers of a TrainingJob; it is carried out once.",
         _request("toAdd", _TO_ADD),
         short_names=("sout",),
-        columns=(PHASE, AGE, _JOB, column("Count", ".spec.toAdd.count", kind="integer", wide=True), *WHY),
+        columns=(
+            schemas.PHASE,
+            schemas.AGE,
+            _JOB,
+            schemas.column("Count", ".spec.toAdd.count", kind="integer", wide=True),
+            *schemas.WHY,
+        ),
         rules=_REQUEST_RULES,
         status=_status_schema("addPods", "The workers that come."),
     ),

@@ -4,30 +4,9 @@
 A field of the spec stands here, in `parse_job` and in `shared/job/spec.py`; `make crds` writes the definition.
 """
 
+from shared.frameworks import schemas
 from shared.frameworks.definition import Definition, Scale
 from shared.frameworks.reading import CLEAN_POD_POLICIES, JOB_NAME_PATTERN, MOST_SLOTS, MOST_WORKERS
-from shared.frameworks.schemas import (
-    AGE,
-    BOOLEAN,
-    COUNT,
-    NAMES,
-    PHASE,
-    READ_ONLY,
-    REPLICA_STATUSES,
-    RESTART_POLICY,
-    STATUS,
-    TEMPLATE,
-    TEXT,
-    TIME,
-    by_phase,
-    choice,
-    column,
-    fixed,
-    members,
-    name_rule,
-    number,
-    rule,
-)
 from shared.job.naming import LONGEST_JOB_NAME
 from shared.job.policies.exit_codes import LEAST_RETRYABLE_CODE
 from shared.job.spec import RestartPolicy
@@ -37,115 +16,123 @@ SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
 
 JOB_RESTART_POLICIES: tuple[RestartPolicy, ...] = ("Never", "OnFailure")
 ATTACH_MODES = ("ssh", "kubexec")
-_LAUNCHER = members(
+_LAUNCHER = schemas.members(
     {
-        "replicas": number(1, 1, "A job has one."),
-        "restartPolicy": RESTART_POLICY | {"description": "Never when absent."},
-        "template": TEMPLATE,
+        "replicas": schemas.number(1, 1, "A job has one."),
+        "restartPolicy": schemas.RESTART_POLICY | {"description": "Never when absent."},
+        "template": schemas.TEMPLATE,
     },
     required=("template",),
     description="The one pod that starts the training; the hosts files are in its first container.",
 )
-_WORKER = members(
+_WORKER = schemas.members(
     {
-        "replicas": number(
+        "replicas": schemas.number(
             1,
             MOST_WORKERS,
             "How many the job starts with; while it runs an edit scales it.  1 when absent.",
         ),
-        "minReplicas": number(1, description="No scaling goes below; replicas when absent."),
-        "maxReplicas": number(1, description="No scaling goes beyond; no bound when absent."),
-        "restartPolicy": RESTART_POLICY
+        "minReplicas": schemas.number(1, description="No scaling goes below; replicas when absent."),
+        "maxReplicas": schemas.number(1, description="No scaling goes beyond; no bound when absent."),
+        "restartPolicy": schemas.RESTART_POLICY
         | {
             "description": "When a worker that ended is replaced: Never when absent; "
             f"ExitCode after {LEAST_RETRYABLE_CODE} to 255."
         },
-        "template": TEMPLATE,
+        "template": schemas.TEMPLATE,
     },
     required=("template",),
     description="The pods that train.",
     rules=(
-        rule(
+        schemas.rule(
             "!has(self.minReplicas) || self.minReplicas <= (has(self.replicas) ? self.replicas : 1)",
             "set replicas to at least minReplicas",
             field=".replicas",
         ),
-        rule(
+        schemas.rule(
             "!has(self.maxReplicas) || !has(self.replicas) || self.replicas <= self.maxReplicas",
             "set replicas to at most maxReplicas",
             field=".replicas",
         ),
     ),
 )
-_JOB_SPEC = members(
+_JOB_SPEC = schemas.members(
     {
-        "cleanPodPolicy": choice(
+        "cleanPodPolicy": schemas.choice(
             *CLEAN_POD_POLICIES,
             description="Deleted after the end: Running (when absent) the pods that still run, All every pod, None "
             "nothing.",
         ),
-        "etReplicaSpecs": members(
+        "etReplicaSpecs": schemas.members(
             {"launcher": _LAUNCHER, "worker": _WORKER},
             required=("launcher", "worker"),
             description="The roles of the job.",
         ),
-        "launcherAttachMode": choice(*ATTACH_MODES, description="How the launcher reaches the workers: ssh.")
+        "launcherAttachMode": schemas.choice(*ATTACH_MODES, description="How the launcher reaches the workers: ssh.")
         | {
             "x-kubernetes-validations": [
-                rule("self != 'kubexec'", "set ssh or leave it out: attaching through the API server is not supported")
+                schemas.rule(
+                    "self != 'kubexec'", "set ssh or leave it out: attaching through the API server is not supported"
+                )
             ]
         },
-        "slotsPerWorker": number(
+        "slotsPerWorker": schemas.number(
             1,
             MOST_SLOTS,
             "Processes of each worker in the hosts files; when absent its first container's limit of nvidia.com/gpu, "
             "or 1.",
         ),
-        "restartPolicy": choice(*JOB_RESTART_POLICIES, description="Of the whole job: Never when absent."),
-        "backoffLimit": number(description="How many restarts and replacements before the job fails: 6 when absent."),
-        "suspend": BOOLEAN | {"description": "While true the job has no pods."},
-        "activeDeadlineSeconds": number(1, description="How long the job may take in all; no bound when absent."),
-        "ttlSecondsAfterFinished": number(
+        "restartPolicy": schemas.choice(*JOB_RESTART_POLICIES, description="Of the whole job: Never when absent."),
+        "backoffLimit": schemas.number(
+            description="How many restarts and replacements before the job fails: 6 when absent."
+        ),
+        "suspend": schemas.BOOLEAN | {"description": "While true the job has no pods."},
+        "activeDeadlineSeconds": schemas.number(
+            1, description="How long the job may take in all; no bound when absent."
+        ),
+        "ttlSecondsAfterFinished": schemas.number(
             description="How long after its end the resource is deleted; it stays when absent."
         ),
-        "schedulingTimeoutSeconds": number(1, description="How long pods may wait for a node; no bound when absent."),
+        "schedulingTimeoutSeconds": schemas.number(
+            1, description="How long pods may wait for a node; no bound when absent."
+        ),
     },
     required=("etReplicaSpecs",),
     description="What the job asks for.",
 )
-_JOB_STATUS = members(
-    STATUS
+_JOB_STATUS = schemas.members(
+    schemas.STATUS
     | {
         "observedGeneration": {
             "type": "integer",
             "format": "int64",
             "description": "The generation of the spec that this status is about.",
         },
-        "replicaStatuses": REPLICA_STATUSES | {"description": "For Launcher and Worker."},
-        "startTime": TIME | {"description": "When Muster took the job on."},
-        "completionTime": TIME | {"description": "When it Succeeded or Failed."},
-        "currentScaler": TEXT
+        "replicaStatuses": schemas.REPLICA_STATUSES | {"description": "For Launcher and Worker."},
+        "startTime": schemas.TIME | {"description": "When Muster took the job on."},
+        "completionTime": schemas.TIME | {"description": "When it Succeeded or Failed."},
+        "currentScaler": schemas.TEXT
         | {"description": "The request that is being carried out, such as ScaleIn:namespace/name."},
-        "restartCount": COUNT | {"description": "How often the whole job began anew."},
-        "targetWorkers": NAMES | {"description": "The workers that the job asks for."},
-        "currentWorkers": NAMES | {"description": "The workers in the hosts files."},
-        "replicas": COUNT | {"description": "How many workers there are, for kubectl scale and autoscalers."},
-        "selector": TEXT | {"description": "The label selector of the workers, for autoscalers."},
-        "workers": TEXT | {"description": "Current and target workers, such as 3/4."},
+        "restartCount": schemas.COUNT | {"description": "How often the whole job began anew."},
+        "targetWorkers": schemas.NAMES | {"description": "The workers that the job asks for."},
+        "currentWorkers": schemas.NAMES | {"description": "The workers in the hosts files."},
+        "replicas": schemas.COUNT | {"description": "How many workers there are, for kubectl scale and autoscalers."},
+        "selector": schemas.TEXT | {"description": "The label selector of the workers, for autoscalers."},
+        "workers": schemas.TEXT | {"description": "Current and target workers, such as 3/4."},
     },
-    description=READ_ONLY,
+    description=schemas.READ_ONLY,
 )
 # "" is the phase of a job whose spec was rejected.
-_FREE = by_phase("", "Suspended")
+_FREE = schemas.by_phase("", "Suspended")
 _JOB_RULES = (
-    name_rule(
+    schemas.name_rule(
         JOB_NAME_PATTERN,
         LONGEST_JOB_NAME,
         f"name the job with at most {LONGEST_JOB_NAME} lower-case letters, digits and hyphens, beginning with a letter "
         "and not ending with a hyphen: its pods are named after it",
     ),
     *(
-        fixed(
+        schemas.fixed(
             f"spec.etReplicaSpecs.{role}.template",
             "a pod template cannot be changed unless the job is Suspended: its pods would differ; set spec.suspend "
             "to true first, or create the job again",
@@ -154,7 +141,7 @@ _JOB_RULES = (
         )
         for role in ("launcher", "worker")
     ),
-    fixed(
+    schemas.fixed(
         "spec.slotsPerWorker",
         "slotsPerWorker cannot be changed unless the job is Suspended: the launcher counts on it; set spec.suspend "
         "to true first, or create the job again",
@@ -167,13 +154,13 @@ TRAINING_JOB = Definition(
     _JOB_SPEC,
     short_names=("tj",),
     columns=(
-        PHASE,
-        AGE,
-        column("Workers", ".status.workers"),
-        column("Min", ".spec.etReplicaSpecs.worker.minReplicas", kind="integer", wide=True),
-        column("Max", ".spec.etReplicaSpecs.worker.maxReplicas", kind="integer", wide=True),
-        column("Restarts", ".status.restartCount", kind="integer"),
-        column("Scaler", ".status.currentScaler", wide=True),
+        schemas.PHASE,
+        schemas.AGE,
+        schemas.column("Workers", ".status.workers"),
+        schemas.column("Min", ".spec.etReplicaSpecs.worker.minReplicas", kind="integer", wide=True),
+        schemas.column("Max", ".spec.etReplicaSpecs.worker.maxReplicas", kind="integer", wide=True),
+        schemas.column("Restarts", ".status.restartCount", kind="integer"),
+        schemas.column("Scaler", ".status.currentScaler", wide=True),
     ),
     rules=_JOB_RULES,
     status=_JOB_STATUS,
