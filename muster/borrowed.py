@@ -6,7 +6,6 @@ Its administrator's kubeconfig installs; the services get tokens of their servic
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -73,9 +72,7 @@ class BorrowedCluster:
         self._data.mkdir(parents=True, exist_ok=True)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """The cluster goes on."""
 
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from devcluster.cluster import ADMIN
@@ -46,9 +45,7 @@ class K3sCluster(BorrowedCluster):
         write_private(self._kubeconfig, await asyncio.to_thread(container.config_yaml))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     def _start(self, archives: Path) -> Any:

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from devcluster.child import Child
@@ -64,9 +63,7 @@ class Host(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 class Stack:
@@ -110,15 +107,13 @@ class Stack:
             await self.cluster.admit(SERVICES)
             self._stack.push_async_callback(self.stop_services)
             await self._start_services()
-        except BaseException as error:
-            await self.__aexit__(type(error), error, error.__traceback__)
+        except BaseException:
+            await self._stack.aclose()
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._stack.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
 
     async def _start_services(self) -> None:
         for name in SERVICES:

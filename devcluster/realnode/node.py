@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from devcluster import binaries
@@ -91,9 +90,7 @@ class RealNode:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     def _prepare(self) -> None:

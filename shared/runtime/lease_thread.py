@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from threading import Thread
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from shared.runtime.lease import Lease
@@ -35,9 +34,7 @@ class LeaseThread:
         self._beating = asyncio.create_task(self._heartbeat())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._beating.cancel()
         await self.run(_end_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
