@@ -73,7 +73,7 @@ class LogExamination:
         there = [stream for stream in looked if stream is not None]
         if lacking := [name for name in STREAMS if name not in {stream.name for stream in there}]:
             return [streams.missing(lacking)]
-        self.ends[""] = next(stream.last for stream in there if stream.name == STREAM)
+        self.ends[""] = next(stream.state.last_seq for stream in there if stream.name == STREAM)
         unfit = ""
         try:
             await must_fit(log)
@@ -83,7 +83,7 @@ class LogExamination:
             unfit = str(refusal)
         found = streams.settings(unfit, differences({stream.name: stream.config for stream in there}))
         found += [*streams.copies(there), *streams.room(there)]
-        if (time := there[-1].time) is not None:
+        if (time := there[-1].ts) is not None:
             reading = clocks.Reading(time, asked, answered)
             found.append(clocks.difference("clock.nats", "the NATS server", reading))
         return found

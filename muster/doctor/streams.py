@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
+from shared.eventlog.api import StreamInfo
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble
-from shared.eventlog.inspection import Stream
 from shared.eventlog.room import Room, of_stream, size
 
 SET_UP = "run `muster setup` with an administrator's NATS credentials"
@@ -28,7 +28,7 @@ def settings(unfit: str, differences: Iterable[str]) -> list[Finding]:
     return found or [ok("log.settings", "the streams have the settings that they need")]
 
 
-def copies(streams: Sequence[Stream]) -> list[Finding]:
+def copies(streams: Sequence[StreamInfo]) -> list[Finding]:
     """Findings about copies: missing, offline or behind the leader."""
     found = []
     for trouble in filter(None, map(copies_trouble, streams)):
@@ -38,7 +38,7 @@ def copies(streams: Sequence[Stream]) -> list[Finding]:
     return found or [ok("log.copies", f"all copies are up to date ({wanted})")]
 
 
-def room(streams: Iterable[Stream]) -> list[Finding]:
+def room(streams: Iterable[StreamInfo]) -> list[Finding]:
     """The findings about streams with a bound on their size."""
     return [_left("log.room", known, "") for known in map(of_stream, streams) if known.most]
 

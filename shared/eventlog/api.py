@@ -69,16 +69,24 @@ class Replica(msgspec.Struct, frozen=True):
 
 class StreamCluster(msgspec.Struct, frozen=True):
     name: str = ""
+    """Empty for a single server."""
     leader: str = ""
+    """Empty without a leader."""
     replicas: tuple[Replica, ...] = ()
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
+    """A stream as its leader knows it."""
+
     config: dict[str, Any]
     state: StreamState
     cluster: StreamCluster = StreamCluster()
     ts: datetime | None = None
     """The time by the server's clock."""
+
+    @property
+    def name(self) -> str:
+        return str(self.config["name"])
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True):

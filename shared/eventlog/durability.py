@@ -13,7 +13,7 @@ import msgspec
 
 from shared.errors import Transient
 from shared.eventlog import inspection
-from shared.eventlog.inspection import Stream
+from shared.eventlog.api import StreamInfo
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import Room, of_stream
 from shared.eventlog.setup import STREAMS, differences
@@ -76,19 +76,19 @@ class CopiesTrouble(NamedTuple):
     """True if nothing can be appended, or a copy is gone."""
 
 
-def copies_trouble(stream: Stream) -> CopiesTrouble | None:
+def copies_trouble(stream: StreamInfo) -> CopiesTrouble | None:
     """The fault of the stream's copies; None if all exist and are up to date."""
     name, wanted = stream.name, stream.config.get("num_replicas") or 1
     if wanted < 2:
-        if not stream.cluster:
+        if not stream.cluster.name:
             return None
         words = f"{name}: one copy in a cluster of servers: without its server the log stops, without its disk "
         return CopiesTrouble(f"{words}history is lost", f"`nats stream edit {name} --replicas 3`", grave=False)
-    if not stream.leader:
+    if not stream.cluster.leader:
         words = f"{name}: no copy leads: nothing can be appended"
         return CopiesTrouble(words, "bring back the NATS servers that are down", grave=True)
-    missing = wanted - 1 - len(stream.replicas)
-    behind = [replica for replica in stream.replicas if replica.offline or not replica.current]
+    missing = wanted - 1 - len(stream.cluster.replicas)
+    behind = [replica for replica in stream.cluster.replicas if replica.offline or not replica.current]
     if not (missing or behind):
         return None
     look = f"look at {', '.join(sorted(replica.name for replica in behind))}"

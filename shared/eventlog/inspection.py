@@ -4,7 +4,6 @@ It needs the rights of a reader, and changes nothing.
 """
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -22,23 +21,6 @@ class Server(msgspec.Struct, frozen=True):
     version: str
     certificate: Life | None = None
     """The validity of its certificate; None without TLS."""
-
-
-class Stream(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream as its leader knows it."""
-
-    name: str
-    config: dict[str, Any]
-    bytes: int = 0
-    last: int = 0
-    """The last sequence."""
-    cluster: str = ""
-    """The name of the cluster of servers; empty for a single server."""
-    leader: str = ""
-    """Empty without a leader."""
-    replicas: tuple[api.Replica, ...] = ()
-    time: datetime | None = None
-    """The time by the server's clock."""
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -67,24 +49,14 @@ def server(log: JetStreamEventLog) -> Server:
     return Server(str(greeting.get("server_name", "")), str(greeting.get("version", "")), log.connection.certificate)
 
 
-async def stream(log: JetStreamEventLog, name: str) -> Stream | None:
+async def stream(log: JetStreamEventLog, name: str) -> api.StreamInfo | None:
     """The stream; None if it does not exist.  Raises `Trouble`."""
     try:
-        info = await api.stream_info(log.connection, name)
+        return await api.stream_info(log.connection, name)
     except Refused as refusal:
         if refusal.reason != "NotSetUp":
             raise
         return None
-    return Stream(
-        name=name,
-        config=info.config,
-        bytes=info.state.bytes,
-        last=info.state.last_seq,
-        cluster=info.cluster.name,
-        leader=info.cluster.leader,
-        replicas=info.cluster.replicas,
-        time=info.ts,
-    )
 
 
 async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | None]:

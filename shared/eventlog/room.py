@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shared.eventlog.inspection import Stream
+from shared.eventlog.api import StreamInfo
 
 FULL = 0.8
 """The share of the allowed bytes from which there is a warning."""
@@ -29,9 +29,9 @@ class Room(msgspec.Struct, frozen=True):
         return f"{self.of}: at least {FULL:.0%} of the {size(self.most)} that it may have are used; {self.remedy}"
 
 
-def of_stream(stream: Stream) -> Room:
+def of_stream(stream: StreamInfo) -> Room:
     remedy = f"raise max_bytes with `nats stream edit {stream.name}`: a full log takes no event"
-    return Room(stream.name, stream.bytes, max(stream.config.get("max_bytes") or 0, 0), remedy)
+    return Room(stream.name, stream.state.bytes, max(stream.config.get("max_bytes") or 0, 0), remedy)
 
 
 def size(bytes_: float) -> str:

@@ -14,9 +14,9 @@ from muster.doctor.parts import home
 from muster.doctor.services import Pod
 from shared.cluster import access
 from shared.cluster.examination import Right
-from shared.eventlog.api import Replica
+from shared.eventlog.api import Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.durability import Varz
-from shared.eventlog.inspection import Holding, Stream
+from shared.eventlog.inspection import Holding
 from shared.eventlog.tls import Life
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobGone
@@ -112,9 +112,9 @@ def test_clocks(ahead: float, took: float, whole: bool, status: str):
     assert clocks.difference("clock.nats", "it", reading).status == status
 
 
-def a_stream(replicas: int = 3, *others: Replica, **more: Any) -> Stream:
-    given = {"name": "JOBS", "config": {"num_replicas": replicas}, "leader": "n0", "cluster": "c", "replicas": others}
-    return Stream(**(given | more))
+def a_stream(replicas: int = 3, *others: Replica, leader: str = "n0", cluster: str = "c") -> StreamInfo:
+    config = {"name": "JOBS", "num_replicas": replicas}
+    return StreamInfo(config, StreamState(), StreamCluster(cluster, leader, others))
 
 
 N1, N2 = Replica("n1", current=True), Replica("n2", current=True)
@@ -132,7 +132,7 @@ N1, N2 = Replica("n1", current=True), Replica("n2", current=True)
         pytest.param(a_stream(3, N1), ["fail"], id="one was never made"),
     ],
 )
-def test_copies(stream: Stream, statuses: list[str]):
+def test_copies(stream: StreamInfo, statuses: list[str]):
     assert [found.status for found in streams.copies([stream])] == statuses
 
 

@@ -290,7 +290,7 @@ async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Pat
                 await watcher.append(Entry(subject=subject, event_id=name, time=LONG_AGO, body=body), expect=0)
             jobs = await stream(log, STREAMS[0])
             assert jobs is not None
-            config = jobs.config | {"max_age": 86_400_000_000_000, "max_bytes": jobs.bytes}
+            config = jobs.config | {"max_age": 86_400_000_000_000, "max_bytes": jobs.state.bytes}
             await api.call(log.connection, f"STREAM.UPDATE.{STREAMS[0]}", config, api.StreamInfo)
             found = await it.examined(**where)
             jobs_wrong = {"jobs.held", "jobs.damaged", "jobs.broken", "jobs.foreign"}

@@ -10,8 +10,8 @@ from nats.aio.client import Server
 
 from shared.errors import Conflict, Transient
 from shared.eventlog import Entry, inspection, wire
+from shared.eventlog.api import StreamInfo, StreamState
 from shared.eventlog.connection import NoAnswer
-from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
@@ -176,20 +176,20 @@ async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:
 
 
 async def all_current(log: JetStreamEventLog) -> bool:
-    replicas = (await jobs_stream(log)).replicas
+    replicas = (await jobs_stream(log)).cluster.replicas
     return len(replicas) == 2 and all(replica.current for replica in replicas)
 
 
 async def leader(cluster: NatsCluster) -> str:
     async with connected(cluster, "admin") as log, asyncio.timeout(READY):
-        while not (name := (await jobs_stream(log)).leader):
+        while not (name := (await jobs_stream(log)).cluster.leader):
             await asyncio.sleep(0.05)
     return name
 
 
-async def jobs_stream(log: JetStreamEventLog) -> Stream:
+async def jobs_stream(log: JetStreamEventLog) -> StreamInfo:
     """As its leader knows it; nothing is known of it between two leaders."""
     with suppress(Transient):
         if (found := await inspection.stream(log, STREAM)) is not None:
             return found
-    return Stream(name=STREAM, config={})
+    return StreamInfo({"name": STREAM}, StreamState())

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from devcluster.child import Child, ChildError
-from shared.eventlog.api import Replica
+from shared.eventlog.api import Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, fsync_troubles, look
-from shared.eventlog.inspection import Stream
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import FULL
 from shared.eventlog.server import _program
@@ -106,9 +105,9 @@ def test_what_says_nothing_of_its_disk_has_no_jetstream():
     assert "has no JetStream" in fsync_trouble(msgspec.convert({"server_name": "n1", "jetstream": {}}, Varz))
 
 
-def kept(wanted: int, *replicas: Replica, cluster: str = "c", leader: str = "n0") -> Stream:
-    config = {"num_replicas": wanted}
-    return Stream(name="JOBS", config=config, cluster=cluster, leader=leader, replicas=replicas)
+def kept(wanted: int, *replicas: Replica, cluster: str = "c", leader: str = "n0") -> StreamInfo:
+    config = {"name": "JOBS", "num_replicas": wanted}
+    return StreamInfo(config, StreamState(), StreamCluster(cluster, leader, replicas))
 
 
 N1, N2 = Replica("n1", current=True), Replica("n2", current=True)
@@ -127,7 +126,7 @@ OFFLINE = (Replica("n2", current=True, offline=True), Replica("n1", offline=True
         pytest.param(kept(3, N1, N2, leader=""), "JOBS: no copy leads", id="no copy leads"),
     ],
 )
-def test_copies(stream: Stream, says: str):
+def test_copies(stream: StreamInfo, says: str):
     trouble = copies_trouble(stream)
     assert bool(trouble) == bool(says)
     assert not trouble or f"{trouble.words}; {trouble.remedy}".startswith(says)
