@@ -163,7 +163,7 @@ def _started(
     folder: Path, port: int, users: Mapping[str, str], jetstream: Mapping[str, object], monitor: str = ""
 ) -> Child:
     """A server that is configured as ours are, but for this."""
-    configured: dict[str, Any] = configuration(folder, port=port, users=users)
+    configured: dict[str, Any] = {"server_name": "other"} | configuration(folder, port=port, users=users)
     configured["jetstream"] |= jetstream
     path = folder / "server.conf"
     path.write_text(json.dumps(configured | ({"http": monitor} if monitor else {})))
