@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
-from shared.eventlog.api import StreamInfo
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble
 from shared.eventlog.room import Room, of_stream, size
+from shared.eventlog.streams import StreamInfo
 
 SET_UP = "run `muster setup` with an administrator's NATS credentials"
 

@@ -13,10 +13,10 @@ import msgspec
 
 from shared.errors import Transient
 from shared.eventlog import inspection
-from shared.eventlog.api import StreamInfo
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import Room, of_stream
 from shared.eventlog.setup import STREAMS, differences
+from shared.eventlog.streams import StreamInfo
 from shared.eventlog.subjects import STREAM
 
 _ANSWER_SECONDS = 3.0

@@ -10,6 +10,7 @@ import msgspec
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.streams import StreamInfo
 from shared.eventlog.subjects import LEASES, stream_of, subject_of
 from shared.eventlog.tls import Life
 
@@ -49,7 +50,7 @@ def server(log: JetStreamEventLog) -> Server:
     return Server(str(greeting.get("server_name", "")), str(greeting.get("version", "")), log.connection.certificate)
 
 
-async def stream(log: JetStreamEventLog, name: str) -> api.StreamInfo | None:
+async def stream(log: JetStreamEventLog, name: str) -> StreamInfo | None:
     """The stream; None if it does not exist.  Raises `Trouble`."""
     try:
         return await api.stream_info(log.connection, name)
@@ -62,7 +63,7 @@ async def stream(log: JetStreamEventLog, name: str) -> api.StreamInfo | None:
 async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | None]:
     """The leases that are held now, of all installations on this log, and the time by the server's clock."""
     name, every = stream_of(LEASES), subject_of(LEASES, ">")
-    info = await api.call(log.connection, f"STREAM.INFO.{name}", {"subjects_filter": every}, api.StreamInfo)
+    info = await api.call(log.connection, f"STREAM.INFO.{name}", {"subjects_filter": every}, StreamInfo)
     found = []
     for subject in sorted(info.state.subjects or ()):
         try:

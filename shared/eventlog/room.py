@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shared.eventlog.api import StreamInfo
+from shared.eventlog.streams import StreamInfo
 
 FULL = 0.8
 """The share of the allowed bytes from which there is a warning."""

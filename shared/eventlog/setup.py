@@ -19,6 +19,7 @@ from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.limits import CHOSEN, compare, growth, unlike
 from shared.eventlog.retry import insist
+from shared.eventlog.streams import StreamInfo
 from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
 from shared.eventlog.tls import Login
 
@@ -142,11 +143,11 @@ class _Work:
         self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
         self.differences += _compare(found, config)
 
-    async def _change(self, verb: str, config: dict[str, Any]) -> api.StreamInfo | None:
+    async def _change(self, verb: str, config: dict[str, Any]) -> StreamInfo | None:
         if self._check:
             return None
         request = f"STREAM.{verb}.{config['name']}"
-        return await api.call(self._connection, request, config, api.StreamInfo, timeout=_CREATE)
+        return await api.call(self._connection, request, config, StreamInfo, timeout=_CREATE)
 
 
 def log_config(*, replicas: int, max_bytes: int) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from muster.doctor.parts import home
 from muster.doctor.services import Pod
 from shared.cluster import access
 from shared.cluster.examination import Right
-from shared.eventlog.api import Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding
+from shared.eventlog.streams import Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.tls import Life
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobGone

@@ -20,6 +20,7 @@ from shared.eventlog import Entry, api
 from shared.eventlog.inspection import stream
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import STREAMS, set_up
+from shared.eventlog.streams import StreamInfo
 from shared.eventlog.subjects import ADMIN
 from shared.eventlog.tls import Tls
 from shared.job.events.watcher import HistoryBroken
@@ -291,7 +292,7 @@ async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Pat
             jobs = await stream(log, STREAMS[0])
             assert jobs is not None
             config = jobs.config | {"max_age": 86_400_000_000_000, "max_bytes": jobs.state.bytes}
-            await api.call(log.connection, f"STREAM.UPDATE.{STREAMS[0]}", config, api.StreamInfo)
+            await api.call(log.connection, f"STREAM.UPDATE.{STREAMS[0]}", config, StreamInfo)
             found = await it.examined(**where)
             jobs_wrong = {"jobs.held", "jobs.damaged", "jobs.broken", "jobs.foreign"}
             assert {line.check for line in wrong(found)} == {"log.settings", *jobs_wrong}

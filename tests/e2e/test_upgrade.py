@@ -18,6 +18,7 @@ from muster.stack import SERVICES, Stack
 from shared.cluster.kinds import DEFINITIONS
 from shared.eventlog import Entry, api
 from shared.eventlog.connection import Connection
+from shared.eventlog.streams import StreamInfo
 from shared.eventlog.subjects import ADMIN, STREAM
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -79,7 +80,7 @@ class Releases(Operator):
         try:
             found = (await api.stream_info(admin, STREAM)).config
             if change:
-                await api.call(admin, f"STREAM.UPDATE.{STREAM}", found | change, api.StreamInfo)
+                await api.call(admin, f"STREAM.UPDATE.{STREAM}", found | change, StreamInfo)
             return (await api.stream_info(admin, STREAM)).config
         finally:
             await admin.close()

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from devcluster.child import Child, ChildError
-from shared.eventlog.api import Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, fsync_troubles, look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import FULL
 from shared.eventlog.server import _program
 from shared.eventlog.setup import set_up
+from shared.eventlog.streams import Replica, StreamCluster, StreamInfo, StreamState
 from shared.ports import free_port
 from tests.kit.nats import READY, NatsCluster, a_decision, a_server, connected, risks_now, until
 

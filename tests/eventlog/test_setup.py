@@ -13,6 +13,7 @@ from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import log_config, set_up
+from shared.eventlog.streams import StreamInfo
 from tests.kit.nats import NatsCluster, a_decision, connected, read_to_end
 
 pytestmark = pytest.mark.nats
@@ -29,7 +30,7 @@ async def a_log(directory: Path) -> AsyncIterator[tuple[NatsServer, Edit]]:
 
         async def edit(change: dict[str, Any]) -> None:
             found = (await api.stream_info(admin, "JOBS")).config
-            await api.call(admin, "STREAM.UPDATE.JOBS", found | change, api.StreamInfo)
+            await api.call(admin, "STREAM.UPDATE.JOBS", found | change, StreamInfo)
 
         yield server, edit
         await admin.close()
@@ -107,7 +108,7 @@ async def test_a_stream_without_its_beginning_gets_no_new_identity(tmp_path: Pat
     async with NatsServer(tmp_path) as server:
         admin = await Connection.open(server.url, name="test", user="admin", password=server.users["admin"])
         config = log_config(replicas=1, max_bytes=-1)
-        await api.call(admin, "STREAM.CREATE.JOBS", config, api.StreamInfo)
+        await api.call(admin, "STREAM.CREATE.JOBS", config, StreamInfo)
         await api.publish(admin, "jobs.a.b.c.status.JobCreated", b"{}", {})
         await admin.close()
         with pytest.raises(Refused) as refusal:

@@ -14,6 +14,7 @@ from shared.cluster.kube import KubeCluster
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
+from shared.eventlog.streams import StreamInfo
 from shared.eventlog.subjects import ADMIN
 from tests.kit.clusters import DEFINITIONS
 from tests.kit.nats import a_server, until
@@ -92,7 +93,7 @@ async def edit(nats: NatsServer, stream: str, change: dict[str, object]) -> dict
     """Change a stream's settings as an administrator would; return those before."""
     async with administrator(nats) as admin:
         before = (await api.stream_info(admin, stream)).config
-        await api.call(admin, f"STREAM.UPDATE.{stream}", before | change, api.StreamInfo)
+        await api.call(admin, f"STREAM.UPDATE.{stream}", before | change, StreamInfo)
         return before
 
 

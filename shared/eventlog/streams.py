@@ -1,0 +1,45 @@
+"""The server's answer about a stream.  Pure."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    last_seq: int = 0
+    bytes: int = 0
+    subjects: dict[str, int] | None = None
+    """By subject, the number of messages; only if the request filters subjects."""
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A follower's copy of a stream."""
+
+    name: str
+    current: bool = False
+    """True if it has all events of the leader."""
+    offline: bool = False
+    lag: int = 0
+
+
+class StreamCluster(msgspec.Struct, frozen=True):
+    name: str = ""
+    """Empty for a single server."""
+    leader: str = ""
+    """Empty without a leader."""
+    replicas: tuple[Replica, ...] = ()
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """A stream as its leader knows it."""
+
+    config: dict[str, Any]
+    state: StreamState
+    cluster: StreamCluster = StreamCluster()
+    ts: datetime | None = None
+    """The time by the server's clock."""
+
+    @property
+    def name(self) -> str:
+        return str(self.config["name"])
