@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -14,7 +14,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import coalesces, pause
 from services.watcher.deadlines import Deadlines
-from services.watcher.watches import Watches
+from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -42,39 +42,18 @@ class Watcher:
         eventlog: EventLog,
         heads: Bucket,
         kinds: Kinds = BUILT_IN,
+        options: Options = DEFAULTS,
         *,
-        namespace: str = "",
-        believes_vanished: bool = False,
-        takes_over: bool = False,
-        disruption_taints: Collection[str] = (),
-        last_words: bool = True,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """An empty `namespace` is the whole cluster.
-
-        `believes_vanished` confirms that many jobs are gone, `takes_over` that the earlier operators are.
-        `disruption_taints` are further keys of taints that announce the removal of a node.
-        Without `last_words` no termination message is recorded.
-        """
-        self._cache = Cache(kinds, takes_over=takes_over)
+        self._cache = Cache(kinds, takes_over=options.takes_over)
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
         self._deadlines = Deadlines(self._cache, kinds, now, self._wake_later, self._wake_all)
-        self._watches = Watches(
-            cluster,
-            kinds,
-            self._cache,
-            self._deadlines,
-            self._tasks,
-            paused=self._paused,
-            namespace=namespace,
-            believes_vanished=believes_vanished,
-            disruption_taints=disruption_taints,
-            last_words=last_words,
-        )
+        self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._paused, options)
 
     def known(self) -> Iterable[JobKey]:
         return self._cache.keys()
@@ -137,14 +116,12 @@ class Watcher:
 
 def build(dependencies: Dependencies) -> Watcher:
     """The service of a process with these dependencies."""
-    return Watcher(
-        dependencies.cluster,
-        dependencies.eventlog,
-        dependencies.heads,
-        dependencies.kinds,
-        namespace=dependencies.settings.namespace,
-        believes_vanished=dependencies.settings.believe_vanished,
-        takes_over=dependencies.settings.take_over,
-        disruption_taints=dependencies.settings.disruption_taints,
-        last_words=dependencies.settings.termination_messages,
+    settings = dependencies.settings
+    options = Options(
+        namespace=settings.namespace,
+        believes_vanished=settings.believe_vanished,
+        takes_over=settings.take_over,
+        disruption_taints=settings.disruption_taints,
+        last_words=settings.termination_messages,
     )
+    return Watcher(dependencies.cluster, dependencies.eventlog, dependencies.heads, dependencies.kinds, options)

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar, get_args
 
+import msgspec
 import structlog
 
 from services.watcher.core.cache import Cache, Concerned, Listing
@@ -44,6 +45,24 @@ NOT_SERVED = "NotFound"
 log = structlog.get_logger()
 
 
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a watcher."""
+
+    namespace: str = ""
+    """Empty for the whole cluster."""
+    believes_vanished: bool = False
+    """Confirms that many jobs are gone."""
+    takes_over: bool = False
+    """Confirms that the earlier operators are gone."""
+    disruption_taints: Collection[str] = ()
+    """Further keys of taints that announce the removal of a node."""
+    last_words: bool = True
+    """False if no termination message is recorded."""
+
+
+DEFAULTS = Options()
+
+
 class Watches:
     """The watches of one watcher."""
 
@@ -54,24 +73,18 @@ class Watches:
         cache: Cache,
         deadlines: Deadlines,
         tasks: asyncio.TaskGroup,
-        *,
         paused: Set[JobKey],
-        namespace: str,
-        believes_vanished: bool,
-        disruption_taints: Collection[str],
-        last_words: bool,
+        options: Options,
     ) -> None:
-        """The pods of `paused` jobs do not wake them; for the rest see `Watcher`."""
+        """The pods of `paused` jobs do not wake them."""
         self._cluster = cluster
         self._kinds = kinds
         self._cache = cache
         self._deadlines = deadlines
         self._tasks = tasks
         self._paused = paused
-        self._namespace = namespace
-        self._believes_vanished = believes_vanished
-        self._disruption_taints = disruption_taints
-        self._last_words = last_words
+        self._options = options
+        self._namespace = options.namespace
         self._following: Sequence[asyncio.Task[None] | None] = []
         self._lists = 0
         """The number of lists of jobs so far, failed ones too; the newest decides whether too many jobs are missing."""
@@ -130,14 +143,14 @@ class Watches:
         def seen(at: At, pod: Pod | None) -> Concerned:
             if pod is None:
                 return self._cache.set_pod(at, None)
-            view = observed_pod(pod, self._kinds, last_words=self._last_words)
+            view = observed_pod(pod, self._kinds, last_words=self._options.last_words)
             return self._cache.set_pod(at, view, tolerations(pod))
 
         await self._follow(PODS, self._cache.pods, seen, selector)
 
     async def _follow_inherited(self, selector: str) -> None:
         def seen(at: At, pod: Pod | None) -> Concerned:
-            view = inherited_pod(pod, self._kinds, last_words=self._last_words) if pod is not None else None
+            view = inherited_pod(pod, self._kinds, last_words=self._options.last_words) if pod is not None else None
             return self._cache.set_inherited(selector, at, view)
 
         await self._follow(PODS, self._cache.inherited[selector], seen, selector)
@@ -160,7 +173,7 @@ class Watches:
         )
 
     async def _follow_nodes(self) -> None:
-        taints = self._disruption_taints
+        taints = self._options.disruption_taints
         await self._follow(
             NODES,
             self._cache.nodes,
@@ -312,7 +325,7 @@ class Watches:
             # A newer list has begun.
             return
         doubt = too_many(lost, alive)
-        self._cache.held_back = doubt and not self._believes_vanished
+        self._cache.held_back = doubt and not self._options.believes_vanished
         if doubt and self._cache.held_back:
             log.error(
                 "too many jobs vanished at once; none counts as gone until MUSTER_BELIEVE_VANISHED=true",

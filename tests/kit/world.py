@@ -18,6 +18,7 @@ from services.scheduler.shell import Scheduler
 from services.status.shell import Status
 from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
+from services.watcher.watches import Options
 from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
@@ -140,15 +141,8 @@ class World:
         self._running[author] = (runtime, asyncio.create_task(runtime.run()))
 
     def _watcher(self, cluster: MemoryCluster, eventlog: EventLog, heads: Bucket) -> Watcher:
-        return Watcher(
-            cluster,
-            eventlog,
-            heads,
-            self._kinds,
-            namespace=self._namespace,
-            takes_over=self.takes_over,
-            now=wall_clock,
-        )
+        options = Options(namespace=self._namespace, takes_over=self.takes_over)
+        return Watcher(cluster, eventlog, heads, self._kinds, options, now=wall_clock)
 
     async def kill(self, author: str) -> None:
         """End a service wherever it is."""

@@ -11,6 +11,7 @@ from services.watcher.core.disruption import CORDON, WELL_KNOWN, leaves, notice,
 from services.watcher.core.observe import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
+from services.watcher.watches import Options
 from shared.cluster.kinds import NODES
 from shared.cluster.objects import Node, Pod, Taint, Toleration
 from shared.errors import Transient
@@ -321,7 +322,7 @@ async def test_in_one_namespace_no_service_asks_for_nodes():
     journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
     eventlog = MemoryEventLog(journal, user="watcher")
     cluster = MemoryCluster(store, weather=weather)
-    watcher = Watcher(cluster, eventlog, await eventlog.bucket(HEADS), namespace=NAMESPACE)
+    watcher = Watcher(cluster, eventlog, await eventlog.bucket(HEADS), options=Options(namespace=NAMESPACE))
     async with running(Runtime(watcher, eventlog, namespace=NAMESPACE)):
         await asyncio.sleep(100)
     assert {namespace for _, namespace in weather.asked} == {NAMESPACE}

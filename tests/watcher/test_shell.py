@@ -9,6 +9,7 @@ import msgspec
 
 from services.watcher.core.vanished import VANISHED_AT_ONCE
 from services.watcher.shell import Watcher
+from services.watcher.watches import Options
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
 from shared.eventlog.subjects import HEADS
@@ -83,7 +84,7 @@ class Cluster:
         eventlog = log(self.journal, user="watcher")
         cluster = MemoryCluster(self.store)
         heads = await eventlog.bucket(HEADS)
-        watcher = Watcher(cluster, eventlog, heads, kinds, believes_vanished=believes_vanished)
+        watcher = Watcher(cluster, eventlog, heads, kinds, Options(believes_vanished=believes_vanished))
         async with running(Runtime(watcher, eventlog)) as runtime:
             yield runtime
 
