@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -16,9 +16,10 @@ from muster.doctor.parts import Wishes, part, troubled
 from muster.doctor.rights import Account
 from muster.doctor.services import Pod
 from muster.reading import open_cluster
-from shared.cluster.examination import Right
+from shared.cluster.decoding import read_answer
+from shared.cluster.examination import Review, Right
 from shared.cluster.kube import KubeCluster
-from shared.errors import Refused, Transient, Trouble
+from shared.errors import Refused, Trouble
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.installation.plugins import chosen, installed
@@ -38,19 +39,9 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-T = TypeVar("T")
-
 
 class _Version(msgspec.Struct):
     git: str = msgspec.field(default="", name="gitVersion")
-
-
-class _Verdict(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _Verdict = msgspec.field(default_factory=_Verdict)
 
 
 class _User(msgspec.Struct):
@@ -104,7 +95,7 @@ class ClusterExamination:
         asked = datetime.now(UTC)
         answer = await cluster.ask("/version", what=f"ask {cluster.url} for its version")
         answered = datetime.now(UTC)
-        version = _read(_Version, answer.body, "the API server's version").git
+        version = read_answer(_Version, answer.body, "the API server's version").git
         self.reached = True
         found = [versions.kubernetes(version)]
         if date := _date(answer.headers.get("Date", "")):
@@ -139,7 +130,7 @@ class ClusterExamination:
             if refusal.reason != "NotFound":
                 raise
             return None
-        return _read(dict[str, Any], answer.body, f"the definition {name}")
+        return read_answer(dict[str, Any], answer.body, f"the definition {name}")
 
     async def _of_pods(self, cluster: KubeCluster) -> list[Finding]:
         found = await self._listed(cluster, "pods")
@@ -172,10 +163,11 @@ class ClusterExamination:
         selector = OURS + (f",app.kubernetes.io/instance={self._wishes.release}" if self._wishes.release else "")
         home = self._wishes.home
         path, what = f"/api/v1/namespaces/{quote(home, safe='')}/{plural}", f"list the {plural} in {home}"
-        items = _read(_List, (await cluster.ask(path, what=what, query={"labelSelector": selector})).body, what).items
+        answer = await cluster.ask(path, what=what, query={"labelSelector": selector})
+        items = read_answer(_List, answer.body, what).items
         if not items and plural == "serviceaccounts" and not self._wishes.release:
             # The accounts of `muster rbac` have no labels.
-            items = _read(_List, (await cluster.ask(path, what=what)).body, what).items
+            items = read_answer(_List, (await cluster.ask(path, what=what)).body, what).items
         return items
 
     async def _of_rights(self, cluster: KubeCluster, kinds: list[Framework]) -> list[Finding]:
@@ -213,7 +205,7 @@ class ClusterExamination:
             answer = await cluster.ask(SELF, what="ask who we are", review=review)
         except Refused:
             return ""
-        return _read(_Self, answer.body, "who we are").status.user.username
+        return read_answer(_Self, answer.body, "who we are").status.user.username
 
     async def _granted(
         self, cluster: KubeCluster, account: Account, me: str, kinds: Iterable[Framework]
@@ -240,7 +232,7 @@ class ClusterExamination:
                 review={"apiVersion": "authorization.k8s.io/v1", "kind": question.kind, "spec": question.spec},
                 headers=question.headers,
             )
-        return _read(_Review, answer.body, "a review of rights").status.allowed
+        return read_answer(Review, answer.body, "a review of rights").status.allowed
 
 
 def _keep(kinds: list[Framework], served: Callable[[Framework], bool]) -> None:
@@ -252,10 +244,3 @@ def _date(header: str) -> datetime | None:
         return parsedate_to_datetime(header) if header else None
     except ValueError:
         return None
-
-
-def _read(of: type[T], body: bytes, what: str) -> T:
-    try:
-        return msgspec.json.decode(body, type=of)
-    except msgspec.MsgspecError as error:
-        raise Transient(f"{what}: the answer is malformed: {error}") from error

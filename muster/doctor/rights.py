@@ -60,19 +60,19 @@ class Question(NamedTuple):
 
 def itself(account: Account, right: Right) -> Question:
     """A review by the account about itself, which every account may ask for."""
-    return Question(account.user, "SelfSubjectAccessReview", _attributes(account, right), {})
+    return Question(account.user, "SelfSubjectAccessReview", right.attributes(account.scope), {})
 
 
 def of_it(account: Account, right: Right) -> Question:
     """A review about the account, by a person with the right to create SubjectAccessReviews."""
-    spec = {"user": account.user, "groups": [*account.groups], **_attributes(account, right)}
+    spec = {"user": account.user, "groups": [*account.groups], **right.attributes(account.scope)}
     return Question(account.user, "SubjectAccessReview", spec, {})
 
 
 def in_its_name(account: Account, right: Right) -> Question:
     """A review as the account, by a person with the right to impersonate it; the API server adds its groups."""
     return Question(
-        account.user, "SelfSubjectAccessReview", _attributes(account, right), {"Impersonate-User": account.user}
+        account.user, "SelfSubjectAccessReview", right.attributes(account.scope), {"Impersonate-User": account.user}
     )
 
 
@@ -179,12 +179,6 @@ def no_accounts(home: str) -> Finding:
         f"the namespace {home} has no service account of Muster, so no rights were checked",
         "name the namespace of the installation with --installation-namespace",
     )
-
-
-def _attributes(account: Account, right: Right) -> dict[str, Any]:
-    resource, _, subresource = right.resource.partition("/")
-    wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
-    return {"resourceAttributes": wanted | {"namespace": account.scope}}
 
 
 def _told(rights: Sequence[Right]) -> str:

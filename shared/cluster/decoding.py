@@ -11,9 +11,10 @@ import structlog
 
 from shared.cluster import Resource
 from shared.cluster.objects import Object
-from shared.errors import Refused
+from shared.errors import Refused, Transient
 
 T = TypeVar("T", bound=Object)
+A = TypeVar("A")
 
 UNDECODABLE = "Undecodable"
 
@@ -57,6 +58,14 @@ def must_be_ordered(resource: Resource[Any], found: T) -> T:
     if version and not version.isdecimal():
         raise Refused(f"read a {resource.kind}: its resourceVersion is {version!r}", reason=UNDECODABLE)
     return found
+
+
+def read_answer(of: type[A], answer: bytes, what: str) -> A:
+    """An answer that is no object of a resource.  Raises `Transient` if it is malformed."""
+    try:
+        return msgspec.json.decode(answer, type=of)
+    except msgspec.MsgspecError as error:
+        raise Transient(f"{what}: the answer is malformed: {error}") from error
 
 
 def encode(manifest: Any) -> bytes:

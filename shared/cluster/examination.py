@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from shared.cluster import Resource
 from shared.errors import Refused, Transient
 
@@ -23,6 +25,22 @@ class Right(NamedTuple):
     """The plural, with `/<subresource>` for a subresource."""
     name: str = ""
     """The name of the one object; empty for any."""
+
+    def attributes(self, namespace: str) -> dict[str, Any]:
+        """The spec of a review of the right, in the namespace or, if that is empty, in the whole cluster."""
+        resource, _, subresource = self.resource.partition("/")
+        wanted = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": subresource}
+        return {"resourceAttributes": wanted | {"namespace": namespace} | ({"name": self.name} if self.name else {})}
+
+
+class Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class Review(msgspec.Struct):
+    """The API server's answer to a review of a right."""
+
+    status: Verdict = msgspec.field(default_factory=Verdict)
 
 
 class Examined(Protocol):

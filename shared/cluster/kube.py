@@ -13,18 +13,17 @@ from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
 from shared.cluster.answers import FailedRequest, Status, is_named_absence, trouble
 from shared.cluster.calls import METADATA, Access, Answered, Caller, Timeouts, path_of
-from shared.cluster.decoding import encode, read_object
-from shared.cluster.examination import Right
+from shared.cluster.decoding import encode, read_answer, read_object
+from shared.cluster.examination import Review, Right
 from shared.cluster.executing import execute
 from shared.cluster.kinds import PODS
 from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
 from shared.cluster.wire import Lines
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused
 
 T = TypeVar("T", bound=Object)
-D = TypeVar("D")
 
 MERGE_PATCH = "application/merge-patch+json"
 UID_TRIES = 4
@@ -40,14 +39,6 @@ class _Served(msgspec.Struct):
 
 class _Discovered(msgspec.Struct):
     resources: tuple[_Served, ...] = ()
-
-
-class _Verdict(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _Verdict = msgspec.field(default_factory=_Verdict)
 
 
 class KubeCluster:
@@ -233,22 +224,19 @@ class KubeCluster:
         if isinstance(answer, Status):
             # Discovery may be forbidden; the first call then shows it.
             return answer.code != 404
-        return resource.plural in (served.name for served in _decoded(_Discovered, answer, what).resources)
+        return resource.plural in (served.name for served in read_answer(_Discovered, answer, what).resources)
 
     async def may(self, right: Right, namespace: str) -> bool:
         """True if this process has the right in the namespace, or in the whole cluster if that is empty."""
-        resource, _, subresource = right.resource.partition("/")
         what = f"ask {self.url} whether we may {right.verb} {right.resource}"
-        wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
-        wanted |= {"namespace": namespace} | ({"name": right.name} if right.name else {})
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": wanted},
+            "spec": right.attributes(namespace),
         }
         answer = await self._asked("POST", ACCESS_REVIEWS, what, encode(review))
         # If the review is forbidden, the right may still exist.
-        return isinstance(answer, Status) or _decoded(_Review, answer, what).status.allowed
+        return isinstance(answer, Status) or read_answer(Review, answer, what).status.allowed
 
     async def ask(
         self,
@@ -280,10 +268,3 @@ class KubeCluster:
             if failure.status.code in (403, 404):
                 return failure.status
             raise trouble(failure.status, what, method=method) from failure
-
-
-def _decoded(of: type[D], answer: bytes, what: str) -> D:
-    try:
-        return msgspec.json.decode(answer, type=of)
-    except msgspec.MsgspecError as error:
-        raise Transient(f"{what}: the answer is malformed: {error}") from error
