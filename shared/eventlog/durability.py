@@ -99,11 +99,6 @@ def copies_trouble(stream: StreamInfo) -> CopiesTrouble | None:
     )
 
 
-async def fsync_troubles(monitors: Iterable[str]) -> list[str]:
-    """One sentence for each server with a wrong setting, or without an answer."""
-    return [trouble for said in await _varz_of(monitors) if (trouble := _trouble(said))]
-
-
 async def varz(monitor: str) -> Varz:
     """The `/varz` of the server with this monitor.  Raises `Transient`."""
     url = f"{monitor.rstrip('/')}/varz"
@@ -128,7 +123,7 @@ class Look(NamedTuple):
 async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
     """Check the log and its servers.  Raises `Trouble` if the log does not answer."""
     there = [stream for name in STREAMS if (stream := await inspection.stream(log, name))]
-    said = await _varz_of(monitors)
+    said = await asyncio.gather(*map(_said, monitors))
     copies = next((copies_trouble(stream) for stream in there if stream.name == STREAM), None)
     rooms = [*map(of_stream, there), *(known.room for known in said if isinstance(known, Varz))]
     risks = [
@@ -140,12 +135,8 @@ async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
     return Look(risks, rooms)
 
 
-async def _varz_of(monitors: Iterable[str]) -> list[Varz | Transient]:
-    """The `/varz` of each server, or why there is none."""
-    return await asyncio.gather(*map(_said, monitors))
-
-
 async def _said(monitor: str) -> Varz | Transient:
+    """The `/varz` of the server, or why there is none."""
     try:
         return await varz(monitor)
     except Transient as trouble:
