@@ -11,18 +11,8 @@ from functools import partial
 import msgspec
 import structlog
 
+from services.watcher.core import questions
 from services.watcher.core.heads import fault
-from services.watcher.core.questions import (
-    UNANSWERED,
-    Answers,
-    Compare,
-    Confirm,
-    Evidence,
-    Named,
-    Presence,
-    Question,
-    settles,
-)
 from shared.cluster import Cluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
@@ -59,42 +49,42 @@ class Asking:
         self._wake_later = wake_later
         self.began = 0
         """The log's last sequence before this watcher's first list."""
-        self._answers: dict[JobKey, Answers] = {}
-        self._under_way: set[tuple[JobKey, type[Question]]] = set()
+        self._answers: dict[JobKey, questions.Answers] = {}
+        self._under_way: set[tuple[JobKey, type[questions.Question]]] = set()
 
-    def answers(self, key: JobKey) -> Answers:
-        return self._answers.get(key, UNANSWERED)
+    def answers(self, key: JobKey) -> questions.Answers:
+        return self._answers.get(key, questions.UNANSWERED)
 
-    def ask(self, history: History, questions: Collection[Question]) -> None:
+    def ask(self, history: History, these: Collection[questions.Question]) -> None:
         """Ask the new ones of these questions; drop the answers to questions that are no longer listed."""
         key = history.job.key
-        answers = self.answers(key).kept(questions)
+        answers = self.answers(key).kept(these)
         self._keep(key, answers)
-        for question in questions:
+        for question in these:
             way = key, type(question)
             if way not in self._under_way and not answers.has(question):
                 self._under_way.add(way)
                 self._tasks.create_task(self._find(history, question)).add_done_callback(partial(self._found, way))
 
-    def _found(self, way: tuple[JobKey, type[Question]], _: asyncio.Task[None]) -> None:
+    def _found(self, way: tuple[JobKey, type[questions.Question]], _: asyncio.Task[None]) -> None:
         self._under_way.discard(way)
 
-    def _keep(self, key: JobKey, answers: Answers) -> None:
-        if answers == UNANSWERED:
+    def _keep(self, key: JobKey, answers: questions.Answers) -> None:
+        if answers == questions.UNANSWERED:
             self._answers.pop(key, None)
         else:
             self._answers[key] = answers
 
-    async def _find(self, history: History, question: Question) -> None:
+    async def _find(self, history: History, question: questions.Question) -> None:
         key = history.job.key
         settled = True
         try:
             match question:
-                case Confirm():
+                case questions.Confirm():
                     presence = await self._presence(history)
-                    settled = settles(question, presence)
+                    settled = questions.settles(question, presence)
                     answers = replace(self.answers(key), presence=(question, presence) if settled else None)
-                case Compare():
+                case questions.Compare():
                     evidence = await self._evidence(history, question)
                     answers = replace(self.answers(key), evidence=(question, evidence))
         except (Transient, Refused) as trouble:
@@ -104,14 +94,14 @@ class Asking:
         self._keep(key, answers)
         self._wake_later(key, 0.0 if settled else ASK_AGAIN_SECONDS)
 
-    async def _presence(self, history: History) -> Presence:
+    async def _presence(self, history: History) -> questions.Presence:
         key = history.job.key
         found = await self._cluster.get(self._kinds.of(history.job).resource, key.namespace, key.name)
         if found is None or found.metadata.uid != key.uid:
-            return Presence(there=False)
-        return Presence(there=True, deleting=found.metadata.deletion_timestamp is not None)
+            return questions.Presence(there=False)
+        return questions.Presence(there=True, deleting=found.metadata.deletion_timestamp is not None)
 
-    async def _evidence(self, history: History, question: Compare) -> Evidence:
+    async def _evidence(self, history: History, question: questions.Compare) -> questions.Evidence:
         before = self.answers(history.job.key).evidence
         first = before is None or fault(before[1]) is not None
         evidence = await self._gather(history, question.shown, first=first, recall=first and question.recall)
@@ -120,7 +110,9 @@ class Asking:
             return await self._gather(history, question.shown, first=first, recall=True)
         return evidence
 
-    async def _gather(self, history: History, shown: Named | None, *, first: bool, recall: bool) -> Evidence:
+    async def _gather(
+        self, history: History, shown: questions.Named | None, *, first: bool, recall: bool
+    ) -> questions.Evidence:
         # The checkpoint before the log's end: the status service appends first, so an older end would look truncated.
         kept = await self._kept(history.job.key) if recall else None
         identity, end = await self._log.identity(), await self._log.end()
@@ -132,7 +124,7 @@ class Asking:
                 known = await self._read_again(history, sequence)
             if known is not None:
                 hashes[sequence] = known
-        return Evidence(
+        return questions.Evidence(
             identity=identity,
             began=self.began if first else end,
             end=end,
@@ -142,10 +134,10 @@ class Asking:
             empty=not history.sequence,
         )
 
-    async def _kept(self, key: JobKey) -> Named | None:
+    async def _kept(self, key: JobKey) -> questions.Named | None:
         kept = await self._heads.get(key.uid)
         named, head = checkpointed(kept.value.decode() if kept is not None else "")
-        return Named(named, head) if head is not None else None
+        return questions.Named(named, head) if head is not None else None
 
     async def _read_again(self, history: History, sequence: int) -> str:
         """The hash of a job's history up to a sequence, from the log itself; empty without such an event."""

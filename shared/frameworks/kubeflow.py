@@ -10,19 +10,10 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks import schemas
+from shared.frameworks import reading, schemas
 from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
-from shared.frameworks.reading import (
-    CLEAN_POD_POLICIES,
-    JOB_NAME_PATTERN,
-    LONGEST_POD_NAME,
-    MOST_WORKERS,
-    RESTART_POLICIES,
-    Fields,
-    ignored,
-)
 from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.takeover import TakeOver
 from shared.job.naming import JobKey, Slot
@@ -40,7 +31,7 @@ _INDEX = re.compile(r"[0-9]{1,5}")
 
 RUN_POLICY: Document = {
     "cleanPodPolicy": schemas.choice(
-        "", *CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."
+        "", *reading.CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."
     ),
     "ttlSecondsAfterFinished": schemas.number(description="The job is deleted so long after its end."),
     "activeDeadlineSeconds": schemas.number(
@@ -99,7 +90,7 @@ class KubeflowJob(Replicated):
     def definition(self) -> Definition:
         properties = {
             "replicas": schemas.REPLICAS,
-            "restartPolicy": schemas.choice("", *RESTART_POLICIES),
+            "restartPolicy": schemas.choice("", *reading.RESTART_POLICIES),
             "template": schemas.TEMPLATE,
         }
         replica = schemas.members(
@@ -109,7 +100,7 @@ class KubeflowJob(Replicated):
         )
         policy: Document = {"suspend": schemas.BOOLEAN, "schedulingPolicy": IGNORED, "managedBy": schemas.TEXT}
         # The pods' names are longer by the job's own types, which `parse` checks.
-        longest = LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
+        longest = reading.LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
             description=self.description,
             spec=schemas.members(
@@ -144,7 +135,7 @@ class KubeflowJob(Replicated):
             ),
             rules=(
                 schemas.name_rule(
-                    JOB_NAME_PATTERN,
+                    reading.JOB_NAME_PATTERN,
                     longest,
                     f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
                     "letter and not ending with a hyphen: its pods are named after it",
@@ -174,7 +165,7 @@ class KubeflowJob(Replicated):
             least, most = kind.least, kind.most
             if least:
                 yield schemas.rule(f"self.exists(name, {is_type(kind.role)})", f"add {least} {kind.name}")
-            if least or most < MOST_WORKERS:
+            if least or most < reading.MOST_WORKERS:
                 size = "self[name].replicas"
                 within = f"{least} <= {size} && {size} <= {most}" if least else f"{size} <= {most}"
                 yield schemas.rule(
@@ -186,7 +177,7 @@ class KubeflowJob(Replicated):
         """The rules of the spec about several of its fields."""
         return ()
 
-    def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
+    def handle(self, spec: reading.Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         """The handling of this job, with its leader role; problems are noted in `spec`."""
         return self.handling
 
@@ -194,12 +185,12 @@ class KubeflowJob(Replicated):
         """True if the pod in this slot gets the label of the leader."""
         return slot.role == spec.handling.leader and slot.index == 0
 
-    def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
+    def replicas(self, spec: reading.Fields) -> Iterator[tuple[ReplicaType, reading.Fields]]:
         specs = spec.part(self.replica_specs)
         if not specs.names():
             spec.refuse("NoReplicas", f"say which replicas the job has: {self._choices()}", self.replica_specs)
         known = {kind.role: kind for kind in self.replica_types}
-        found: dict[ReplicaType, Fields] = {}
+        found: dict[ReplicaType, reading.Fields] = {}
         for name in specs.names():
             kind = known.get(name.lower())
             if kind is None:
@@ -215,7 +206,7 @@ class KubeflowJob(Replicated):
         found: Document = next(fields["template"] for name, fields in specs.items() if fields and name.lower() == role)
         return found
 
-    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+    def spec_of(self, manifest: Custom, spec: reading.Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         policy = spec.part("runPolicy")
         backoff_limit = _where(spec, "backoffLimit").integer("backoffLimit", least=0)
         policy.part("schedulingPolicy")
@@ -226,7 +217,7 @@ class KubeflowJob(Replicated):
             super().spec_of(manifest, spec, roles),
             handling=self.handle(spec, roles),
             clean_pod_policy=_where(spec, "cleanPodPolicy").choice(
-                "cleanPodPolicy", CLEAN_POD_POLICIES, self.clean_pod_policy, reason="UnknownCleanPodPolicy"
+                "cleanPodPolicy", reading.CLEAN_POD_POLICIES, self.clean_pod_policy, reason="UnknownCleanPodPolicy"
             ),
             backoff_limit=UNLIMITED if backoff_limit is None else backoff_limit,
             active_deadline_seconds=_where(spec, "activeDeadlineSeconds").integer("activeDeadlineSeconds", least=1),
@@ -234,7 +225,7 @@ class KubeflowJob(Replicated):
                 "ttlSecondsAfterFinished", least=0
             ),
             suspend=policy.boolean("suspend"),
-            ignored=ignored(spec, self.ignored_fields),
+            ignored=reading.ignored(spec, self.ignored_fields),
         )
 
     def ours(self, manifest: Custom) -> bool:
@@ -276,7 +267,7 @@ class KubeflowJob(Replicated):
         return job_status(self, job)
 
 
-def _where(spec: Fields, name: str) -> Fields:
+def _where(spec: reading.Fields, name: str) -> reading.Fields:
     """The object with this field of the run policy: `runPolicy`, or the spec in older manifests."""
     policy = spec.part("runPolicy")
     return spec if spec.has(name) and not policy.has(name) else policy

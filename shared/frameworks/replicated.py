@@ -13,25 +13,17 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks import reading
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
-from shared.frameworks.reading import (
-    JOB_NAME_PATTERN,
-    LONGEST_POD_NAME,
-    LONGEST_RESTART,
-    MOST_WORKERS,
-    NAME_OF_VARIABLE,
-    RESTART_POLICIES,
-    Fields,
-)
 from shared.frameworks.templates import DNS_LABEL, training_container
 from shared.job.naming import RESTART, Slot, pod_name
 from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 GREATEST_PORT = 65_535
 
-_JOB_NAME = re.compile(JOB_NAME_PATTERN)
+_JOB_NAME = re.compile(reading.JOB_NAME_PATTERN)
 _JOB_NAME_WITHIN = re.compile(DNS_LABEL)
 """Characters of a job's name if the names of its pods do not begin with it."""
 
@@ -43,7 +35,7 @@ class ReplicaType(NamedTuple):
     """The name as users write it; the role is the same in lower case."""
     least: int = 0
     """The least number of them in a job."""
-    most: int = MOST_WORKERS
+    most: int = reading.MOST_WORKERS
     replicas: int = 1
     """The default number."""
     restart_policy: RestartPolicy = "Never"
@@ -116,7 +108,7 @@ class Replicated(Framework):
 
     leading_digit: ClassVar[bool] = False
     """True if a job's name may begin with a digit: the names of its pods do not begin with it."""
-    counted: ClassVar[int] = LONGEST_POD_NAME
+    counted: ClassVar[int] = reading.LONGEST_POD_NAME
     """The most characters of a job's name in the names of its pods."""
     in_every_container: ClassVar[bool] = False
     """True if side containers get the variables, too."""
@@ -129,7 +121,7 @@ class Replicated(Framework):
     def environment(self, replica: Replica) -> Mapping[str, str]:
         """The variables by which a pod finds its rank and the others."""
 
-    def reserved_for(self, spec: Fields) -> frozenset[str]:
+    def reserved_for(self, spec: reading.Fields) -> frozenset[str]:
         """The replica types of a job with this spec."""
         return self.reserved
 
@@ -137,7 +129,7 @@ class Replicated(Framework):
         """The names of a type's pods without the index."""
         return f"{manifest.metadata.name}-{kind.role}-"
 
-    def replicas(self, spec: Fields) -> Iterator[tuple[ReplicaType, Fields]]:
+    def replicas(self, spec: reading.Fields) -> Iterator[tuple[ReplicaType, reading.Fields]]:
         """The types of a job, each once, with their fields."""
         specs = spec.part(self.replica_specs)
         if not specs.names():
@@ -150,15 +142,17 @@ class Replicated(Framework):
             if specs.has(kind.name):
                 yield kind, specs.part(kind.name)
 
-    def root(self, manifest: Custom, problems: list[Problem]) -> Fields:
+    def root(self, manifest: Custom, problems: list[Problem]) -> reading.Fields:
         """The spec; all objects read from it note their problems in one list."""
-        return Fields(manifest.spec, "spec", problems)
+        return reading.Fields(manifest.spec, "spec", problems)
 
-    def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
+    def restart_policy(self, kind: ReplicaType, fields: reading.Fields) -> RestartPolicy:
         """The restartPolicy of a type."""
-        return fields.choice("restartPolicy", RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy")
+        return fields.choice(
+            "restartPolicy", reading.RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy"
+        )
 
-    def container(self, spec: Fields, kind: ReplicaType) -> str:
+    def container(self, spec: reading.Fields, kind: ReplicaType) -> str:
         """The name of a type's training container; empty means the first container."""
         return self.container_properties.name
 
@@ -168,7 +162,7 @@ class Replicated(Framework):
         found: Document = next(specs[kind.name]["template"] for kind in self.replica_types if kind.role == role)
         return found
 
-    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+    def spec_of(self, manifest: Custom, spec: reading.Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         """The canonical job with these roles; problems are noted in `spec`."""
         return JobSpec(
             framework=self.name,
@@ -176,7 +170,7 @@ class Replicated(Framework):
             handling=self.handling,
             attach_mode="",
             backoff_limit=UNLIMITED,
-            restart=(manifest.metadata.annotations or {}).get(RESTART, "")[:LONGEST_RESTART],
+            restart=(manifest.metadata.annotations or {}).get(RESTART, "")[: reading.LONGEST_RESTART],
         )
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
@@ -229,7 +223,7 @@ class Replicated(Framework):
         return properties.port
 
     def _role(
-        self, manifest: Custom, kind: ReplicaType, fields: Fields, called: str, reserved: frozenset[str]
+        self, manifest: Custom, kind: ReplicaType, fields: reading.Fields, called: str, reserved: frozenset[str]
     ) -> RoleSpec:
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
         container = training_container(fields, called)
@@ -241,7 +235,7 @@ class Replicated(Framework):
             told = fields.part("template").part("spec").parts("containers") if self.in_every_container else [container]
             for variable in (variable for other in told for variable in other.parts("env")):
                 if not variable.text("name"):
-                    variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
+                    variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
             for variable in container.parts("env"):
                 if variable.raw("name") in [*reserved]:
                     message = "leave it out: every pod gets its own value, by which the pods find each other"
@@ -263,7 +257,7 @@ class Replicated(Framework):
             f"{role.stem}{index}" if role.stem else pod_name(name, Slot(0, role.name, index)) for role, index in most
         ]
         longest = max(map(len, pods), default=0)
-        excess = longest - LONGEST_POD_NAME
+        excess = longest - reading.LONGEST_POD_NAME
         pattern = _JOB_NAME_WITHIN if self.leading_digit else _JOB_NAME
         if excess > 0 or not pattern.fullmatch(name):
             allowed = max(min(len(name), self.counted) - excess, 1)

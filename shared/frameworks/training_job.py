@@ -11,20 +11,11 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.frameworks import reading
 from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
-from shared.frameworks.reading import (
-    CLEAN_POD_POLICIES,
-    DEFAULT_BACKOFF_LIMIT,
-    JOB_NAME_PATTERN,
-    LONGEST_RESTART,
-    MOST_SLOTS,
-    MOST_WORKERS,
-    RESTART_POLICIES,
-    Fields,
-)
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
@@ -59,7 +50,7 @@ SSH_KEYS = "arena.kubeflow.org/ssh-secret"
 JOB_FOLDER = "/job"
 """Where the launcher finds the hosts file of DeepSpeed."""
 LONGEST_SECRET_NAME = 253
-_JOB_NAME = re.compile(JOB_NAME_PATTERN)
+_JOB_NAME = re.compile(reading.JOB_NAME_PATTERN)
 _DNS_SUBDOMAIN = re.compile(rf"{DNS_LABEL}(\.{DNS_LABEL})*")
 _INDEX = re.compile(r"[0-9]{1,5}")
 """A worker's index in a label or a name."""
@@ -180,11 +171,11 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
     """The spec of a TrainingJob, or all its problems."""
     problems: list[Problem] = []
     _check_job_name(manifest.metadata.name, problems)
-    spec = Fields(manifest.spec, "spec", problems)
+    spec = reading.Fields(manifest.spec, "spec", problems)
     roles = spec.part("etReplicaSpecs")
     launcher = _launcher(roles)
     worker, gpu_limit = _worker(roles, slots_given=spec.has("slotsPerWorker"))
-    slots = spec.integer("slotsPerWorker", least=1, most=MOST_SLOTS) or gpu_limit or 1
+    slots = spec.integer("slotsPerWorker", least=1, most=reading.MOST_SLOTS) or gpu_limit or 1
     attach_mode = spec.choice("launcherAttachMode", ATTACH_MODES, "ssh", reason="UnknownAttachMode")
     if attach_mode == "kubexec":
         message = "set ssh or leave it out: attaching through the API server is not supported"
@@ -196,14 +187,16 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         roles=(launcher, worker),
         slots_per_worker=slots,
         attach_mode=attach_mode,
-        clean_pod_policy=spec.choice("cleanPodPolicy", CLEAN_POD_POLICIES, "Running", reason="UnknownCleanPodPolicy"),
+        clean_pod_policy=spec.choice(
+            "cleanPodPolicy", reading.CLEAN_POD_POLICIES, "Running", reason="UnknownCleanPodPolicy"
+        ),
         restart_policy=spec.choice("restartPolicy", JOB_RESTART_POLICIES, "Never", reason="UnknownRestartPolicy"),
-        backoff_limit=DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit,
+        backoff_limit=reading.DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit,
         active_deadline_seconds=spec.integer("activeDeadlineSeconds", least=1),
         ttl_seconds_after_finished=spec.integer("ttlSecondsAfterFinished", least=0),
         scheduling_timeout_seconds=spec.integer("schedulingTimeoutSeconds", least=1),
         suspend=spec.boolean("suspend") or annotations.get(SUSPENDED) == "true",
-        restart=annotations.get(RESTART, "")[:LONGEST_RESTART],
+        restart=annotations.get(RESTART, "")[: reading.LONGEST_RESTART],
         ssh_secret=_ssh_secret(annotations.get(SSH_KEYS, ""), problems),
     )
     return tuple(problems) or parsed
@@ -225,7 +218,7 @@ def _ssh_secret(name: str, problems: list[Problem]) -> str:
     return name
 
 
-def _launcher(roles: Fields) -> RoleSpec:
+def _launcher(roles: reading.Fields) -> RoleSpec:
     role = roles.part(LAUNCHER)
     if not roles.has(LAUNCHER):
         roles.refuse("NoLauncher", "add a launcher with a pod template", LAUNCHER)
@@ -235,14 +228,14 @@ def _launcher(roles: Fields) -> RoleSpec:
     return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=_restart_policy(role), container=_container(role)[0])
 
 
-def _worker(roles: Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
+def _worker(roles: reading.Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
     """The workers' role, and the GPUs of each if they determine its number of slots."""
     role = roles.part(WORKER)
     if not roles.has(WORKER):
         roles.refuse("NoWorker", "add workers with replicas and a pod template", WORKER)
         return RoleSpec(name=WORKER, replicas=1), None
     # As in et-operator's types: an absent replicas is 1, an absent minReplicas is replicas.
-    replicas = role.integer("replicas", least=1, most=MOST_WORKERS) if role.has("replicas") else 1
+    replicas = role.integer("replicas", least=1, most=reading.MOST_WORKERS) if role.has("replicas") else 1
     least = role.integer("minReplicas", least=1)
     most = role.integer("maxReplicas", least=1)
     if replicas is not None and least is not None and replicas < least:
@@ -260,17 +253,17 @@ def _worker(roles: Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
         restart_policy=_restart_policy(role),
         container=name,
     )
-    return parsed, gpus(container, most=MOST_SLOTS) if container is not None and not slots_given else None
+    return parsed, gpus(container, most=reading.MOST_SLOTS) if container is not None and not slots_given else None
 
 
-def _container(role: Fields) -> tuple[str, Fields | None]:
+def _container(role: reading.Fields) -> tuple[str, reading.Fields | None]:
     container = training_container(role)
     name = container.raw("name") if container is not None else None
     return name if isinstance(name, str) else "", container
 
 
-def _restart_policy(role: Fields) -> RestartPolicy:
-    return role.choice("restartPolicy", RESTART_POLICIES, "Never", reason="UnknownRestartPolicy")
+def _restart_policy(role: reading.Fields) -> RestartPolicy:
+    return role.choice("restartPolicy", reading.RESTART_POLICIES, "Never", reason="UnknownRestartPolicy")
 
 
 def job_status(job: Job) -> Document:
