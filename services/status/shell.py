@@ -189,10 +189,7 @@ class Status:
         manifest = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {
-                "name": event_name(effect),
-                "namespace": namespace,
-            },
+            "metadata": {"name": event_name(effect), "namespace": namespace},
             "eventTime": micro_time(effect.time),
             "reportingController": "muster.dev/status",
             "reportingInstance": "muster-status",

@@ -188,9 +188,7 @@ class JobMetrics:
         self._accepted[after.key, event.request] = time
 
     def _scaled(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(
-            event, scaler.ScaleRejected | scaler.ScaleSucceeded | scaler.ScaleFailed | scaler.ScaleCancelled
-        ), event
+        assert isinstance(event, SCALED), event
         request = before.scaling.requests.get(event.request)
         accepted = self._accepted.pop((after.key, event.request), None)
         if request is None or request.over:

@@ -191,12 +191,10 @@ async def _own(
             task.result()
     finally:
         # The lease is kept until the effects in flight have ended, and released before the process ends.
-        running.cancel()
-        looking.cancel()
-        turning.cancel()
-        telling.cancel()
-        collecting.cancel()
-        await asyncio.gather(running, looking, turning, telling, collecting, return_exceptions=True)
+        others = (running, looking, turning, telling, collecting)
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()

@@ -110,19 +110,7 @@ def _of_ignored(job: Job) -> list[Announce]:
         reasons.told(reasons.PHASES, "FieldIgnored", field=known.field, instead=known.message)
         for known in job.spec.ignored
     ]
-    return [
-        Announce(
-            job.api_version,
-            job.kind,
-            job.key.name,
-            job.key.uid,
-            admitted.sequence,
-            admitted.time,
-            "FieldIgnored",
-            text.first("; ".join(told)),
-            warning=True,
-        )
-    ]
+    return [_of_job(job, admitted, "FieldIgnored", text.first("; ".join(told)), warning=True)]
 
 
 def _of_deletion(job: Job) -> list[Announce]:
@@ -131,12 +119,7 @@ def _of_deletion(job: Job) -> list[Announce]:
     if job.deletion is None or not others:
         return []
     message = text.first(reasons.told(reasons.PHASES, "{kind}Deleting", finalizers=", ".join(others)))
-    at, reason = job.deletion, f"{job.kind}Deleting"
-    return [
-        Announce(
-            job.api_version, job.kind, job.key.name, job.key.uid, at.sequence, at.time, reason, message, warning=True
-        )
-    ]
+    return [_of_job(job, job.deletion, f"{job.kind}Deleting", message, warning=True)]
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, str]) -> Announce:
