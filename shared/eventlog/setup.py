@@ -83,7 +83,7 @@ async def set_up(
     room = {"max_bytes": max_bytes} if max_bytes is not None else {}
     work = _Work(connection, check=check)
     try:
-        for config in _configs():
+        for config in _CONFIGS:
             asked = copies | (room if config["name"] == STREAM else {})
             # A starting cluster has no leader for a while.
             make = functools.partial(work.make, config, asked)
@@ -150,51 +150,43 @@ class _Work:
         return await api.call(self._connection, request, config, StreamInfo, timeout=_CREATE)
 
 
-def log_config(*, replicas: int, max_bytes: int) -> dict[str, Any]:
+def _config(name: str, subjects: Collection[str]) -> dict[str, Any]:
+    """The settings that all streams have in common."""
     return {
-        "name": STREAM,
-        "subjects": list(STREAM_SUBJECTS),
+        "name": name,
+        "subjects": [*subjects],
         "retention": "limits",
         "storage": "file",
-        # With s2 a server that was killed, started and stopped in order may append plain data to a compressed block,
-        # which can then not be read (NATS 2.15.1).
-        "compression": "none",
-        "num_replicas": replicas,
+        "num_replicas": 1,
         "max_age": 0,
         "max_msgs": -1,
-        "max_msgs_per_subject": -1,
-        "max_bytes": max_bytes,
+        "max_bytes": -1,
         "discard": "new",
         "deny_delete": True,
         # An administrator may purge archived events; services have no right to.  `True` could never be undone.
         "deny_purge": False,
-        "allow_rollup_hdrs": False,
-        "allow_direct": True,
-        "allow_msg_ttl": False,
-        "duplicate_window": _DUPLICATES * _NANOSECONDS,
-    }
-
-
-def bucket_config(name: str, *, replicas: int, lifetimes: bool = False) -> dict[str, Any]:
-    return {
-        "name": stream_of(name),
-        "subjects": [subject_of(name, ">")],
-        "retention": "limits",
-        "storage": "file",
-        "num_replicas": replicas,
-        "max_age": 0,
-        "max_msgs": -1,
-        # With a longer history the server raises lifetimes silently.
-        "max_msgs_per_subject": 1,
-        "max_bytes": -1,
-        "discard": "new",
-        "deny_delete": True,
-        "deny_purge": False,
         # With rollup, a user who may write one key may delete all keys.
         "allow_rollup_hdrs": False,
         "allow_direct": True,
-        "allow_msg_ttl": lifetimes,
     }
+
+
+LOG_CONFIG = _config(STREAM, STREAM_SUBJECTS) | {
+    # With s2 a server that was killed, started and stopped in order may append plain data to a compressed block, which
+    # can then not be read (NATS 2.15.1).
+    "compression": "none",
+    "max_msgs_per_subject": -1,
+    "allow_msg_ttl": False,
+    "duplicate_window": _DUPLICATES * _NANOSECONDS,
+}
+# With a longer history for each key the server raises lifetimes silently.
+_BUCKET = {"max_msgs_per_subject": 1}
+_CONFIGS = (
+    LOG_CONFIG,
+    _config(stream_of(LEASES), [subject_of(LEASES, ">")]) | _BUCKET | {"allow_msg_ttl": True},
+    _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"allow_msg_ttl": False},
+)
+"""The settings of new streams."""
 
 
 def differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -202,14 +194,14 @@ def differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
     The number of copies and the size are the owner's choice.
     """
-    there = [config for config in _configs() if config["name"] in found]
+    there = [config for config in _CONFIGS if config["name"] in found]
     return [sentence for config in there for sentence in _compare(found[config["name"]], config)]
 
 
 async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -> None:
     """Raise `Refused(reason="Unfit")` if a stream's settings could lose history, and `NotSetUp` without streams."""
     wrong: list[str] = []
-    for config in _configs():
+    for config in _CONFIGS:
         name, vital = config["name"], _VITAL_OF_HISTORY if config["name"] == STREAM else _VITAL
         if name not in streams:
             continue
@@ -222,14 +214,6 @@ async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -
         raise Refused(
             f"use the log: {'; '.join(wrong)}; an administrator mends it with `nats stream edit`", reason="Unfit"
         )
-
-
-def _configs() -> tuple[dict[str, Any], ...]:
-    return (
-        log_config(replicas=1, max_bytes=-1),
-        bucket_config(LEASES, replicas=1, lifetimes=True),
-        bucket_config(HEADS, replicas=1),
-    )
 
 
 def _compare(found: Mapping[str, Any], config: dict[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from shared.eventlog import Entry, api
 from shared.eventlog.server import NatsServer, _program
-from shared.eventlog.setup import log_config, set_up
+from shared.eventlog.setup import LOG_CONFIG, set_up
 from shared.eventlog.streams import StreamInfo
 from shared.eventlog.subjects import ADMIN, AUTHORS
 from shared.job.events.event import Author
@@ -146,8 +146,7 @@ async def test_a_stream_has_the_wrong_settings(place: Place, tmp_path: Path, str
 async def test_a_newer_release_began_the_log(place: Place, tmp_path: Path):
     async with NatsServer(tmp_path / "nats") as nats:
         async with administrator(nats) as admin:
-            config = log_config(replicas=1, max_bytes=-1)
-            await api.call(admin, "STREAM.CREATE.JOBS", config, StreamInfo)
+            await api.call(admin, "STREAM.CREATE.JOBS", LOG_CONFIG, StreamInfo)
             genesis = b'{"type":"LogCreated","layout":2}'
             await api.publish(admin, "facts.none.none.none.setup.LogCreated", genesis, {"Nats-Msg-Id": "log-2"})
         environment = place.environment("status", NATS_URL=nats.url, NATS_PASSWORD=nats.users["status"])

@@ -12,7 +12,7 @@ from shared.errors import Refused, Transient
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import log_config, set_up
+from shared.eventlog.setup import LOG_CONFIG, set_up
 from shared.eventlog.streams import StreamInfo
 from tests.kit.nats import NatsCluster, a_decision, connected, read_to_end
 
@@ -107,8 +107,7 @@ async def test_a_check_makes_nothing(tmp_path: Path):
 async def test_a_stream_without_its_beginning_gets_no_new_identity(tmp_path: Path):
     async with NatsServer(tmp_path) as server:
         admin = await Connection.open(server.url, name="test", user="admin", password=server.users["admin"])
-        config = log_config(replicas=1, max_bytes=-1)
-        await api.call(admin, "STREAM.CREATE.JOBS", config, StreamInfo)
+        await api.call(admin, "STREAM.CREATE.JOBS", LOG_CONFIG, StreamInfo)
         await api.publish(admin, "jobs.a.b.c.status.JobCreated", b"{}", {})
         await admin.close()
         with pytest.raises(Refused) as refusal:
@@ -130,7 +129,7 @@ async def test_services_cannot_change_the_stream(nats_server: NatsServer):
     service = await Connection.open(
         nats_server.url, name="scheduler", user="scheduler", password=nats_server.users["scheduler"]
     )
-    config = log_config(replicas=1, max_bytes=-1) | {"max_msgs": 1}
+    config = LOG_CONFIG | {"max_msgs": 1}
     try:
         for request in ("STREAM.UPDATE.JOBS", "STREAM.PURGE.JOBS", "STREAM.DELETE.JOBS", "STREAM.DELETE.KV_LEASES"):
             with pytest.raises(Refused) as refusal:

@@ -12,7 +12,7 @@ from shared.errors import Refused, Trouble
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import log_config, must_fit
+from shared.eventlog.setup import LOG_CONFIG, must_fit
 from shared.eventlog.subjects import ADMIN, AUTHORS, GENESIS, HEADS, LEASES, READER, inbox_of, stream_of, subject_of
 from tests.kit.nats import a_decision, a_namespace, a_server, connected
 
@@ -77,7 +77,7 @@ async def test_each_publishes_under_its_own_name_alone(nats_server: NatsServer, 
 
 @pytest.mark.parametrize("user", PEOPLE)
 async def test_no_service_changes_removes_or_copies_a_stream(nats_server: NatsServer, user: str):
-    own = json.dumps(log_config(replicas=1, max_bytes=-1) | {"max_msgs": 1}).encode()
+    own = json.dumps(LOG_CONFIG | {"max_msgs": 1}).encode()
     async with connected(nats_server) as log:
         kept = await log.append(a_decision(a_namespace()), expect=0)
     requests = {
