@@ -53,14 +53,11 @@ def _listed(resource: Resource) -> Json:
 
 
 def _listed_subresource(resource: Resource, name: str) -> Json:
-    kind = _response_kind(resource, name)
     return {
         "name": f"{resource.plural}/{name}",
         "singularName": "",
         "namespaced": resource.namespaced,
-        "group": kind["group"],
-        "version": kind["version"],
-        "kind": kind["kind"],
+        **_response_kind(resource, name),
         "verbs": _subresource_verbs(name),
     }
 
@@ -71,13 +68,15 @@ def _response_kind(resource: Resource, subresource: str) -> Json:
     if subresource == "eviction":
         # With this, `kubectl drain` evicts pods instead of deleting them.
         return {"group": "policy", "version": "v1", "kind": "Eviction"}
-    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    return _kind(resource)
 
 
 def _subresource_verbs(name: str) -> list[str]:
     verbs = {"log": ["get"], "exec": ["create", "get"], "eviction": ["create"]}
     return verbs.get(name, ["get", "patch", "update"])
 
+
+KIND = "x-kubernetes-group-version-kind"
 
 # kubectl looks for `fieldValidation` among the parameters of `patch`.
 PARAMETERS = [
@@ -100,7 +99,7 @@ def openapi_document(registry: Registry, path: str) -> Json:
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes (development server)", "version": "v1.32"},
         "paths": {f"/{path}/{one.plural}/{{name}}": {"patch": _patch(one)} for one in served},
-        "components": {"schemas": {_schema_name(one): _schema(one) for one in served if one.schema}},
+        "components": {"schemas": {_name(one): one.schema | {KIND: [_kind(one)]} for one in served if one.schema}},
     }
 
 
@@ -109,19 +108,11 @@ def _path(resource: Resource) -> str:
 
 
 def _patch(resource: Resource) -> Json:
-    return {
-        "x-kubernetes-group-version-kind": _kind(resource),
-        "x-kubernetes-action": "patch",
-        "parameters": PARAMETERS,
-    }
+    return {KIND: _kind(resource), "x-kubernetes-action": "patch", "parameters": PARAMETERS}
 
 
-def _schema_name(resource: Resource) -> str:
+def _name(resource: Resource) -> str:
     return ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])
-
-
-def _schema(resource: Resource) -> Json:
-    return {**(resource.schema or {}), "x-kubernetes-group-version-kind": [_kind(resource)]}
 
 
 def _kind(resource: Resource) -> Json:

@@ -157,11 +157,7 @@ class Objects:
         """Replace the object, or only its status."""
         new = _read(resource, obj, how)
         settle_namespace(resource, new["metadata"], place.namespace)
-        name = new["metadata"].get("name")
-        if name != place.name:
-            raise errors.bad_request(
-                f"the name of the object ({name}) does not match the name on the URL ({place.name})"
-            )
+        _must_have_name(new, place.name)
         old = self.store.get(resource.key, place)
         if old is None:
             if not subresource and _rules(resource).created_by_update:
@@ -187,11 +183,7 @@ class Objects:
         """Replace the object by the result of `change`; a resourceVersion or uid that it sets is a precondition."""
         old = self.find(resource, place)
         new = _read(resource, change(self.served(resource, old)), how, patched=True, defaults=defaults)
-        name = new["metadata"].get("name")
-        if name != place.name:
-            raise errors.bad_request(
-                f"the name of the object ({name}) does not match the name on the URL ({place.name})"
-            )
+        _must_have_name(new, place.name)
         return self._replace(resource, old, new, how, subresource)
 
     def _replace(self, resource: Resource, entry: Entry, new: Json, how: Write, subresource: str) -> Entry:
@@ -266,6 +258,11 @@ def _read(resource: Resource, obj: object, how: Write, *, patched: bool = False,
             apply_defaults(resource.schema, new)
     _tell_of_dropped_fields(resource, dropped, how)
     return new
+
+
+def _must_have_name(obj: Json, name: str) -> None:
+    if (found := obj["metadata"].get("name")) != name:
+        raise errors.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
 
 
 def version_of(text: str) -> int:

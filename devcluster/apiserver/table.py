@@ -68,13 +68,8 @@ class Column:
     description: str = ""
 
     def definition(self) -> Json:
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": self.description,
-            "priority": self.priority,
-        }
+        shown = ("name", "type", "format", "description", "priority")
+        return {name: getattr(self, name) for name in shown}
 
 
 def path(text: str, default: Any = NONE) -> Callable[[Json], Any]:

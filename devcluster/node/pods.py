@@ -111,13 +111,13 @@ class Pod:
             task = asyncio.ensure_future(self.refresh(self.fetch))
             self._refreshes.add(task)
             task.add_done_callback(self._refreshes.discard)
-        self._wake()
+        self._news.set()
 
     def vanished(self) -> None:
         self._gone = True
         self.stopping.set()
         self._leaving.set()
-        self._wake()
+        self._news.set()
 
     def fail(self, reason: str, message: str, grace: float | None = None) -> None:
         """End the pod for another cause than its containers; its object stays in the API."""
@@ -125,7 +125,7 @@ class Pod:
             self._verdict = {"reason": reason, "message": message}
             self._grace = grace
             self.stopping.set()
-            self._wake()
+            self._news.set()
 
     @property
     def gone(self) -> bool:
@@ -277,9 +277,6 @@ class Pod:
 
     def changed(self) -> None:
         self._reporter.changed()
-        self._wake()
-
-    def _wake(self) -> None:
         self._news.set()
 
     # Parts and status

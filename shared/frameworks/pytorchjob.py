@@ -67,12 +67,7 @@ class PyTorchJob(KubeflowJob):
     def definition(self) -> Definition:
         known = super().definition
         held = "the elasticPolicy of a running job cannot be changed: its pods were told; suspend it first"
-        return known._replace(
-            rules=(
-                *known.rules,
-                fixed(f"spec.{FIELD}", held, within="spec", free=BY_CONDITIONS),
-            )
-        )
+        return known._replace(rules=(*known.rules, fixed(f"spec.{FIELD}", held, within="spec", free=BY_CONDITIONS)))
 
     def rules_of_spec(self) -> tuple[Document, ...]:
         workers = f"self.{self.replica_specs}.exists(name, {is_type(WORKER)})"
