@@ -14,6 +14,13 @@ from shared.job.spec import LAUNCHER, WORKER
 from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, scaling_out, worker, workers
+from tests.kit.replicas import (
+    a_created_replicated_job,
+    a_replicated_spec,
+    a_running_replicated_job,
+    ended,
+    led_by_workers,
+)
 from tests.kit.stories import given
 
 replace = msgspec.structs.replace
@@ -192,3 +199,67 @@ def test_between_its_assignment_and_its_pod_the_launcher_is_waited_for():
     assigned = SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),))
     lost = pods(worker(0, version=30, phase="Failed", exits=exited(1)))
     assert judged(*a_created_job(workers=2, least=2), assigned, lost) is None
+
+
+ASSIGNED = SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),), reason="WorkersReady")
+WELL = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
+REFUSED = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
+NOT_SCHEDULED = TimePassed(anchor=3, timer="Scheduling")
+TIMED = replace(a_replicated_spec(), scheduling_timeout_seconds=30)
+BY_WORKERS = led_by_workers("First")
+WHOLE = replace(BY_WORKERS, handling=replace(BY_WORKERS.handling, restarts="Job"))
+
+
+@pytest.mark.parametrize(
+    ("story", "told"),
+    [
+        pytest.param(
+            [*a_running_job(active_deadline_seconds=60), TimePassed(anchor=2, timer="ActiveDeadline"), WELL],
+            "TrainingJobSucceeded",
+            id="the launcher's end, not activeDeadlineSeconds",
+        ),
+        pytest.param(
+            [*a_created_job(scheduling_timeout_seconds=30), ASSIGNED, NOT_SCHEDULED, WELL],
+            "TrainingJobSucceeded",
+            id="the launcher's end, not schedulingTimeoutSeconds",
+        ),
+        pytest.param(
+            [
+                *a_created_job(scheduling_timeout_seconds=30),
+                ASSIGNED,
+                NOT_SCHEDULED,
+                pods(launcher(phase="Pending")),
+                LauncherLost(uid=Uid("pod-launcher")),
+            ],
+            "LauncherLost",
+            id="the launcher's loss, not schedulingTimeoutSeconds",
+        ),
+        pytest.param(
+            [*a_running_replicated_job(WHOLE), ended("worker", 1, 3), ended("worker", 0, 0)],
+            "TrainingJobSucceeded",
+            id="the leader's success, not the failure of another one",
+        ),
+        pytest.param(
+            [*a_created_replicated_job(TIMED), REFUSED, ended("chief", 0, 0)],
+            "TrainingJobSucceeded",
+            id="the leader's success, not a refusal",
+        ),
+        pytest.param(
+            [*a_created_replicated_job(TIMED), NOT_SCHEDULED, ended("worker", 0, 3)],
+            "SchedulingTimeout",
+            id="schedulingTimeoutSeconds, not a pod that the others need",
+        ),
+        pytest.param(
+            [*a_created_replicated_job(TIMED), REFUSED, ended("worker", 0, 3)],
+            "TrainingJobFailed",
+            id="a pod that the others need, not a refusal",
+        ),
+        pytest.param(
+            [*a_created_job(workers=2, least=2), REFUSED, pods(worker(0, phase="Failed", exits=exited(3)))],
+            "Invalid",
+            id="a refusal for good, not too few workers: another attempt would be refused too",
+        ),
+    ],
+)
+def test_of_two_ends_the_first_in_the_order_counts(story: list[AnyEvent], told: str):
+    assert reason(*story) == told
