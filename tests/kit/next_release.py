@@ -15,7 +15,7 @@ EVENT = "JobNoted"
 
 EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "shared/frameworks/training_schemas.py": (
-        ('        "suspend": BOOLEAN', f'        "{FIELD}": TEXT,\n        "suspend": BOOLEAN'),
+        ('        "suspend": schemas.BOOLEAN', f'        "{FIELD}": schemas.TEXT,\n        "suspend": schemas.BOOLEAN'),
     ),
     "shared/job/events/status.py": (
         ("import Decided\n", "import Decided, Event\n"),
@@ -33,10 +33,9 @@ EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("*get_args(status.Decision)", f"status.{EVENT}, *get_args(status.Decision)"),
     ),
     "shared/job/evolve.py": (
-        ("    JobFailed,\n", f"    JobFailed,\n    {EVENT},\n"),
         (
-            "        case JobExpired():\n",
-            f"        case {EVENT}():\n            return job\n        case JobExpired():\n",
+            "        case scheduler.JobExpired():\n",
+            f"        case status.{EVENT}():\n            return job\n        case scheduler.JobExpired():\n",
         ),
     ),
 }
