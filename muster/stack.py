@@ -94,12 +94,9 @@ class Stack:
     async def __aenter__(self) -> Self:
         try:
             self.data.mkdir(parents=True, exist_ok=True)
-            # Nothing has written to the folder yet.
-            self.nats.claim()
-            # Both servers start at the same time: their start is mostly waiting.
-            await asyncio.gather(
-                self._stack.enter_async_context(self.nats), self._stack.enter_async_context(self.cluster)
-            )
+            # First, as it refuses a folder in use before anything else writes there.
+            await self._stack.enter_async_context(self.nats)
+            await self._stack.enter_async_context(self.cluster)
             await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
             self.kube = await KubeCluster.connect(self.cluster.kubeconfig(CLUSTER_ADMIN))
             self._stack.push_async_callback(self.kube.close)

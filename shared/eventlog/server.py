@@ -60,7 +60,7 @@ class NatsServer:
         """Passwords by user, see `shared.eventlog.subjects.USERS`."""
         self._more = {"server_name": f"muster-{secrets.token_hex(4)}", **(more or {})}
         self._process: subprocess.Popen[bytes] | None = None
-        self._claim: int | None = None
+        self._lock: int | None = None
 
     @property
     def url(self) -> str:
@@ -77,7 +77,7 @@ class NatsServer:
         return self._process.pid
 
     async def __aenter__(self) -> Self:
-        self.claim()
+        self._claim()
         try:
             await self.start()
         except BaseException:
@@ -89,13 +89,11 @@ class NatsServer:
         self.stop()
         self._release()
 
-    def claim(self) -> None:
+    def _claim(self) -> None:
         """Lock the folder for this process: two servers on one store would write over each other's files.
 
         Raises `Refused` while another process holds the lock.
         """
-        if self._claim is not None:
-            return
         self.directory.mkdir(parents=True, exist_ok=True)
         file = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -108,12 +106,12 @@ class NatsServer:
             raise Refused(words, reason="InUse") from taken
         os.truncate(file, 0)
         os.write(file, str(os.getpid()).encode())
-        self._claim = file
+        self._lock = file
 
     def _release(self) -> None:
-        if self._claim is not None:
-            os.close(self._claim)
-            self._claim = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     async def start(self) -> None:
         """Start it and wait until it answers."""
