@@ -1,12 +1,12 @@
 """The users of an administrator's own NATS server, as a part of its configuration.
 
-Pure; made from `shared.eventlog.subjects`.  `python -m muster.permissions` writes it into the chart, whose NATS server
+Pure; made from `shared.eventlog.account`.  `python -m muster.permissions` writes it into the chart, whose NATS server
 has the same users.
 """
 
 import json
 
-from shared.eventlog.subjects import USERS, permissions
+from shared.eventlog.account import USERS, permissions
 
 CONF = "deploy/helm/muster/files/nats-users.conf"
 

@@ -13,9 +13,9 @@ from services.scaler.shell import build as scaler
 from services.scheduler.shell import build as scheduler
 from services.status.shell import build as status
 from services.watcher.shell import build as watcher
+from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN, READER
 from shared.installation.plugins import log_frameworks
 from shared.installation.risks import warn_unmonitored
 from shared.job.events.event import Author

@@ -23,9 +23,9 @@ from shared.cluster.kinds import DEFINITIONS as CRDS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused
+from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN, READER
 from shared.installation.plugins import kinds
 
 SERVICES = permissions.SERVICE_ACCOUNTS

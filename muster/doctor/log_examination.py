@@ -11,10 +11,10 @@ from muster.doctor.parts import Wishes, part
 from muster.reading import fold_to_end, open_log
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
+from shared.eventlog.account import STREAM
 from shared.eventlog.durability import varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import STREAMS, differences, must_fit
-from shared.eventlog.subjects import STREAM
 from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_filters

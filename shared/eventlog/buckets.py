@@ -8,9 +8,9 @@ import secrets
 
 from shared.errors import Conflict
 from shared.eventlog import Revised, api, wire
+from shared.eventlog.account import stream_of, subject_of
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.retry import insist
-from shared.eventlog.subjects import stream_of, subject_of
 
 _PATIENCE = 5.0
 """Seconds to learn an outcome; a lease whose renewal takes longer has expired."""

@@ -17,10 +17,10 @@ from nats.aio.subscription import Subscription
 
 from shared.errors import Refused, Transient
 from shared.eventlog import wire
+from shared.eventlog.account import inbox_of
 from shared.eventlog.asked import Answer, Asked
 from shared.eventlog.client import Handler, NoPassword, RawClient, distrust_in
 from shared.eventlog.retry import backoff
-from shared.eventlog.subjects import inbox_of
 from shared.eventlog.tls import Life, Login
 
 _PING = 1

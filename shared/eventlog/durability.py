@@ -13,11 +13,11 @@ import msgspec
 
 from shared.errors import Transient
 from shared.eventlog import inspection
+from shared.eventlog.account import STREAM
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import Room, of_stream
 from shared.eventlog.setup import STREAMS, differences
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subjects import STREAM
 
 _ANSWER_SECONDS = 3.0
 """The timeout of a server's monitor, which usually answers in milliseconds."""

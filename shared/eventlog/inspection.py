@@ -9,9 +9,9 @@ import msgspec
 
 from shared.errors import Refused
 from shared.eventlog import api
+from shared.eventlog.account import LEASES, stream_of, subject_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subjects import LEASES, stream_of, subject_of
 from shared.eventlog.tls import Life
 
 

@@ -11,12 +11,12 @@ import msgspec
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, ignore_trouble, wire
+from shared.eventlog.account import GENESIS, STREAM, stream_of
 from shared.eventlog.buckets import JetStreamBucket
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
 from shared.eventlog.retry import backoff, insist
 from shared.eventlog.subject import Subject
-from shared.eventlog.subjects import GENESIS, STREAM, stream_of
 from shared.eventlog.tls import Login
 
 _IN_FLIGHT = 1.0

@@ -19,9 +19,9 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import Batch, Stored, api, wire
+from shared.eventlog.account import STREAM
 from shared.eventlog.connection import Connection, Listener
 from shared.eventlog.retry import backoff
-from shared.eventlog.subjects import STREAM
 
 BATCH = 1_000
 """The most events of one batch."""

@@ -23,7 +23,7 @@ from typing import Any, Self
 import msgspec
 
 from shared.errors import Refused, Transient
-from shared.eventlog.subjects import USERS, permissions
+from shared.eventlog.account import USERS, permissions
 from shared.ports import HOST, free_port
 from shared.private import write_private
 
@@ -57,7 +57,7 @@ class NatsServer:
         self.log = directory / "server.log"
         self.port = port or _kept_port(directory)
         self.users = dict(users or _users(directory))
-        """Passwords by user, see `shared.eventlog.subjects.USERS`."""
+        """Passwords by user, see `shared.eventlog.account.USERS`."""
         self._more = {"server_name": f"muster-{secrets.token_hex(4)}", **(more or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None

@@ -15,12 +15,12 @@ import msgspec
 
 from shared.errors import Conflict, Refused
 from shared.eventlog import Entry, api
+from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
 from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.limits import CHOSEN, compare, growth, unlike
 from shared.eventlog.retry import insist
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
 from shared.eventlog.tls import Login
 
 _NANOSECONDS = 1_000_000_000

@@ -18,10 +18,10 @@ from shared.cluster import Resource
 from shared.cluster.examination import Right, examine
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
+from shared.eventlog.account import HEADS, LEASES
 from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
-from shared.eventlog.subjects import HEADS, LEASES
 from shared.installation.exclusive_leases import ExclusiveLeases, lease_key
 from shared.installation.permissions import necessary
 from shared.installation.plugins import chosen, in_served_versions, kinds, log_frameworks

@@ -15,10 +15,10 @@ from pathlib import Path
 import uvloop
 
 from shared.cluster.kinds import PODS
+from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN, READER
 from shared.telemetry.logs import configure
 from tests.kit.world import AUTHORS, NAMESPACE, TRAININGJOBS, World, a_training_job
 

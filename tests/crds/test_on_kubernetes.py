@@ -13,7 +13,7 @@ from muster.crds import render
 from services.status.core.effects import PatchStatus
 from services.status.shell import Status
 from shared.cluster.kube import KubeCluster
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Uid

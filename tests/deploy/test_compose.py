@@ -21,11 +21,11 @@ from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.controlplane import ControlPlane
 from muster.k3s import K3S
 from muster.stack import SERVICES
+from shared.eventlog.account import USERS
 from shared.eventlog.durability import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import _program, configuration
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import USERS
 from shared.ports import free_port
 from shared.process.settings import Settings
 from tests.kit.commands import run

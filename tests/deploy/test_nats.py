@@ -17,11 +17,11 @@ from devcluster.child import Child
 from muster.nats_users import CONF, render_users
 from shared.errors import Refused
 from shared.eventlog import api
+from shared.eventlog.account import ADMIN, AUTHORS, LEASES, READER, USERS, permissions
 from shared.eventlog.connection import Connection
 from shared.eventlog.durability import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN, AUTHORS, LEASES, READER, USERS, permissions
 from shared.eventlog.tls import Tls
 from tests.deploy.charts import require_helm
 from tests.deploy.nats import NAME, Nats, Node, running

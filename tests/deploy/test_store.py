@@ -10,10 +10,10 @@ import pytest
 
 from shared.errors import Transient
 from shared.eventlog import Stored
+from shared.eventlog.account import ADMIN, USERS
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.retry import insist
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN, USERS
 from tests.deploy.charts import require_helm
 from tests.deploy.nats import Nats, running
 from tests.kit.nats import a_decision, read_to_end

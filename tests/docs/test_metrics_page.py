@@ -7,8 +7,8 @@ import promql_parser
 import pytest
 import yaml
 
+from shared.eventlog.account import AUTHORS
 from shared.eventlog.room import FULL
-from shared.eventlog.subjects import AUTHORS
 from shared.job.metrics import JobMetrics
 from shared.process.health import Health
 from shared.telemetry.metrics import Metric

@@ -25,8 +25,8 @@ from muster.doctor.parts import Wishes
 from muster.stack import CRDS
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
+from shared.eventlog.account import AUTHORS, LEASES
 from shared.eventlog.server import NatsServer
-from shared.eventlog.subjects import AUTHORS, LEASES
 from shared.process.settings import Settings
 from tests.kit.apiserver import write_kubeconfig
 from tests.kit.clusters import NAMESPACES, real_server

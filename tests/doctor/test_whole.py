@@ -17,11 +17,11 @@ from muster.doctor.parts import Wishes
 from shared.cluster import scope
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry, api
+from shared.eventlog.account import ADMIN
 from shared.eventlog.inspection import stream
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import STREAMS, set_up
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subjects import ADMIN
 from shared.eventlog.tls import Tls
 from shared.job.events.watcher import HistoryBroken
 from shared.job.naming import JobKey, Uid, subject_of

@@ -14,7 +14,7 @@ import pytest_asyncio
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from shared.cluster.kube import KubeCluster
-from shared.eventlog.subjects import HEADS, READER
+from shared.eventlog.account import HEADS, READER
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.integrity import Integrity

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 import pytest
 
 from muster.stack import SERVICES
-from shared.eventlog.subjects import READER
+from shared.eventlog.account import READER
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.nats import connected

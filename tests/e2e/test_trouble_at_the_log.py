@@ -18,10 +18,10 @@ import pytest_asyncio
 from devcluster.child import Child
 from shared.errors import Transient
 from shared.eventlog import EventLog
+from shared.eventlog.account import ADMIN, AUTHORS
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer, _program, configuration
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN, AUTHORS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.ports import free_port
 from tests.kit.nats import NatsCluster, a_decision, a_server, until

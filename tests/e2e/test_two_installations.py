@@ -11,8 +11,8 @@ from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
 from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.kube import KubeCluster
+from shared.eventlog.account import ADMIN
 from shared.eventlog.server import NatsServer
-from shared.eventlog.subjects import ADMIN
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.release import MARK, this_release
 from tests.kit.commands import Ended, run

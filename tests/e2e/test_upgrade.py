@@ -17,9 +17,9 @@ from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from muster.stack import SERVICES, Stack
 from shared.cluster.kinds import DEFINITIONS
 from shared.eventlog import Entry, api
+from shared.eventlog.account import ADMIN, STREAM
 from shared.eventlog.connection import Connection
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subjects import ADMIN, STREAM
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.commands import run

@@ -10,12 +10,12 @@ from nats.aio.client import Server
 
 from shared.errors import Conflict, Transient
 from shared.eventlog import Entry, inspection, wire
+from shared.eventlog.account import STREAM
 from shared.eventlog.connection import NoAnswer
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.streams import StreamInfo, StreamState
-from shared.eventlog.subjects import STREAM
 from tests.kit.nats import READY, NatsCluster, a_decision, connected, read_to_end, until
 from tests.kit.stopping import stopped
 

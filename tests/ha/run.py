@@ -15,7 +15,7 @@ from muster.kinds import known_kinds
 from muster.reading import everything
 from muster.verifying import WRONG, verified_jobs
 from shared.eventlog import Stored
-from shared.eventlog.subjects import READER
+from shared.eventlog.account import READER
 from tests.bench.real.client import Client
 from tests.ha import oracles
 from tests.ha.load import Load, quiet

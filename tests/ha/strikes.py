@@ -11,7 +11,7 @@ import msgspec
 
 from muster.stack import SERVICES
 from shared.errors import Trouble
-from shared.eventlog.subjects import LEASES, STREAM, stream_of
+from shared.eventlog.account import LEASES, STREAM, stream_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
 
 How = Literal["kill", "pause", "stop"]

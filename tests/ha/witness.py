@@ -5,8 +5,8 @@ import hashlib
 from typing import NamedTuple, Self
 
 from shared.eventlog import Stored
+from shared.eventlog.account import READER
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.subjects import READER
 from tests.kit.nats import NatsCluster
 
 

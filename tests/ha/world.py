@@ -19,9 +19,9 @@ from devcluster.kubeconfig import write_kubeconfig
 from muster.stack import SERVICES, Stack
 from shared.errors import Refused, Trouble
 from shared.eventlog import Stored, api, wire
+from shared.eventlog.account import ADMIN as LOG_ADMIN
+from shared.eventlog.account import LEASES, STREAM, stream_of
 from shared.eventlog.connection import Connection
-from shared.eventlog.subjects import ADMIN as LOG_ADMIN
-from shared.eventlog.subjects import LEASES, STREAM, stream_of
 from shared.ports import free_port
 from tests.kit.nats import NatsCluster, until
 from tests.kit.stopping import go_on, stop

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from shared.eventlog.subjects import AUTHORS as USERS
+from shared.eventlog.account import AUTHORS as USERS
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Decision, Fact
 from shared.job.events.event import Author
 from shared.job.events.refused import EffectRefused

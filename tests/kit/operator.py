@@ -19,7 +19,7 @@ from services.status.core.documents import canonical, document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.eventlog import Stored
-from shared.eventlog.subjects import READER
+from shared.eventlog.account import READER
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.fold import Histories, History

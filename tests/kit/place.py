@@ -12,10 +12,10 @@ from devcluster.start import Devcluster
 from muster.crds import manifests
 from shared.cluster.kube import KubeCluster
 from shared.eventlog import api
+from shared.eventlog.account import ADMIN
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subjects import ADMIN
 from tests.kit.clusters import DEFINITIONS
 from tests.kit.nats import a_server, until
 from tests.kit.service import Service

@@ -20,8 +20,8 @@ from muster.reading import everything
 from muster.saved import event_of, line_of
 from shared.errors import Trouble
 from shared.eventlog import Stored
+from shared.eventlog.account import READER
 from shared.eventlog.server import NatsServer
-from shared.eventlog.subjects import READER
 from shared.job.events.catalog import AnyEvent
 from shared.job.fold import Histories, History
 from tests.kit.histories import write

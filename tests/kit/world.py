@@ -24,7 +24,7 @@ from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
 from shared.errors import Refused
 from shared.eventlog import Bucket, EventLog
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS

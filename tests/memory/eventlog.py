@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Callable
 
 from shared.errors import Conflict, Refused
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble
+from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
 from shared.eventlog.subject import Subject
-from shared.eventlog.subjects import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
 
 BATCH = 1_000
 

@@ -20,8 +20,8 @@ from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.objects import Custom, Metadata
 from shared.errors import Refused
 from shared.eventlog import api
+from shared.eventlog.account import ADMIN
 from shared.eventlog.server import NatsServer
-from shared.eventlog.subjects import ADMIN
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB

@@ -9,9 +9,9 @@ from devcluster.child import Child
 from devcluster.cluster import ADMIN, DevelopmentCluster
 from muster.reading import everything
 from shared.eventlog import Stored
+from shared.eventlog.account import READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import READER
 from shared.job.fold import Histories
 from shared.job.state import Job
 from tests.kit.faultproxy import FaultProxy, Plan

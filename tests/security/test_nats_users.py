@@ -10,10 +10,10 @@ import pytest
 
 from shared.errors import Refused, Trouble
 from shared.eventlog import api
+from shared.eventlog.account import ADMIN, AUTHORS, GENESIS, HEADS, LEASES, READER, inbox_of, stream_of, subject_of
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import LOG_CONFIG, must_fit
-from shared.eventlog.subjects import ADMIN, AUTHORS, GENESIS, HEADS, LEASES, READER, inbox_of, stream_of, subject_of
 from tests.kit.nats import a_decision, a_namespace, a_server, connected
 
 pytestmark = pytest.mark.nats

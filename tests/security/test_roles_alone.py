@@ -12,7 +12,7 @@ from muster import permissions
 from muster.stack import Stack
 from shared.cluster import Snapshot
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
-from shared.eventlog.subjects import LEASES, READER
+from shared.eventlog.account import LEASES, READER
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.controlplane import require_control_plane

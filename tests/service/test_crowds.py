@@ -25,7 +25,7 @@ from shared.cluster.decoding import encode, read_object
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
 from shared.eventlog import Bucket, EventLog
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey

@@ -16,7 +16,7 @@ from shared.cluster import Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.eventlog.subjects import LEASES
+from shared.eventlog.account import LEASES
 from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until

@@ -7,8 +7,8 @@ import pytest
 from services.status.checkpoints import SWEPT
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
+from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
-from shared.eventlog.subjects import HEADS
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import closed

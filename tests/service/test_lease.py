@@ -9,7 +9,7 @@ import pytest
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket, Revised
-from shared.eventlog.subjects import LEASES
+from shared.eventlog.account import LEASES
 from shared.runtime.lease import (
     CHECK_SECONDS,
     LONGEST_OFFER_SECONDS,

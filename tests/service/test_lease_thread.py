@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from shared.errors import Refused
-from shared.eventlog.subjects import LEASES
+from shared.eventlog.account import LEASES
 from shared.runtime.lease import TTL_SECONDS, Lease
 from shared.runtime.lease_thread import STALL_SECONDS, LeaseThread, ThreadedLease
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal

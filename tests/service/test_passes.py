@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from shared.eventlog import Entry
-from shared.eventlog.subjects import LEASES
+from shared.eventlog.account import LEASES
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import JobGone

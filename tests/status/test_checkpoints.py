@@ -1,7 +1,7 @@
 """What the status of an ended object shows is noted beside the log, so that a replica that starts need not look."""
 
 from services.status.checkpoints import Checkpoints
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.job.naming import Uid
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 

@@ -15,7 +15,7 @@ from services.watcher.watches import Options
 from shared.cluster.kinds import NODES
 from shared.cluster.objects import Node, Pod, Taint, Toleration
 from shared.errors import Transient
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobSucceeded

@@ -22,7 +22,7 @@ from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.eventlog import Entry
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories

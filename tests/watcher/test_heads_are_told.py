@@ -12,7 +12,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.errors import Conflict, Transient
 from shared.eventlog import Entry
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.framework import metadata, slot_labels
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid

@@ -11,7 +11,7 @@ from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
 from shared.errors import Transient
 from shared.eventlog import Entry
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone

@@ -12,7 +12,7 @@ from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
-from shared.eventlog.subjects import HEADS
+from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS

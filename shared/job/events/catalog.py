@@ -1,4 +1,4 @@
-"""The catalogue of events: which are facts, which are decisions, and which author may write which."""
+"""The catalogue of events, made from the unions of each author's file: facts, decisions, and who may write which."""
 
 from typing import get_args
 

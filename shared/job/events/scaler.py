@@ -107,3 +107,4 @@ Decision = (
     | ScaleFailed
     | ScaleCancelled
 )
+"""All decisions of this author; `catalog` takes them from here."""

@@ -35,3 +35,4 @@ class JobExpired(Decided, frozen=True, tag="JobExpired"):
 
 
 Decision = SlotsAssigned | SlotsReleased | JobRestarted | JobExpired
+"""All decisions of this author; `catalog` takes them from here."""

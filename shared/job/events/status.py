@@ -51,3 +51,4 @@ class JobFailed(PhaseEntered, frozen=True, tag="JobFailed"):
 Decision = (
     JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspending | JobSuspended | JobSucceeded | JobFailed
 )
+"""All decisions of this author; `catalog` takes them from here."""

@@ -208,3 +208,4 @@ Fact = (
     | HeadForged
     | HistoryAccepted
 )
+"""All facts of this author; `catalog` takes them from here."""

@@ -17,10 +17,10 @@ from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.controlplane import ControlPlane
 from muster.stack import SERVICES
+from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.eventlog.subjects import ADMIN, READER
 from shared.frameworks.scale_requests import GROUP
 from shared.ports import free_port
 from tests.bench.real.client import Client, Job, Plain, Pod, Watch, encode

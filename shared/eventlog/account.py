@@ -1,4 +1,4 @@
-"""The streams, subjects and users in the log's NATS account, and the rights of each user.  Pure.
+"""The log's NATS account: its streams and buckets, its users and the rights of each.  Pure.
 
 `server.py` turns the table into a server configuration; the tests' log in memory applies the same one.
 """

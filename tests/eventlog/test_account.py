@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.eventlog.subjects import AUTHORS, asks, listens, publishes
+from shared.eventlog.account import AUTHORS, asks, listens, publishes
 from tests.memory.eventlog import matches
 
 
