@@ -19,7 +19,6 @@ from shared.job.events import scaler, scheduler, watcher
 from shared.job.events.catalog import AUTHORS, Decision, Fact
 from shared.job.events.event import Decided
 from shared.job.events.refused import EffectRefused
-from shared.job.events.setup import LogCreated
 from shared.job.naming import Slot, Uid
 from shared.job.policies import replacement
 from shared.job.spec import WORKER
@@ -152,8 +151,8 @@ class Causes(Links):
                 self._keep(here.says(f"the resource shows the head {event.theirs}, log and checkpoint {event.ours}"))
             case watcher.HistoryAccepted():
                 self._keep(here.says("a person accepted that the log goes on without that head", self.doubt))
-            case LogCreated() | watcher.ChildGone() | watcher.HeadForged():
-                # These events change nothing for which people ask the cause.
+            case _:
+                # Other facts change nothing for which people ask the cause.
                 pass
 
     def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:

@@ -1,6 +1,7 @@
 """The status service's shell: documents, heads and Kubernetes Events, written to the cluster."""
 
 import asyncio
+import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -55,13 +56,15 @@ class Status:
         kinds: Kinds = BUILT_IN,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        """`heads` is the checkpoint bucket, `identity` that of the log."""
+        """`heads` is the checkpoint bucket, `identity` that of the log; `chance`, from 0 to 1, spreads retries."""
         self._cluster = cluster
         self._checkpoints = Checkpoints(heads, identity)
         self._identity = identity
         self._kinds = kinds
         self._now = now
+        self._chance = chance
         self._written: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
         """Objects whose status this process wrote, by job, each with the job's generation.
 
@@ -117,7 +120,7 @@ class Status:
                 return await ask()
             except Transient as trouble:
                 log.info("cannot remove checkpoints now", why=str(trouble))
-                await asyncio.sleep(backoff(tries))
+                await asyncio.sleep(backoff(tries, chance=self._chance))
                 tries += 1
 
     async def act(self, effect: Effect, context: Context) -> None:

@@ -49,17 +49,19 @@ class Lease:
         *,
         unready: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
+        chance: Callable[[], float] = random.random,
     ) -> None:
         """`holder` is unique to this process.
 
         `unready` says why a standby replica should act instead; it is empty while this one is ready.  `clock` is in
-        seconds; with a clock other than the loop's, `held` can be called in another thread.
+        seconds; with a clock other than the loop's, `held` can be called in another thread.  `chance` is from 0 to 1.
         """
         self._bucket = bucket
         self._key = key
         self._holder = holder
         self._unready = unready
         self._clock = clock
+        self._chance = chance
         self._unready_since = 0.0
         """Since when this holder is unready."""
         self._offers = 0
@@ -136,7 +138,7 @@ class Lease:
 
     def _pause(self) -> float:
         # A third of the lease leaves two more tries; with the jitter, standby replicas do not ask together.
-        third = TTL_SECONDS / 3 * random.uniform(0.9, 1.1)  # noqa: S311
+        third = TTL_SECONDS / 3 * (0.9 + self._chance() / 5)
         if self.held() or self.trouble:
             return third
         if not self._others:

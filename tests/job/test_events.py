@@ -15,6 +15,7 @@ from shared.eventlog.account import AUTHORS as USERS
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Decision, Fact
 from shared.job.events.event import Author
 from shared.job.events.refused import EffectRefused
+from shared.job.events.watcher import JobGone
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from tests.job.examples import EXAMPLES
 
@@ -76,7 +77,7 @@ def test_what_a_newer_release_added_is_ignored(event: AnyEvent):
 
 
 def test_defaults_are_stored_so_that_changing_one_does_not_rewrite_the_past():
-    line = msgspec.json.encode(EXAMPLES[3])
+    line = msgspec.json.encode(JobGone(version=60))
     assert b'"reason":"Deleted"' in line
 
 

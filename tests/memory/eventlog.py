@@ -119,6 +119,9 @@ class MemoryEventLog:
                 await self._journal.grown()
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        return self._end(subjects)
+
+    def _end(self, subjects: tuple[str, ...]) -> int:
         newest = reversed(self._journal.events)
         return next((event.sequence for event in newest if _selected(event, subjects)), 0)
 
@@ -162,7 +165,18 @@ class MemoryBucket:
         return self._get(key)
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
-        await self._begin(key)
+        await asyncio.sleep(0)
+        return self._put(key, value, expect=expect, ttl=ttl)
+
+    async def delete(self, key: str, *, expect: int | None = None) -> None:
+        await asyncio.sleep(0)
+        self._delete(key, expect=expect)
+
+    async def below(self, key: str) -> Revised | None:
+        return self._below(key)
+
+    def _put(self, key: str, value: bytes, *, expect: int | None, ttl: float | None) -> int:
+        _must_be_allowed(self._user, subject_of(self._name, key))
         if ttl is not None and self._name != LEASES:
             raise Refused(f"put {key} in {self._name}: only {LEASES} lets values expire", reason="Invalid")
         self._must_be_at(key, expect)
@@ -171,20 +185,16 @@ class MemoryBucket:
         self._values[key] = _Value(Revised(value, revision), expires)
         return revision
 
-    async def delete(self, key: str, *, expect: int | None = None) -> None:
-        await self._begin(key)
+    def _delete(self, key: str, *, expect: int | None) -> None:
+        _must_be_allowed(self._user, subject_of(self._name, key))
         if self._get(key) is None:
             return
         self._must_be_at(key, expect)
         del self._values[key]
 
-    async def below(self, key: str) -> Revised | None:
+    def _below(self, key: str) -> Revised | None:
         found = (self._get(each) for each in self._values if each.startswith(f"{key}."))
         return next((revised for revised in found if revised is not None), None)
-
-    async def _begin(self, key: str) -> None:
-        _must_be_allowed(self._user, subject_of(self._name, key))
-        await asyncio.sleep(0)
 
     def _get(self, key: str) -> Revised | None:
         value = self._values.get(key)

@@ -2,8 +2,14 @@
 
 A fact says what a service saw or what happened, a decision what a service decided.  Stored events are read for ever:
 a new field has a default; no field is ever renamed, retyped or removed; no tag is used twice.
-A new type takes its class in the union of its author, from which `catalog` is made, a case in `evolve.py`, a decision
-one in `because.py`, and an example in `tests/job/examples.py`.  mypy and `tests/job/test_events.py` name what lacks.
+A new type needs, and mypy and `tests/job/test_events.py` name each that is missing:
+
+- its class, and its name in the union at the end of its author's file;
+- a case in `shared/job/evolve.py`, and for a decision one in `shared/job/because.py`;
+- an example in `tests/job/examples.py`, of which `REWRITE_GOLDEN=1` appends a line to `tests/histories/events.jsonl`.
+
+Services of an older release hold a job whose history has a type that they do not know.
+
 Events have keys, numbers, reasons (CamelCase words) and bounded messages of the kube-scheduler, the kubelet, the API
 server and a failed container (`docs/adr/0012`), never an object, an environment value, a script or a secret.
 """
