@@ -243,14 +243,12 @@ class KubeflowJob(Replicated):
     def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         """The named ports of the training container, for the pod's own Service."""
         found = {port["name"]: (port["port"], "TCP") for port in super().ports(manifest, spec, context)}
-        containers = self.template(manifest, context.slot.role)["spec"]["containers"] if context is not None else []
-        for container in containers:
-            if container["name"] == self.container_properties.name:
-                for port in container.get("ports") or ():
-                    at = (port.get("containerPort"), port.get("protocol") or "TCP")
-                    # A Service may have each port of a protocol once.
-                    if isinstance(port.get("name"), str) and isinstance(at[0], int) and at not in found.values():
-                        found.setdefault(port["name"], at)
+        container = self.training_container(manifest, context.slot.role) if context is not None else {}
+        for port in container.get("ports") or ():
+            at = (port.get("containerPort"), port.get("protocol") or "TCP")
+            # A Service may have each port of a protocol once.
+            if isinstance(port.get("name"), str) and isinstance(at[0], int) and at not in found.values():
+                found.setdefault(port["name"], at)
         return [
             {"name": name, "port": port} | ({} if protocol == "TCP" else {"protocol": protocol})
             for name, (port, protocol) in found.items()

@@ -162,6 +162,15 @@ class Replicated(Framework):
         found: Document = next(specs[kind.name]["template"] for kind in self.replica_types if kind.role == role)
         return found
 
+    def training_container(self, manifest: Custom, role: str) -> Document:
+        """The container of a role's template that `parse` found; empty if an edit took it away.
+
+        Services are made of an edited resource, too, before `parse` accepts it.
+        """
+        name = self.container_properties.name
+        containers: list[Document] = self.template(manifest, role)["spec"]["containers"]
+        return next((known for known in containers if name in ("", known["name"])), {})
+
     def spec_of(self, manifest: Custom, spec: reading.Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         """The canonical job with these roles; problems are noted in `spec`."""
         return JobSpec(
@@ -197,7 +206,7 @@ class Replicated(Framework):
         pod = pod_of(self, self.template(manifest, context.slot.role), context, search=False)
         ports = {role.name: self.port(manifest, role.name) for role in spec.roles}
         wanted = self.environment(Replica(job=manifest, spec=spec, context=context, ports=ports))
-        name = self.container_properties.name or pod["spec"]["containers"][0]["name"]
+        name = self.training_container(manifest, context.slot.role)["name"]
         pod["spec"]["containers"] = [
             self._with_environment(container, wanted, ports[context.slot.role] if container["name"] == name else 0)
             if container["name"] == name or self.in_every_container
@@ -215,11 +224,9 @@ class Replicated(Framework):
     def port(self, manifest: Custom, role: str) -> int:
         """The port of a role's pods; 0 if they have none."""
         properties = self.container_properties
-        for container in self.template(manifest, role)["spec"]["containers"]:
-            if properties.name in ("", container["name"]):
-                for port in container.get("ports") or ():
-                    if port.get("name") == properties.port_name and isinstance(port.get("containerPort"), int):
-                        return int(port["containerPort"])
+        for port in self.training_container(manifest, role).get("ports") or ():
+            if port.get("name") == properties.port_name and isinstance(port.get("containerPort"), int):
+                return int(port["containerPort"])
         return properties.port
 
     def _role(

@@ -1,8 +1,12 @@
 """What the training operator's kinds share: run policy, labels, Services, status; told with TFJobs."""
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
+from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.tfjob import TFJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
@@ -12,9 +16,9 @@ from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Slot, Uid
 from shared.job.spec import UNLIMITED, JobSpec, Problem
 from shared.job.views import Exit
-from tests.frameworks.documents import Document, changed, custom, tf_job
+from tests.frameworks.documents import Document, changed, custom, kubeflow_job, tf_job
 from tests.kit.histories import a_history
-from tests.kit.pods import pod_for, service_for
+from tests.kit.pods import context_of, pod_for, service_for
 from tests.kit.replicas import all_slots, ended, replica
 
 WORKER = "spec.tfReplicaSpecs.Worker"
@@ -129,6 +133,72 @@ class TestNames:
         job = changed(tf_job(), f"{WORKER}.template.spec.containers[0].ports", ports)
         service = service_for(custom(job), Slot(0, "worker", 0), TFJOB)
         assert service["spec"]["ports"] == [{"name": "tfjob-port", "port": 2222}, {"name": "board", "port": 6006}]
+
+    def test_it_has_the_port_of_the_kind_when_an_edit_renamed_the_training_container(self):
+        context = context_of(custom(tf_job()), Slot(0, "worker", 0), TFJOB, sizes={})
+        job = changed(tf_job(), f"{WORKER}.template.spec.containers[0].name", "renamed")
+        assert TFJOB.ports(custom(job), parsed(tf_job()), context) == [{"name": "tfjob-port", "port": 2222}]
+
+
+class HerdJob(KubeflowJob):
+    """A kind of a user's package, in a group of its own, that names no container."""
+
+    job_type, group = "HerdJob", "farms.test.muster.dev"
+    replica_types = (ReplicaType("Worker"),)
+
+    def environment(self, replica: Replica) -> Mapping[str, str]:
+        return {"HERD": replica.host("worker")}
+
+
+class ListeningHerdJob(HerdJob):
+    container_properties = ContainerProperties(port_name="herd", port=7000)
+
+
+class TestAKindOfAnotherGroup:
+    def test_its_pods_have_the_labels_of_the_training_operator(self):
+        job = kubeflow_job("HerdJob", "replicaSpecs", "cow", Worker=2)
+        labels = pod_for(custom(job), Slot(0, "worker", 0), HerdJob())["metadata"]["labels"]
+        assert {name.partition("/")[2] for name in labels if name.startswith("training.kubeflow.org/")} == {
+            "operator-name",
+            "job-name",
+            "replica-type",
+            "replica-index",
+            "job-role",
+        }
+
+    def test_a_job_that_another_controller_manages_is_left_alone(self):
+        job = kubeflow_job("HerdJob", "replicaSpecs", "cow", Worker=2)
+        assert HerdJob().ours(custom(job))
+        assert not HerdJob().ours(custom(changed(job, "spec.runPolicy.managedBy", "kueue.x-k8s.io/multikueue")))
+
+
+class TestTheFirstContainerTrainsInAKindThatNamesNone:
+    def job(self, *, first: list[Document], second: list[Document]) -> Document:
+        job = kubeflow_job("HerdJob", "replicaSpecs", "cow", Worker=1)
+        containers = [
+            {"name": "cow", "image": "cow", "ports": first},
+            {"name": "dog", "image": "dog", "ports": second},
+        ]
+        return changed(job, "spec.replicaSpecs.Worker.template.spec.containers", containers)
+
+    def ports(self, kind: HerdJob, job: Document) -> object:
+        return service_for(custom(job), Slot(0, "worker", 0), kind)["spec"]["ports"]
+
+    def test_the_service_of_a_pod_has_its_named_ports(self):
+        job = self.job(
+            first=[{"name": "board", "containerPort": 6006}], second=[{"name": "bark", "containerPort": 6007}]
+        )
+        assert self.ports(HerdJob(), job) == [{"name": "board", "port": 6006}]
+
+    def test_the_port_of_another_container_is_not_that_of_the_kind(self):
+        job = self.job(first=[], second=[{"name": "herd", "containerPort": 7001}])
+        assert self.ports(ListeningHerdJob(), job) == [{"name": "herd", "port": 7000}]
+        cow, dog = pod_for(custom(job), Slot(0, "worker", 0), ListeningHerdJob())["spec"]["containers"]
+        assert (cow["ports"], dog["ports"][0]["containerPort"]) == ([{"name": "herd", "containerPort": 7000}], 7001)
+
+    def test_its_own_port_of_that_name_is_that_of_the_kind(self):
+        job = self.job(first=[{"name": "herd", "containerPort": 7002}], second=[])
+        assert self.ports(ListeningHerdJob(), job) == [{"name": "herd", "port": 7002}]
 
 
 ANSWER = TFJOB.parse(custom(tf_job(PS=1, Worker=2)))
