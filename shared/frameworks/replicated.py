@@ -122,7 +122,7 @@ class Replicated(Framework):
         """The variables by which a pod finds its rank and the others."""
 
     def reserved_for(self, spec: reading.Fields) -> frozenset[str]:
-        """The replica types of a job with this spec."""
+        """The variables that the user of a job with this spec must not set."""
         return self.reserved
 
     def stem(self, manifest: Custom, kind: ReplicaType) -> str:
