@@ -1,15 +1,20 @@
-"""`docs/frameworks.md`: its framework is complete, and trains as it stands there."""
+"""`docs/frameworks.md`: its framework is complete, and trains as it stands there; its package can be installed."""
 
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+from zipfile import ZipFile
 
-import msgspec
 import pytest
 
-from muster.frameworks import REPLICATED, ReplicaType
+from muster.frameworks import REPLICATED, KubeflowJob, ReplicaType
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.installation import plugins
+from shared.job.spec import Succeeds
 from tests.kit.virtual_time import in_virtual_time
 from tests.service.stage import Stage
 
@@ -32,10 +37,13 @@ MANIFEST: dict[str, Any] = {
 }
 
 
+def listings(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
 def the_code() -> str:
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found
-    return found[1]
+    code, _test = listings("python")
+    return code
 
 
 def the_framework() -> Framework:
@@ -61,15 +69,73 @@ def test_a_built_in_kind_has_a_row_here_and_a_section_in_the_page_about_compatib
         )
 
 
-def test_another_leader_is_written_as_the_page_says():
-    found = re.search(r"`handling = (.*?)`", PAGE.read_text())
+def one_of_your_own() -> str:
+    """The section for those who write a framework."""
+    found = re.search(r"^## One of your own\n(.*?)^## ", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert found
-    handling = eval(found[1], {"msgspec": msgspec, "REPLICATED": REPLICATED})  # noqa: S307 -- our own page, too
-    assert handling.leader == ReplicaType("Master").role
+    return found[1]
+
+
+def attributes() -> dict[str, str]:
+    """The table of attributes: what the page says of each."""
+    rows: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (.*) \|$", one_of_your_own(), re.MULTILINE)
+    assert rows
+    return dict(rows)
+
+
+def test_another_leader_is_written_as_the_page_says():
+    row = attributes()["handling"]
+    found = re.search(r"`(import msgspec)`.*`handling = (.*?)`", row)
+    assert found
+    names: dict[str, Any] = {"REPLICATED": REPLICATED}
+    exec(f"{found[1]}\nhandling = {found[2]}", names)  # noqa: S102 -- our own page, too
+    assert names["handling"].leader == ReplicaType("Master").role
+    assert names["handling"].succeeds in get_args(Succeeds)
+    assert {f"`{word}`" for word in get_args(Succeeds)} <= {*re.findall(r"`\w+`", row)}
+
+
+def test_every_attribute_of_the_table_is_one_of_the_base():
+    known = {name for base in KubeflowJob.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", ()))}
+    assert attributes().keys() <= known
 
 
 def test_a_complete_framework_is_a_few_lines():
     assert len(the_code().splitlines()) < FEW
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The page's package, built by its own `pyproject.toml` and installed for this process."""
+    source, installed = tmp_path / "source", tmp_path / "installed"
+    source.mkdir()
+    (source / "jaxjob.py").write_text(the_code())
+    [about] = listings("toml")
+    (source / "pyproject.toml").write_text(about)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=source, check=True)
+    [wheel] = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as files:
+        files.extractall(installed)
+    monkeypatch.syspath_prepend(installed)
+    plugins.installed.cache_clear()
+    yield installed
+    plugins.installed.cache_clear()
+    sys.modules.pop("jaxjob", None)
+
+
+def test_its_package_brings_the_kind(package: Path):
+    assert (package / "jaxjob.py").is_file()
+    assert plugins.installed().left_out == ()
+    assert "JAXJob.kubeflow.org" in [kind.name for kind in plugins.kinds()]
+
+
+def test_its_own_test_passes(package: Path):
+    _code, its_test = listings("python")
+    names: dict[str, Any] = {}
+    exec(its_test, names)  # noqa: S102 -- our own page, too
+    [run] = [value for name, value in names.items() if name.startswith("test_")]
+    run()
+    assert sys.modules["jaxjob"].__file__ == str(package / "jaxjob.py")
 
 
 @in_virtual_time
