@@ -1,15 +1,20 @@
 """`docs/frameworks.md`: its framework is complete, and trains as it stands there; its package can be installed."""
 
+import pkgutil
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 from zipfile import ZipFile
 
 import pytest
 
+import muster.frameworks
+import shared.frameworks
+import shared.job
 from muster.frameworks import REPLICATED, KubeflowJob, ReplicaType
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -97,6 +102,25 @@ def test_another_leader_is_written_as_the_page_says():
 def test_every_attribute_of_the_table_is_one_of_the_base():
     known = {name for base in KubeflowJob.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", ()))}
     assert attributes().keys() <= known
+
+
+def test_every_name_of_ours_in_the_section_for_authors_is_exported():
+    modules = [
+        import_module(f"{package.__name__}.{found.name}")
+        for package in (shared.frameworks, shared.job)
+        for found in pkgutil.iter_modules(package.__path__)
+    ]
+    # A constant of a built-in type has no module of its own.
+    ours = {
+        name
+        for module in modules
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "shared").startswith("shared")
+    }
+    said = {*re.findall(r"\b[A-Z]\w+", " ".join(re.findall(r"`([^`\n]+)`", one_of_your_own())))}
+    assert {"KubeflowJob", "REPLICATED"} <= said & ours
+    # The kinds that Muster brings along stand in BUILT_IN; a package needs no place there.
+    assert (said & ours) - {"BUILT_IN"} <= {*muster.frameworks.__all__}
 
 
 def test_a_complete_framework_is_a_few_lines():
