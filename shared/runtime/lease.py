@@ -20,8 +20,8 @@ TTL_SECONDS = 2.0
 MARGIN_SECONDS = 0.3
 """The holder stops acting this long before the lease can expire at the server."""
 
-CHECK_SECONDS = 0.1
-"""Seconds between a standby's checks of an overdue lease renewal."""
+CHECKS = 20
+"""A standby checks an overdue renewal this many times in the life of a lease."""
 
 FREE_SECONDS = 0.01
 """Seconds until a replica asks for a lease that it found free."""
@@ -50,11 +50,13 @@ class Lease:
         unready: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         chance: Callable[[], float] = random.random,
+        ttl: float = TTL_SECONDS,
     ) -> None:
         """`holder` is unique to this process.
 
         `unready` says why a standby replica should act instead; it is empty while this one is ready.  `clock` is in
-        seconds; with a clock other than the loop's, `held` can be called in another thread.  `chance` is from 0 to 1.
+        seconds; with a clock other than the loop's, `held` can be called in another thread.  `chance` is from 0 to 1,
+        `ttl` in seconds.
         """
         self._bucket = bucket
         self._key = key
@@ -62,6 +64,7 @@ class Lease:
         self._unready = unready
         self._clock = clock
         self._chance = chance
+        self.ttl = ttl
         self._unready_since = 0.0
         """Since when this holder is unready."""
         self._offers = 0
@@ -105,7 +108,7 @@ class Lease:
                     owner, self._until = False, 0.0
                     log.warning("lease offered", lease=self._key, why=self._unready())
                     # After two terms the lease has expired, and the standby replicas have seen that.
-                    await asyncio.sleep(2 * TTL_SECONDS)
+                    await asyncio.sleep(2 * self.ttl)
                 await asyncio.sleep(self._pause())
                 if acquiring is not None and acquiring.done():
                     acquiring.result()
@@ -118,7 +121,7 @@ class Lease:
         self._until = 0.0
         try:
             # A renewal that the stop cut short may be stored all the same.
-            async with asyncio.timeout(TTL_SECONDS):
+            async with asyncio.timeout(self.ttl):
                 known = await self._bucket.get(self._key)
                 if known is not None and known.value == self._holder.encode():
                     await self._bucket.delete(self._key, expect=known.revision)
@@ -138,17 +141,17 @@ class Lease:
 
     def _pause(self) -> float:
         # A third of the lease leaves two more tries; with the jitter, standby replicas do not ask together.
-        third = TTL_SECONDS / 3 * (0.9 + self._chance() / 5)
+        third = self.ttl / 3 * (0.9 + self._chance() / 5)
         if self.held() or self.trouble:
             return third
         if not self._others:
             return FREE_SECONDS
-        seen = self._clock() - self._others_since
-        if seen < CHECK_SECONDS:
+        seen, check = self._clock() - self._others_since, self.ttl / CHECKS
+        if seen < check:
             # The holder has just renewed: its next renewal comes after a third at the earliest.
             return third * 0.8
-        left = TTL_SECONDS - seen
-        return left if 0 < left < CHECK_SECONDS else CHECK_SECONDS
+        left = self.ttl - seen
+        return left if 0 < left < check else check
 
     async def _write(self) -> None:
         if self._others and not self._overdue():
@@ -157,14 +160,14 @@ class Lease:
                 return
         started = self._clock()
         try:
-            async with asyncio.timeout(TTL_SECONDS):
+            async with asyncio.timeout(self.ttl):
                 self._revision = await self._bucket.put(
-                    self._key, self._holder.encode(), expect=self._others or self._revision, ttl=TTL_SECONDS
+                    self._key, self._holder.encode(), expect=self._others or self._revision, ttl=self.ttl
                 )
             if self._clock() >= self._until:
                 # The lease was free for a moment.  The working loop must see the old term end before the new one.
                 self.term += 1
-            self._until = started + TTL_SECONDS - MARGIN_SECONDS
+            self._until = started + self.ttl - MARGIN_SECONDS
             self._others, self.trouble = 0, ""
         except Conflict:
             # Another replica holds the lease, or this one does by a write whose answer was lost.
@@ -182,11 +185,11 @@ class Lease:
         The server removes expired messages at most four times a second, which is later.  If the holder renewed the
         lease after all, the guard refuses the write.
         """
-        return self._clock() >= self._others_since + TTL_SECONDS
+        return self._clock() >= self._others_since + self.ttl
 
     async def _look(self) -> None:
         try:
-            async with asyncio.timeout(TTL_SECONDS):
+            async with asyncio.timeout(self.ttl):
                 known = await self._bucket.get(self._key)
         except (Trouble, TimeoutError) as trouble:
             _raise_if_ended(trouble)

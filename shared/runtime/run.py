@@ -262,6 +262,9 @@ class Runtime:
         if not self.current:
             self._catch_up()
             return
+        if not self._owns():
+            # A standby replica only folds.  When it gets the lease, `owned` queues every job.
+            return
         # After the whole batch, so that a job is decided once for all of its events.
         for key in changed:
             self._queue.add(key)

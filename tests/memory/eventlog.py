@@ -27,7 +27,7 @@ class MemoryJournal:
         self._revision = 0
         self._last: dict[str, Stored] = {}
         self._by_id: dict[str, int] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[Callable[[], None]] = []
         self.append(
             Entry(subject=GENESIS, event_id=identity, time="1970-01-01T00:00:00.000Z", body=b'{"type":"LogCreated"}'),
             expect=0,
@@ -60,15 +60,19 @@ class MemoryJournal:
         return self._revision
 
     def wake(self) -> None:
-        for waiting in self._waiting:
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+    async def grown(self, delay: Callable[[Callable[[], None]], object] = lambda wake: wake()) -> None:
+        """Wait for the next event, or for a client to close; `delay` calls `wake` when the reader is to know."""
+        waiting = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
             if not waiting.done():
                 waiting.set_result(None)
-        self._waiting.clear()
 
-    async def grown(self) -> None:
-        """Wait for the next event, or for a client to close."""
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
+        self._waiting.append(lambda: delay(wake))
         await waiting
 
 
@@ -116,7 +120,10 @@ class MemoryEventLog:
                 was_at_end = True
                 yield Batch((), 0)
             if position == len(events) and not self._closed:
-                await self._journal.grown()
+                await self._grown(trouble)
+
+    async def _grown(self, trouble: Callable[[str], None]) -> None:
+        await self._journal.grown()
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
         return self._end(subjects)

@@ -1,0 +1,135 @@
+"""Faults planted into the product, each with the rule that a run with it breaks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.scaler import shell as scaler_shell
+from services.scaler.core import queue
+from services.scheduler.core import cleanup, slots
+from services.scheduler.core.effects import DeletePod
+from services.status import shell as status_shell
+from services.status.core import phases
+from shared.errors import Conflict
+from shared.eventlog import Entry
+from shared.eventlog.subject import Subject
+from shared.job import fold
+from shared.job.events import status, watcher
+from shared.job.outcome import Verdict
+from shared.job.state import Job
+from tests.memory.eventlog import MemoryJournal
+from tests.simulation.loop import PROCESS
+from tests.simulation.platform import Platform
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One planted fault."""
+
+    name: str
+    rule: str
+    """How the first sentence of the checker begins."""
+    plant: Callable[[pytest.MonkeyPatch], None]
+
+
+def _two_attempts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(slots, "_no_older_pod", lambda job: True)
+
+
+def _no_limit(patch: pytest.MonkeyPatch) -> None:
+    def may_restart(job: Job, end: Verdict) -> bool:
+        return job.spec is not None and not end.success and not end.permanent
+
+    patch.setattr(phases, "may_restart", may_restart)
+    patch.setattr(phases, "used_up", lambda job, end: False)
+
+
+def _deleted_too_early(patch: pytest.MonkeyPatch) -> None:
+    surplus = slots.surplus
+
+    def every(job: Job) -> list[Any]:
+        # A worker that is asked to leave is deleted before its release.
+        leaving = [pod for pod in job.pods.values() if pod.slot in job.outgoing and not pod.deleting]
+        return [*surplus(job), *(DeletePod(pod.name, pod.uid) for pod in leaving)]
+
+    patch.setattr(slots, "surplus", every)
+
+
+def _left_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cleanup, "everything", lambda job: [])
+    patch.setattr(Platform, "_collect", lambda self: None)
+
+
+def _requests_that_never_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue, "after_the_end", lambda job: [])
+
+
+def _a_worker_not_listed(patch: pytest.MonkeyPatch) -> None:
+    make = scaler_shell.hosts_config_map
+
+    def fewer(*args: Any, members: Any, **named: Any) -> Any:
+        return make(*args, members=members[:-1], **named)
+
+    patch.setattr(scaler_shell, "hosts_config_map", fewer)
+
+
+def _another_head(patch: pytest.MonkeyPatch) -> None:
+    with_head = status_shell.with_head
+
+    def older(document: bytes, log: str, head: Any, time: str) -> Any:
+        return with_head(document, log, msgspec.structs.replace(head, sequence=head.sequence - 1), time)
+
+    patch.setattr(status_shell, "with_head", older)
+
+
+def _after_the_end(patch: pytest.MonkeyPatch) -> None:
+    next_phase = phases.next_phase
+
+    def again(job: Job) -> Any:
+        if job.phase == "Failed" and not job.deleting:
+            return status.JobRunning(reason="Again")
+        return next_phase(job)
+
+    patch.setattr(phases, "next_phase", again)
+
+
+def _no_guard(patch: pytest.MonkeyPatch) -> None:
+    append = MemoryJournal.append
+
+    def leaking(self: MemoryJournal, entry: Entry, *, expect: int) -> int:
+        try:
+            return append(self, entry, expect=expect)
+        except Conflict:
+            # As three servers did for a guard over several families (facts about NATS).
+            last = self.last(Subject.parse(entry.subject).scope)
+            assert last is not None
+            return append(self, entry, expect=last.sequence)
+
+    patch.setattr(MemoryJournal, "append", leaking)
+
+
+def _another_fold(patch: pytest.MonkeyPatch) -> None:
+    evolve = fold.evolve
+
+    def forgetful(job: Job, event: Any, at: Any) -> Job:
+        process = PROCESS.get()
+        if process is not None and process.name.startswith("scaler-1") and isinstance(event, watcher.ChildGone):
+            return job
+        return evolve(job, event, at)
+
+    patch.setattr(fold, "evolve", forgetful)
+
+
+MUTANTS = (
+    Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
+    Mutant("no restart counts against backoffLimit", "I13", _no_limit),
+    Mutant("a leaving worker is deleted before its release", "I10", _deleted_too_early),
+    Mutant("the children of a job that is gone stay", "I4", _left_behind),
+    Mutant("requests of a finished job are not answered", "I5", _requests_that_never_end),
+    Mutant("the last worker is missing from the hosts files", "I7", _a_worker_not_listed),
+    Mutant("a status shows another head than its own", "I3", _another_head),
+    Mutant("a failed job runs again", "I2", _after_the_end),
+    Mutant("the log accepts a decision on an old basis", "I11", _no_guard),
+    Mutant("one replica forgets events of one type", "I23", _another_fold),
+)

@@ -1,0 +1,247 @@
+"""What leads from a process to the cluster and to the log: latency, calls that are lost, answered late or not at all.
+
+A server does its part outside of the process: a call that was sent is carried out although its sender is dead.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from shared.cluster import MOST_OUTPUT, Execution
+from shared.cluster.kinds import PODS
+from shared.errors import Refused, Transient, Trouble
+from shared.eventlog import Bucket, Entry, Revised, Stored
+from tests.memory.cluster import Call, MemoryCluster
+from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
+from tests.simulation.loop import outside
+
+R = TypeVar("R")
+
+PATIENCE_SECONDS = 2.0
+"""After this a client gives an unanswered call up."""
+
+LONGEST_LATE_SECONDS = 5.0
+"""A call that its sender gave up is carried out at most so much later."""
+
+BUSY_SECONDS = 1.0
+
+AGAIN_SECONDS = 0.3
+"""How long a reader waits before it tries again over a link that is cut."""
+
+Fate = Literal["answered", "busy", "lost", "unanswered", "late"]
+FATES: tuple[Fate, ...] = ("busy", "lost", "unanswered", "late")
+"""Those that `Rates` has a number for."""
+
+
+class Rates(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many calls of 1,000 meet each fate."""
+
+    busy: int = 0
+    lost: int = 0
+    unanswered: int = 0
+    late: int = 0
+    slow: int = 0
+    """Of 1,000 ways through the network, those that take up to half a second."""
+
+
+class Link:
+    """The way from one process to one server."""
+
+    def __init__(self, chance: Random, rates: Rates) -> None:
+        self._chance = chance
+        self.rates = rates
+        self._delivered = 0.0
+        """When the last delivery of a stream arrived."""
+        self.cut = False
+        """True while nothing comes through."""
+        self.closed = False
+        """True once the run is over: every call fails at once."""
+        self._outside = outside()
+
+    def delay(self) -> float:
+        """Seconds on the way, once."""
+        chance = self._chance.random()
+        if chance * 1_000 < self.rates.slow:
+            return 0.02 + 0.5 * self._chance.random()
+        return 0.000_5 + 0.003 * chance
+
+    async def call(self, work: Callable[[], R]) -> R:
+        """Let the server do `work`.  Raises what it raises, and `Transient` if there was no answer in time."""
+        if self.closed:
+            raise Refused("the run is over", reason="Closed")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[R] = loop.create_future()
+        fate, way, sent = self._fate(), self.delay(), loop.time()
+
+        def lose() -> None:
+            # Nobody tells the sender: it gives the call up by itself.
+            loop.call_at(max(sent + PATIENCE_SECONDS, loop.time()), give_up, context=self._outside)
+
+        def give_up() -> None:
+            if not answer.done():
+                answer.set_exception(Transient("no answer"))
+
+        def arrive() -> None:
+            if self.cut or fate == "lost":
+                lose()
+                return
+            result: R | None = None
+            error: Trouble | None = None
+            if fate == "busy":
+                error = Transient("429 Too Many Requests", retry_after=BUSY_SECONDS)
+            else:
+                try:
+                    result = work()
+                except Trouble as trouble:
+                    error = trouble
+            if fate == "unanswered":
+                lose()
+            elif fate != "late":
+                loop.call_later(self.delay(), come_back, result, error, context=self._outside)
+
+        def come_back(result: R, error: Trouble | None) -> None:
+            if self.cut:
+                lose()
+            elif not answer.done():
+                if error is None:
+                    answer.set_result(result)
+                else:
+                    answer.set_exception(error)
+
+        if fate == "late":
+            lose()
+            way += PATIENCE_SECONDS + LONGEST_LATE_SECONDS * self._chance.random()
+        loop.call_later(way, arrive, context=self._outside)
+        return await answer
+
+    def later(self, what: Callable[[], None]) -> None:
+        """Do `what` after the way through the network, outside of the process."""
+        asyncio.get_running_loop().call_later(self.delay(), what, context=self._outside)
+
+    async def arrive(self) -> None:
+        """One delivery of a stream; what comes at the same time comes together.
+
+        Raises `Transient` while the link is cut.
+        """
+        if asyncio.get_running_loop().time() > self._delivered:
+            await asyncio.sleep(self.delay())
+            self._delivered = asyncio.get_running_loop().time()
+        if self.closed:
+            raise Refused("the run is over", reason="Closed")
+        if self.cut:
+            await asyncio.sleep(PATIENCE_SECONDS * (0.1 + self._chance.random()))
+            raise Transient("the connection is lost")
+
+    def _fate(self) -> Fate:
+        number, rates = self._chance.random() * 1_000, self.rates
+        for fate in FATES:
+            rate: int = getattr(rates, fate)
+            if number < rate:
+                return fate
+            number -= rate
+        return "answered"
+
+
+class _Deliveries:
+    """The weather of a watch: each delivery takes its time."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def before(self, call: Call) -> None:
+        await self._link.arrive()
+
+    async def after(self, call: Call) -> None:
+        pass
+
+
+Acting = Callable[[Callable[[], Any]], Any]
+"""Lets the cluster do the work of one service's call."""
+
+
+class NetworkedCluster(MemoryCluster):
+    """One process's client of the cluster."""
+
+    def __init__(self, store: MemoryStore, link: Link, acting: Acting) -> None:
+        super().__init__(store, weather=_Deliveries(link))
+        self._link = link
+        self._acting = acting
+
+    async def _call(self, call: Call, work: Callable[[], R]) -> R:
+        def acting() -> R:
+            result: R = self._acting(work)
+            return result
+
+        self._must_be_open(call)
+        return await self._link.call(acting)
+
+    async def execute(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        timeout: float,
+        most: int = MOST_OUTPUT,
+    ) -> Execution:
+        call = Call("execute", PODS.plural, namespace, pod, "exec")
+        program = await self._call(call, lambda: self._store.program_of(namespace, pod))
+        try:
+            async with asyncio.timeout(timeout):
+                execution = await program(namespace, pod, container, command)
+        except TimeoutError as error:
+            raise Transient(f"execute in {namespace}/{pod}: timed out") from error
+        await self._link.arrive()
+        return Execution(execution.exit_code, execution.output[:most])
+
+
+class NetworkedLog(MemoryEventLog):
+    """One process's client of the log."""
+
+    def __init__(self, journal: MemoryJournal, link: Link, *, user: str) -> None:
+        super().__init__(journal, user=user)
+        self._link = link
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        self._must_be_open()
+        return await self._link.call(lambda: self._journal.append(entry, expect=expect))
+
+    async def _grown(self, trouble: Callable[[str], None]) -> None:
+        await self._journal.grown(self._link.later)
+        while self._link.cut:
+            trouble("the connection is lost")
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        return await self._link.call(lambda: self._end(subjects))
+
+    async def last(self, scope: str) -> Stored | None:
+        return await self._link.call(lambda: self._journal.last(scope))
+
+    async def bucket(self, name: str) -> Bucket:
+        return NetworkedBucket(self._journal, name, self._link, user=self._user)
+
+
+class NetworkedBucket(MemoryBucket):
+    """One process's client of a bucket."""
+
+    def __init__(self, journal: MemoryJournal, name: str, link: Link, *, user: str) -> None:
+        super().__init__(journal, name, user=user)
+        self._link = link
+
+    async def get(self, key: str) -> Revised | None:
+        return await self._link.call(lambda: self._get(key))
+
+    async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
+        return await self._link.call(lambda: self._put(key, value, expect=expect, ttl=ttl))
+
+    async def delete(self, key: str, *, expect: int | None = None) -> None:
+        await self._link.call(lambda: self._delete(key, expect=expect))
+
+    async def below(self, key: str) -> Revised | None:
+        return await self._link.call(lambda: self._below(key))

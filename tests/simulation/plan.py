@@ -1,0 +1,253 @@
+"""What happens in one run, as data: what users do, what breaks, and how the network is.  Made from a seed."""
+
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+
+from tests.simulation.network import Rates
+from tests.simulation.platform import NODE_NAMES, Workload
+
+AUTHORS = ("watcher", "scheduler", "scaler", "status")
+REPLICAS = tuple(f"{author}-{number}" for author in AUTHORS for number in range(2))
+
+Server = Literal["cluster", "log"]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Something that happens `at` so many seconds."""
+
+    at: float
+
+
+class Apply(Step, frozen=True):
+    """A user applies a job."""
+
+    job: str
+    kind: str
+    workers: int
+    more: dict[str, Any] = {}
+    """Further fields of the spec."""
+    policy: str = ""
+    """The restartPolicy of every role; the kind's default without one."""
+
+
+class Scale(Step, frozen=True):
+    """A user creates a scale request, by count or by the names of pods."""
+
+    name: str
+    job: str
+    by: int
+    """Workers more, or fewer."""
+    pods: tuple[str, ...] = ()
+    more: dict[str, Any] = {}
+
+
+class Edit(Step, frozen=True):
+    """A user patches the job."""
+
+    job: str
+    patch: dict[str, Any]
+
+
+class Delete(Step, frozen=True):
+    """A user deletes a job, a request (`request`), or one of the pods of a job (`pod`)."""
+
+    job: str
+    request: str = ""
+    pod: str = ""
+    orphan: bool = False
+
+
+class End(Step, frozen=True):
+    """The container of a pod ends."""
+
+    pod: str
+    code: int
+
+
+class Node(Step, frozen=True):
+    """A node dies, is drained, or takes pods again."""
+
+    node: str
+    how: Literal["lost", "drained", "opened"]
+
+
+class Kill(Step, frozen=True):
+    """A replica is killed `after` so many of its callbacks, and started again."""
+
+    replica: str
+    after: int
+    down: float
+
+
+class Pause(Step, frozen=True):
+    """A replica stands still."""
+
+    replica: str
+    seconds: float
+
+
+class Cut(Step, frozen=True):
+    """The link from a replica to a server is cut."""
+
+    replica: str
+    server: Server
+    seconds: float
+
+
+class Outage(Step, frozen=True):
+    """The API server or the log answers nobody."""
+
+    server: Server
+    seconds: float
+
+
+class Watches(Step, frozen=True):
+    """Every watch breaks; after a compaction it has to list again."""
+
+    compacted: bool
+
+
+class Quota(Step, frozen=True):
+    """The namespace may have no more pods than `most` for some time."""
+
+    most: int
+    seconds: float
+
+
+class Skew(Step, frozen=True):
+    """The wall clock of a replica jumps by so many seconds."""
+
+    replica: str
+    by: float
+
+
+AnyStep = Apply | Scale | Edit | Delete | End | Node | Kill | Pause | Cut | Outage | Watches | Quota | Skew
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run."""
+
+    seed: int
+    """Of everything that the plan leaves open: latencies, ends of containers, nodes of pods."""
+    steps: tuple[AnyStep, ...]
+    to_cluster: Rates = Rates()
+    to_log: Rates = Rates()
+    workload: Workload = Workload()
+
+    @property
+    def seconds(self) -> float:
+        """When the weather clears."""
+        return max((step.at + getattr(step, "seconds", getattr(step, "down", 0.0)) for step in self.steps), default=0.0)
+
+
+KINDS = ("TrainingJob", "TrainingJob", "TrainingJob", "TFJob", "PyTorchJob", "MPIJob", "MXJob")
+POLICIES = ("", "", "Never", "OnFailure", "Always", "ExitCode")
+BUSY_SECONDS = 12.0
+"""How long users and faults go on."""
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = Random(seed)
+    steps: list[AnyStep] = []
+    jobs = [f"job-{number}" for number in range(chance.randint(3, 6))]
+    for job in jobs:
+        begin = chance.uniform(0.1, BUSY_SECONDS / 2)
+        kind = chance.choice(KINDS)
+        steps += _life(chance, job, kind, begin)
+    for _ in range(chance.randint(2, 10)):
+        steps.append(_fault(chance, jobs, chance.uniform(0.3, BUSY_SECONDS)))
+    # Every second run has a network without faults: what fails there is easier to understand.
+    stormy = chance.random() < 0.5
+    return Plan(
+        seed=seed,
+        steps=tuple(sorted(steps, key=lambda step: step.at)),
+        to_cluster=_rates(chance) if stormy else Rates(),
+        to_log=_rates(chance) if stormy else Rates(),
+        workload=Workload(longest_seconds=chance.uniform(1, 12), hang=chance.choice((0, 20, 50))),
+    )
+
+
+def _life(chance: Random, job: str, kind: str, begin: float) -> list[AnyStep]:
+    workers = chance.randint(1, 3)
+    more: dict[str, Any] = {}
+    if chance.random() < 0.3:
+        more["backoffLimit"] = chance.randint(0, 3)
+    if kind == "TrainingJob" and chance.random() < 0.5:
+        more["restartPolicy"] = chance.choice(("Never", "OnFailure", "Sometimes"))
+    if kind == "TrainingJob" and chance.random() < 0.3:
+        more["cleanPodPolicy"] = chance.choice(("None", "Running", "All"))
+    if chance.random() < 0.1:
+        more["activeDeadlineSeconds"] = chance.randint(2, 20)
+    if chance.random() < 0.15:
+        more["ttlSecondsAfterFinished"] = chance.randint(1, 5)
+    first = Apply(at=begin, job=job, kind=kind, workers=workers, more=more, policy=chance.choice(POLICIES))
+    steps: list[AnyStep] = [first]
+    for number in range(chance.randint(0, 5)):
+        at = begin + chance.uniform(0.05, BUSY_SECONDS / 2)
+        steps.append(_operation(chance, job, kind, f"{job}-{number}", at))
+    if chance.random() < 0.2:
+        # The same name again, after a deletion.
+        at = begin + chance.uniform(1, BUSY_SECONDS / 2)
+        steps += [Delete(at=at, job=job), msgspec.structs.replace(first, at=at + chance.choice((0.001, 0.3, 2.0)))]
+    return steps
+
+
+def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> AnyStep:
+    pick = chance.random()
+    if kind == "TrainingJob" and pick < 0.5:
+        more: dict[str, Any] = {}
+        if chance.random() < 0.3:
+            more = {"script": "resize", "timeout": chance.randint(2, 10)}
+        return Scale(at=at, name=name, job=job, by=chance.choice((-2, -1, 1, 1, 2, 3, 40)), more=more)
+    if pick < 0.6:
+        return Delete(at=at, job=job, pod=chance.choice(("worker-0", "worker-1", "launcher", "master-0", "chief-0")))
+    if pick < 0.75:
+        return Edit(at=at, job=job, patch={"spec": suspended(kind, suspend=chance.random() < 0.6)})
+    if pick < 0.85:
+        return Edit(at=at, job=job, patch={"metadata": {"annotations": {"muster.dev/restart": name}}})
+    if pick < 0.93:
+        return End(
+            at=at, pod=f"{job}-{chance.choice(('worker-0', 'worker-1', 'launcher'))}", code=chance.choice((1, 137))
+        )
+    return Delete(at=at, job=job, orphan=chance.random() < 0.2)
+
+
+def suspended(kind: str, *, suspend: bool) -> dict[str, Any]:
+    """The part of a kind's spec that suspends a job or lets it go on."""
+    return {"runPolicy": {"suspend": suspend}} if kind != "TrainingJob" else {"suspend": suspend}
+
+
+def _fault(chance: Random, jobs: list[str], at: float) -> AnyStep:
+    replica, seconds = chance.choice(REPLICAS), chance.choice((0.05, 0.5, 2.5, 6.0))
+    server: Server = chance.choice(("cluster", "log"))
+    match chance.randrange(12):
+        case 0 | 1 | 2 | 3:
+            return Kill(at=at, replica=replica, after=chance.randint(0, 300), down=chance.choice((0.01, 0.5, 3.0)))
+        case 4 | 5:
+            return Pause(at=at, replica=replica, seconds=seconds)
+        case 6:
+            return Cut(at=at, replica=replica, server=server, seconds=seconds)
+        case 7:
+            return Outage(at=at, server=server, seconds=min(seconds, 2.5))
+        case 8:
+            return Watches(at=at, compacted=chance.random() < 0.5)
+        case 9:
+            return Quota(at=at, most=chance.randint(0, 5), seconds=seconds)
+        case 10:
+            return Node(at=at, node=chance.choice(NODE_NAMES), how=chance.choice(("lost", "drained", "opened")))
+        case _:
+            return Skew(at=at, replica=replica, by=chance.choice((-600.0, 600.0, 1.0)))
+
+
+def _rates(chance: Random) -> Rates:
+    most = chance.choice((5, 20, 60))
+    return Rates(
+        busy=chance.randint(0, most),
+        lost=chance.randint(0, most),
+        unanswered=chance.randint(0, most),
+        late=chance.randint(0, most),
+        slow=chance.randint(0, 10 * most),
+    )

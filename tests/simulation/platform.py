@@ -1,0 +1,239 @@
+"""The rest of the cluster: kube-scheduler, kubelets with what their containers do, the garbage collector, nodes.
+
+Driven by what changes in the store; every delay and every end comes from one source of chance.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from random import Random
+from typing import Any
+
+import msgspec
+
+from services.scaler.core import drain
+from shared.cluster import Execution, Manifest, Resource
+from shared.cluster.kinds import CONFIGMAPS, NODES, PODS
+from shared.errors import Refused
+from shared.job.naming import HOSTFILE, config_name
+from tests.memory.store import MemoryStore
+from tests.memory.watching import Held
+from tests.simulation.loop import outside
+
+Change = Callable[[Resource[Any], Held | None, Held | None], None]
+
+FOLLOWERS = ("-worker-", "-ps-", "-server-")
+"""Parts of the names of pods whose end is rarely that of the job."""
+
+COLLECT_SECONDS = 0.05
+"""How long garbage lies before it is collected."""
+
+NODE_NAMES = ("node-0", "node-1", "node-2")
+
+CODES = (0, 0, 0, 0, 0, 0, 1, 1, 127, 137, 143, 255)
+"""How containers end that end by themselves."""
+
+
+class ObservedStore(MemoryStore):
+    """A store that tells of each change at the moment when it is made."""
+
+    def __init__(self, *, now: Callable[[], datetime]) -> None:
+        super().__init__(now=now)
+        # No API server counts from zero.
+        self.version = 1
+        self.observers: list[Change] = []
+
+    def _put(self, resource: Resource[Any], before: Held | None, manifest: Manifest) -> Held:
+        after = super()._put(resource, before, manifest)
+        for observer in self.observers:
+            observer(resource, before, after)
+        return after
+
+    def _drop(self, resource: Resource[Any], before: Held, manifest: Manifest) -> Held:
+        last = super()._drop(resource, before, manifest)
+        for observer in self.observers:
+            observer(resource, before, None)
+        return last
+
+
+class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What containers do."""
+
+    longest_seconds: float = 8.0
+    """A leading container that ends by itself ends within this time."""
+    hang: int = 10
+    """Leading containers, of 100, that run until somebody ends them."""
+    fail: int = 5
+    """Other containers, of 100, that end by themselves."""
+    unready: int = 3
+    """Pods, of 100, that do not start before the weather clears."""
+
+
+class Platform:
+    """What a cluster has besides its API server."""
+
+    def __init__(self, store: ObservedStore, chance: Random, workload: Workload) -> None:
+        self._store = store
+        self._chance = chance
+        self._workload = workload
+        self._loop = asyncio.get_running_loop()
+        self._outside = outside()
+        self._next: dict[str, str] = {}
+        """The uid of each pod → what happens to it next."""
+        self._collecting = False
+        self.calm = False
+        """True once every container ends well, and every pod starts."""
+        self.scripts: list[tuple[str, str]] = []
+        """(pod, command) of each script that began."""
+        self.gone_nodes: set[str] = set()
+        store.observers.append(self._changed)
+        store.program = self._program
+        for name in NODE_NAMES:
+            store.create(NODES, "", {"metadata": {"name": name}})
+
+    def clear(self) -> None:
+        """From now on all goes well."""
+        self.calm = True
+        self.gone_nodes.clear()
+        for name in NODE_NAMES:
+            self._store.patch(NODES, "", name, {"spec": {"taints": None}})
+        for held in self._store.find(PODS):
+            self._next.pop(held.metadata["uid"], None)
+            self._care(held)
+
+    def end(self, namespace: str, name: str, code: int) -> None:
+        """The container of a pod ends."""
+        held = self._store.get(PODS, namespace, name)
+        if held is not None and _phase(held) == "Running":
+            self._report(held, "Failed" if code else "Succeeded", code)
+
+    def lose_node(self, node: str) -> None:
+        """A node dies: its pods vanish without a word."""
+        for held in self._on(node):
+            self._after(0.05, self._remove, held.metadata["uid"], held)
+
+    def drain_node(self, node: str) -> None:
+        """A node is closed, and its pods are evicted."""
+        taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        self._store.patch(NODES, "", node, {"spec": {"taints": [taint]}})
+        self.gone_nodes.add(node)
+        for held in self._on(node):
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+            status = held.manifest["status"]
+            kept = [each for each in status.get("conditions", ()) if each["type"] != condition["type"]]
+            with suppress(Refused):
+                conditions = {"status": {"conditions": [*kept, condition]}}
+                self._store.patch(PODS, *held.at, conditions, subresource="status")
+            self._store.delete(PODS, *held.at)
+
+    def open_node(self, node: str) -> None:
+        self._store.patch(NODES, "", node, {"spec": {"taints": None}})
+        self.gone_nodes.discard(node)
+
+    def _on(self, node: str) -> list[Held]:
+        return [held for held in self._store.find(PODS) if held.manifest["spec"].get("nodeName") == node]
+
+    def _changed(self, resource: Resource[Any], before: Held | None, after: Held | None) -> None:
+        if resource.plural == PODS.plural and after is not None:
+            self._care(after)
+        if (after is None or after.metadata.get("finalizers")) and not self._collecting:
+            self._collecting = True
+            self._after(COLLECT_SECONDS * (1 + self._chance.random()), self._collect)
+
+    def _collect(self) -> None:
+        self._collecting = False
+        self._store.collect_garbage()
+
+    def _care(self, held: Held) -> None:
+        """Plan what happens to this pod next."""
+        uid, chance = held.metadata["uid"], self._chance
+        stage, seconds, act = self._stage(held)
+        if stage == self._next.get(uid):
+            return
+        self._next[uid] = stage
+        if seconds is not None:
+            self._after(seconds * (0.5 + chance.random()), self._act, uid, held.at, stage, act)
+
+    def _stage(self, held: Held) -> tuple[str, float | None, Callable[[Held], None]]:
+        phase = _phase(held)
+        if held.metadata.get("deletionTimestamp"):
+            return "remove", 0.1, lambda pod: self._store.remove(PODS, *pod.at)
+        if not held.manifest["spec"].get("nodeName"):
+            return "bind", 0.01, self._bind
+        if phase == "Pending":
+            stuck = not self.calm and self._chance.random() * 100 < self._workload.unready
+            return "start", None if stuck else 0.05, lambda pod: self._report(pod, "Running", None)
+        if phase == "Running":
+            return self._end_of(held)
+        return "ended", None, lambda pod: None
+
+    def _end_of(self, held: Held) -> tuple[str, float | None, Callable[[Held], None]]:
+        chance, workload = self._chance, self._workload
+        leads = not any(part in held.at[1] for part in FOLLOWERS)
+        code = 0 if self.calm else chance.choice(CODES)
+        seconds: float | None = workload.longest_seconds * chance.random()
+        if self.calm:
+            # A follower may be its job's leader too; one whose job ends before is deleted first.
+            seconds = 1.0 if leads else 5.0
+        elif chance.random() * 100 < (workload.hang if leads else 100 - workload.fail):
+            seconds = None
+        phase = "Failed" if code else "Succeeded"
+        return "calm end" if self.calm else "end", seconds, lambda pod: self._report(pod, phase, code)
+
+    def _act(self, uid: str, at: tuple[str, str], stage: str, act: Callable[[Held], None]) -> None:
+        held = self._store.get(PODS, *at)
+        if held is not None and held.metadata["uid"] == uid and self._next.get(uid) == stage:
+            act(held)
+
+    def _bind(self, held: Held) -> None:
+        nodes = [name for name in NODE_NAMES if name not in self.gone_nodes]
+        if nodes:
+            self._store.bind(*held.at, self._chance.choice(nodes))
+        else:
+            self._next.pop(held.metadata["uid"])
+            self._after(1.0, self._care_again, held.at)
+
+    def _care_again(self, at: tuple[str, str]) -> None:
+        held = self._store.get(PODS, *at)
+        if held is not None:
+            self._care(held)
+
+    def _remove(self, uid: str, held: Held) -> None:
+        self._store.remove(PODS, *held.at, uid=uid)
+
+    def _report(self, held: Held, phase: str, code: int | None) -> None:
+        first = held.manifest["spec"]["containers"][0]["name"]
+        ready = phase == "Running"
+        state: dict[str, Any] = {}
+        if code is not None:
+            reason = {0: "Completed", 137: "OOMKilled"}.get(code, "Error")
+            state = {"terminated": {"exitCode": code, "reason": reason}}
+        kept = [each for each in held.manifest["status"].get("conditions", ()) if each["type"] != "Ready"]
+        status = {
+            "phase": phase,
+            "conditions": [*kept, {"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [{"name": first, "ready": ready, "state": state}],
+        }
+        self._store.patch(PODS, *held.at, {"status": status}, subresource="status")
+
+    async def _program(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
+        held = self._store.get(PODS, namespace, pod)
+        if held is None or _phase(held) != "Running":
+            raise Refused(f"execute in {namespace}/{pod}: it does not run", reason="CannotExecute")
+        if tuple(command) == drain.LOOK:
+            return Execution(0, b"launcher\0")
+        if len(command) == 2:
+            job = pod.rpartition("-launcher")[0]
+            files = self._store.get(CONFIGMAPS, namespace, config_name(job))
+            return Execution(0, files.manifest["data"][HOSTFILE].encode() if files is not None else b"")
+        self.scripts.append((pod, " ".join(command)))
+        await asyncio.sleep(0.5 * self._chance.random())
+        return Execution(0 if self.calm else self._chance.choice((0, 0, 0, 1)), b"")
+
+    def _after(self, seconds: float, what: Callable[..., None], *args: Any) -> None:
+        self._loop.call_later(seconds, what, *args, context=self._outside)
+
+
+def _phase(held: Held) -> str:
+    return str((held.manifest.get("status") or {}).get("phase", ""))

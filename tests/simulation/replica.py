@@ -1,0 +1,164 @@
+"""One replica of a service: its runtime, its lease and its links, in a process that can be killed."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from random import Random
+
+from services.scaler.core.policy import Policy
+from services.scaler.shell import Scaler
+from services.scheduler.shell import Scheduler
+from services.status.shell import Status
+from services.watcher.shell import Watcher
+from services.watcher.watches import Options
+from shared.errors import Refused, Transient
+from shared.eventlog import Bucket, EventLog
+from shared.eventlog.account import HEADS, LEASES
+from shared.frameworks.kinds import Kinds
+from shared.installation.exclusive_leases import lease_key
+from shared.job.events.event import Author
+from shared.runtime.lease import Lease
+from shared.runtime.run import Runtime, Service
+from tests.memory.eventlog import MemoryJournal
+from tests.simulation.loop import PROCESS, Process, outside
+from tests.simulation.network import Acting, Link, NetworkedCluster, NetworkedLog
+from tests.simulation.platform import ObservedStore
+
+RESTART_SECONDS = 0.5
+"""How long a process that ended by itself is down."""
+
+CALLBACK_SECONDS = 0.000_02
+"""What one question for the time costs: a slice of work ends after so many."""
+
+
+class Replica:
+    """A name under which one process after the other runs."""
+
+    def __init__(
+        self,
+        author: Author,
+        number: int,
+        *,
+        journal: MemoryJournal,
+        store: ObservedStore,
+        kinds: Kinds,
+        chance: Random,
+        links: tuple[Link, Link],
+        acting: Acting,
+        now: Callable[[], datetime],
+    ) -> None:
+        """`links` lead to the cluster and to the log; the cluster does a service's work by `acting`."""
+        self.author: Author = author
+        self.name = f"{author}-{number}"
+        self.to_cluster, self.to_log = links
+        self.process: Process | None = None
+        self.runtime: Runtime | None = None
+        self.lease: Lease | None = None
+        self.skew = 0.0
+        """Seconds by which its wall clock is wrong."""
+        self.lives = 0
+        self.ended: list[str] = []
+        """Why its processes ended by themselves."""
+        self._journal = journal
+        self._store = store
+        self._kinds = kinds
+        self._chance = chance
+        self._acting = acting
+        self._now = now
+        self._ticks = 0
+        self._ids = 0
+        self._processes: list[Process] = []
+
+    def start(self) -> None:
+        """A new process, unless one runs."""
+        if self.process is not None:
+            return
+        self.lives += 1
+        self.process = Process(f"{self.name}#{self.lives}")
+        self._processes.append(self.process)
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, self.process)
+        self._task = asyncio.get_running_loop().create_task(self._serve(), context=context)
+
+    def steps(self) -> int:
+        """The number of callbacks of all its processes."""
+        return sum(process.steps for process in self._processes)
+
+    def close(self) -> None:
+        """The run is over: what waits in killed processes may end."""
+        self.to_cluster.closed = self.to_log.closed = True
+        for process in self._processes:
+            process.dies_at = None
+            if process.paused:
+                process.go_on()
+
+    def kill(self) -> None:
+        """Nothing of the process runs any more; what it sent is on its way."""
+        if self.process is not None:
+            self.process.pause()
+            self.process = self.runtime = None
+
+    async def _serve(self) -> None:
+        process = PROCESS.get()
+        try:
+            await self._run()
+        except (Transient, Refused) as trouble:
+            why = str(trouble)
+        except Exception as error:  # noqa: BLE001  a finding of its own
+            why = f"{error!r}"
+        else:
+            why = "it returned"
+        self.ended.append(why)
+        if self.process is process and not self.to_log.closed:
+            self.process = self.runtime = None
+            asyncio.get_running_loop().call_later(RESTART_SECONDS, self.start, context=outside())
+
+    async def _run(self) -> None:
+        cluster = NetworkedCluster(self._store, self.to_cluster, self._acting)
+        log = NetworkedLog(self._journal, self.to_log, user=self.author)
+        heads, identity = await log.bucket(HEADS), await log.identity()
+        loop, chance = asyncio.get_running_loop(), self._chance.random
+        self.lease = lease = Lease(
+            await log.bucket(LEASES),
+            lease_key(self.author, ""),
+            f"{self.name}/{self.lives}",
+            clock=loop.time,
+            chance=chance,
+        )
+        self.runtime = runtime = Runtime(
+            self._service(cluster, log, heads, identity),
+            log,
+            owns=lease.held,
+            now=self._time,
+            new_id=self._new_id,
+            chance=chance,
+            clock=self._clock,
+        )
+        running = asyncio.create_task(runtime.run())
+        keeping = asyncio.create_task(lease.keep(runtime.owned))
+        done, _ = await asyncio.wait((running, keeping), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    def _service(self, cluster: NetworkedCluster, log: EventLog, heads: Bucket, identity: str) -> Service:
+        match self.author:
+            case "watcher":
+                return Watcher(cluster, log, heads, self._kinds, Options(), now=self._time)
+            case "scheduler":
+                return Scheduler(cluster, self._kinds)
+            case "scaler":
+                return Scaler(cluster, Policy(drain_seconds=1), self._kinds)
+            case _:
+                return Status(cluster, heads, identity, self._kinds, now=self._time, chance=self._chance.random)
+
+    def _time(self) -> datetime:
+        return self._now() + timedelta(seconds=self.skew)
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"{self.name}.{self._ids}"
+
+    def _clock(self) -> float:
+        self._ticks += 1
+        return self._ticks * CALLBACK_SECONDS

@@ -1,0 +1,54 @@
+"""Seeds hold, the same seed is the same run, and the checker sees what is planted."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.plan import plan_of
+from tests.simulation.run import simulate
+from tests.simulation.shrink import as_test
+
+SEEDS = 48
+CHUNK = 8
+"""`make sim` runs more."""
+
+MOST_SEEDS = 60
+"""A mutant that so many seeds do not catch lives."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_what_must_hold_holds(first: int):
+    for seed in range(first, first + CHUNK):
+        plan = plan_of(seed)
+        outcome = simulate(plan)
+        assert not outcome.faults, as_test(plan, outcome.faults)
+        assert {"JobObserved", "JobCreated", "SlotsAssigned", "PodsObserved"} <= outcome.reached
+
+
+def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed():
+    traces = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seeds", "6", "--traces"],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()[:6]
+        for seed in ("1", "2")
+    ]
+    assert traces[0] == traces[1]
+    assert len({line.split()[1] for line in traces[0]}) == 6
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_fault_is_seen(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
+    mutant.plant(monkeypatch)
+    for seed in range(MOST_SEEDS):
+        faults = simulate(plan_of(seed)).faults
+        if faults:
+            assert any(fault.startswith(f"{mutant.rule} ") for fault in faults), faults
+            return
+    pytest.fail(f"{MOST_SEEDS} seeds do not see it")
