@@ -20,11 +20,11 @@ from shared.job.events.catalog import AUTHORS, Decision, Fact
 from shared.job.events.event import Decided
 from shared.job.events.refused import EffectRefused
 from shared.job.naming import Slot, Uid
-from shared.job.policies import replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job, needed_workers
 from shared.job.text import counted
-from shared.job.timing import DRAIN, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE, next_due
+from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE
+from shared.job.timing import next_due
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import PodView, alive, each
 
@@ -190,7 +190,7 @@ class Causes(Links):
         elif event.timer == SCALING_DEADLINE and request is not None:
             led = awaited_by(self, before, request) or self._last_of(request.uid)
         empty = (slot for slot, vacancy in before.attempt.vacancies.items() if vacancy.at.sequence == event.anchor)
-        slot = next(empty, None) if event.timer.startswith(replacement.TIMER) else None
+        slot = next(empty, None) if event.timer.startswith(REPLACEMENT) else None
         link = self._keep(here.says(words.timer_line(event.timer, seconds), led or self.find(event.anchor, slot)))
         if request is not None and event.timer in _OF_REQUESTS:
             self._add(request.uid, link)

@@ -8,12 +8,11 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, ScaleRequested
 from shared.job.naming import Slot, config_name
-from shared.job.policies import replacement
 from shared.job.reasons import plain
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from shared.job.text import counted, range_words, with_words
-from shared.job.timing import BACK_OFF
+from shared.job.timers import BACK_OFF, REPLACEMENT
 from shared.job.views import PodView, ranges
 
 _TIMERS = {
@@ -146,7 +145,7 @@ def timer_line(name: str, seconds: int | None) -> str:
     length = f" ({seconds} s)" if seconds is not None else ""
     if name.startswith(BACK_OFF):
         return f"the wait before {name.removeprefix(BACK_OFF)} is tried again is over{length}"
-    if name.startswith(replacement.TIMER):
+    if name.startswith(REPLACEMENT):
         return f"the wait before the next replacement is over{length}"
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
 

@@ -7,7 +7,7 @@ The runtime writes the cause into each decision; `muster why` finds it for decis
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from shared.job import reasons, timing
+from shared.job import reasons, timers
 from shared.job.conditions import since
 from shared.job.events import scaler, scheduler, status
 from shared.job.events.catalog import Decision
@@ -60,7 +60,7 @@ def cause(job: Job, decision: Decision) -> Cause:
         case scheduler.JobRestarted():
             return _newest(_restarted(job))
         case scheduler.JobExpired():
-            return _timer(job, job.ended.sequence if job.ended is not None else 0, timing.TIME_TO_LIVE)
+            return _timer(job, job.ended.sequence if job.ended is not None else 0, timers.TIME_TO_LIVE)
         case scaler.HostsPublished():
             return _newest(_published(job, decision))
         case scaler.WorkersReleased():
@@ -124,7 +124,7 @@ def _paused(job: Job) -> Iterator[Cause]:
     """`JobSuspended`: the person's edit, the last pod's end, or the end of the wait for unseen pods."""
     yield Cause(job.edited)
     yield from _news(job, job.attempt.news)
-    yield _timer(job, job.unseen.since, timing.UNSEEN)
+    yield _timer(job, job.unseen.since, timers.UNSEEN)
 
 
 def _launcher(job: Job) -> Cause:
@@ -185,12 +185,12 @@ def _limit(job: Job, reason: str) -> Cause:
     attempt = job.attempt
     match reason:
         case reasons.BELOW_MINIMUM:
-            timer = _timer(job, attempt.below_minimum, timing.BELOW_MINIMUM)
+            timer = _timer(job, attempt.below_minimum, timers.BELOW_MINIMUM)
             return timer if timer.sequence else Cause(attempt.below_minimum)
         case reasons.DEADLINE_EXCEEDED if job.active is not None:
-            timer = _timer(job, job.active.sequence, timing.ACTIVE_DEADLINE)
+            timer = _timer(job, job.active.sequence, timers.ACTIVE_DEADLINE)
         case reasons.SCHEDULING_TIMEOUT if attempt.assigned is not None:
-            timer = _timer(job, attempt.assigned.sequence, timing.SCHEDULING)
+            timer = _timer(job, attempt.assigned.sequence, timers.SCHEDULING)
         case _:
             timer = UNKNOWN
     refused = (known.at.sequence for known in job.refusals.values() if known.permanent and known.reason == reason)
@@ -216,7 +216,7 @@ def _restarted(job: Job) -> Iterator[Cause]:
         yield Cause(job.active.sequence if job.active is not None else 0)
         return
     yield Cause(why.at.sequence)
-    yield _timer(job, why.at.sequence, timing.RESTART)
+    yield _timer(job, why.at.sequence, timers.RESTART)
     yield Cause(job.restart_wanted)
 
 
@@ -238,13 +238,13 @@ def _released(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:
     departures = [departure for slot in slots if (departure := job.departures.get(slot)) is not None]
     for departure in departures:
         yield Cause(departure.seen)
-        yield _timer(job, departure.seen, timing.DISRUPTION_DRAIN)
+        yield _timer(job, departure.seen, timers.DISRUPTION_DRAIN)
     if request is None:
         yield from _news(job, slots)
         return
     yield from _steps(request)
-    yield _timer(job, request.seen, timing.DRAIN)
-    yield _timer(job, request.waits_since, timing.SCALING_DEADLINE)
+    yield _timer(job, request.seen, timers.DRAIN)
+    yield _timer(job, request.waits_since, timers.SCALING_DEADLINE)
     if request.look is not None:
         yield Cause(request.look.at)
     if not alive(job.launcher):
@@ -289,6 +289,6 @@ def _unsuccessful(job: Job, request: Request, reason: str) -> Iterator[Cause]:
             yield Cause(max(refused))
         case _:
             yield from _steps(request)
-            yield _timer(job, request.waits_since, timing.SCALING_DEADLINE)
+            yield _timer(job, request.waits_since, timers.SCALING_DEADLINE)
             if request.script is not None:
-                yield _timer(job, request.script.started, timing.SCRIPT_DEADLINE)
+                yield _timer(job, request.script.started, timers.SCRIPT_DEADLINE)

@@ -21,7 +21,7 @@ from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
-from shared.job.timing import BACK_OFF
+from shared.job.timers import BACK_OFF
 from shared.job.views import each
 
 replace = msgspec.structs.replace

@@ -15,10 +15,11 @@ from shared.job.losses import Refill, Vacancy
 from shared.job.membership import Unknown
 from shared.job.milestones import MILESTONES
 from shared.job.naming import RESTART_REQUESTED, Slot
-from shared.job.policies.replacement import STEADY, losses_before
+from shared.job.policies.replacement import losses_before
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, Restarting, with_attempt, with_scaling
+from shared.job.timers import STEADY, passed
 from shared.job.views import each
 
 replace = msgspec.structs.replace
@@ -150,7 +151,7 @@ def attempt_ended(job: Job, event: JobRestarting, at: At) -> Job:
     disruptions = job.disruptions
     if not event.counted:
         assigned_at = job.attempt.assigned
-        steady = assigned_at is not None and (assigned_at.sequence, STEADY) in job.timers_passed
+        steady = assigned_at is not None and passed(job, assigned_at.sequence, STEADY)
         disruptions = 1 if steady else disruptions + 1
     return replace(
         interrupted(job, event, at), restarting=Restarting(at, event.reason, counted), disruptions=disruptions

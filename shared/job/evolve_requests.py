@@ -24,7 +24,7 @@ from shared.job.naming import Slot, Uid
 from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, hosts_seen, with_attempt, with_scaling, without
-from shared.job.timing import DRAIN_CHECK
+from shared.job.timers import DRAIN_CHECK
 from shared.job.views import Slots, each, indices
 
 replace = msgspec.structs.replace

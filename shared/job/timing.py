@@ -6,13 +6,13 @@ watcher that saw nothing lets no job fail for that.  A *promise* goes on through
 
 from collections.abc import Iterator
 
-import msgspec
-
 from shared.backoff import doubled
+from shared.job import timers
 from shared.job.events.event import At
 from shared.job.policies import replacement, restart
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
+from shared.job.timers import Timer, passed
 
 SCHEDULING_TIMEOUT_SECONDS = 600
 """The default of schedulingTimeoutSeconds for a running job below its minimum (docs: contract, TrainingJob.spec)."""
@@ -32,54 +32,30 @@ SCRIPT_GRACE_SECONDS = 5
 LONGEST_DRAIN_CHECK_SECONDS = 10
 """The longest wait between two checks of a launcher that still uses leaving workers."""
 
-SCALING_DEADLINE = "ScalingDeadline"
-SCRIPT_DEADLINE = "ScriptDeadline"
-DRAIN = "Drain"
-DRAIN_CHECK = "DrainCheck"
-ACTIVE_DEADLINE = "ActiveDeadline"
-SCHEDULING = "Scheduling"
-RESTART = "Restart"
-UNSEEN = "Unseen"
-TIME_TO_LIVE = "TimeToLive"
-DISRUPTION_DRAIN = "DisruptionDrain"
-BELOW_MINIMUM = "BelowMinimum"
-BACK_OFF = "BackOff:"
-"""The prefix of a refused effect's timer."""
-
-
-class Timer(msgspec.Struct, frozen=True):
-    """`seconds` after the event with the sequence `anchor`, `TimePassed(anchor, name)` is due."""
-
-    anchor: int
-    name: str
-    seconds: int
-    since: str = ""
-    """The time of a promise's anchor; empty for a judgement."""
-
 
 def next_due(job: Job) -> tuple[Timer, ...]:
     """The timers that run for `job` now, without those that expired."""
     if job.gone or job.halted:
         return ()
-    timers = [
-        Timer(refusal.at.sequence, BACK_OFF + effect, back_off(refusal.count), since=refusal.at.time)
+    found = [
+        Timer(refusal.at.sequence, timers.BACK_OFF + effect, back_off(refusal.count), since=refusal.at.time)
         for effect, refusal in job.refusals.items()
         if not refusal.due and _retried(job, effect, refusal)
     ]
     request = job.scaling.open_request
     if request is not None:
-        timers += _of_scaling(request)
+        found += _of_scaling(request)
     if job.attempt.below_minimum and not job.over and job.spec is not None:
         limit = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
-        timers.append(Timer(job.attempt.below_minimum, BELOW_MINIMUM, limit))
-    timers += [
-        Timer(departure.seen, DISRUPTION_DRAIN, departure.drain)
+        found.append(Timer(job.attempt.below_minimum, timers.BELOW_MINIMUM, limit))
+    found += [
+        Timer(departure.seen, timers.DISRUPTION_DRAIN, departure.drain)
         for slot, departure in job.departures.items()
         if departure.seen and departure.drain and slot in job.attempt.slots and not job.over
     ]
-    timers += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
+    found += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
     # Workers that left in one event share a timer.
-    return tuple(timer for timer in dict.fromkeys(timers) if (timer.anchor, timer.name) not in job.timers_passed)
+    return tuple(timer for timer in dict.fromkeys(found) if not passed(job, timer.anchor, timer.name))
 
 
 def _retried(job: Job, effect: str, refusal: Refusal) -> bool:
@@ -94,32 +70,33 @@ def _retried(job: Job, effect: str, refusal: Refusal) -> bool:
 
 
 def _of_scaling(request: Request) -> Iterator[Timer]:
-    yield Timer(request.waits_since, SCALING_DEADLINE, request.deadline)
+    yield Timer(request.waits_since, timers.SCALING_DEADLINE, request.deadline)
     script = request.script
     if script is not None and not script.ended:
-        yield Timer(script.started, SCRIPT_DEADLINE, script.timeout + SCRIPT_GRACE_SECONDS)
+        yield Timer(script.started, timers.SCRIPT_DEADLINE, script.timeout + SCRIPT_GRACE_SECONDS)
     if request.kind == "ScaleIn" and request.seen and not request.released:
-        yield Timer(request.seen, DRAIN, request.drain)
-        if request.look is not None and request.look.again:
-            yield Timer(request.look.at, DRAIN_CHECK, doubled(1, request.look.count, LONGEST_DRAIN_CHECK_SECONDS))
+        yield Timer(request.seen, timers.DRAIN, request.drain)
+        look = request.look
+        if look is not None and look.again:
+            yield Timer(look.at, timers.DRAIN_CHECK, doubled(1, look.count, LONGEST_DRAIN_CHECK_SECONDS))
 
 
 def _of_limits(job: Job) -> Iterator[Timer]:
     if job.spec is None:
         return
     if job.spec.active_deadline_seconds is not None and job.active is not None:
-        yield promise(job.active, ACTIVE_DEADLINE, job.spec.active_deadline_seconds)
+        yield promise(job.active, timers.ACTIVE_DEADLINE, job.spec.active_deadline_seconds)
     limit = job.spec.scheduling_timeout_seconds
     if limit is not None and job.starting and job.attempt.assigned is not None:
-        yield Timer(job.attempt.assigned.sequence, SCHEDULING, limit)
+        yield Timer(job.attempt.assigned.sequence, timers.SCHEDULING, limit)
 
 
 def _of_attempts(job: Job) -> Iterator[Timer]:
     if job.restarting is not None and (seconds := restart.delay(job, job.restarting)):
-        yield promise(job.restarting.at, RESTART, seconds)
+        yield promise(job.restarting.at, timers.RESTART, seconds)
     slots = job.attempt.slots
     if job.unseen.slots:
-        yield Timer(job.unseen.since, UNSEEN, UNSEEN_SECONDS)
+        yield Timer(job.unseen.since, timers.UNSEEN, UNSEEN_SECONDS)
     for slot, vacancy in replacement.replaceable(job).items():
         if seconds := replacement.delay(job, slot, vacancy):
             yield promise(vacancy.at, replacement.timer_name(seconds), seconds)
@@ -128,18 +105,13 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
     if job.disruptions and job.attempt.assigned is not None and job.phase == "Running":
         steady.add(job.attempt.assigned.sequence)
     for anchor in sorted(steady):
-        yield Timer(anchor, replacement.STEADY, replacement.STEADY_SECONDS)
+        yield Timer(anchor, timers.STEADY, replacement.STEADY_SECONDS)
 
 
 def _of_the_end(job: Job) -> list[Timer]:
     if job.ended is None or job.spec is None or job.spec.ttl_seconds_after_finished is None:
         return []
-    return [promise(job.ended, TIME_TO_LIVE, job.spec.ttl_seconds_after_finished)]
-
-
-def may_appear(job: Job) -> bool:
-    """True while pods may appear that were created and not seen before their slots were released."""
-    return bool(job.unseen.slots) and not passed(job, job.unseen.since, UNSEEN)
+    return [promise(job.ended, timers.TIME_TO_LIVE, job.spec.ttl_seconds_after_finished)]
 
 
 def promise(anchor: At, name: str, seconds: int) -> Timer:
@@ -149,8 +121,3 @@ def promise(anchor: At, name: str, seconds: int) -> Timer:
 def back_off(count: int) -> int:
     """Seconds before the next try after `count` consecutive refusals: 1, 2, 4, ... up to 300."""
     return doubled(1, count, BACK_OFF_CAP_SECONDS)
-
-
-def passed(job: Job, anchor: int, name: str) -> bool:
-    """True if the timer expired."""
-    return (anchor, name) in job.timers_passed

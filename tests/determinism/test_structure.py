@@ -22,7 +22,7 @@ from shared.job.events.catalog import AUTHORS
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.steps import Effect
-from shared.job.timing import Timer
+from shared.job.timers import Timer
 from tests.determinism.sets import annotated, handed_on, iterations, keys
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,8 @@ from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersRelease
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended
 from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.timing import BACK_OFF_CAP_SECONDS, SCHEDULING_TIMEOUT_SECONDS, Timer, back_off, next_due, passed
+from shared.job.timers import Timer, passed
+from shared.job.timing import BACK_OFF_CAP_SECONDS, SCHEDULING_TIMEOUT_SECONDS, back_off, next_due
 from tests.kit.builders import (
     R1,
     a_created_job,

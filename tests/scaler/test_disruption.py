@@ -10,7 +10,8 @@ from shared.job.events.status import JobRestarting, JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
-from shared.job.timing import DISRUPTION_DRAIN, Timer, next_due
+from shared.job.timers import DISRUPTION_DRAIN, Timer
+from shared.job.timing import next_due
 from shared.job.views import ranges
 from tests.kit.builders import (
     R1,

@@ -12,6 +12,7 @@ from shared.job.naming import Uid
 from shared.job.policies import replacement
 from shared.job.spec import Problem, RestartPolicy
 from shared.job.steps import Record, Step
+from shared.job.timers import REPLACEMENT, STEADY
 from shared.job.timing import next_due
 from shared.job.views import Exit, PodView
 from tests.kit.builders import (
@@ -119,7 +120,7 @@ def crashed(times: int, *, limit: int) -> list[AnyEvent]:
         story += [
             TimePassed(anchor=timer.anchor, timer=timer.name)
             for timer in next_due(given(*story).job)
-            if timer.name.startswith(replacement.TIMER)
+            if timer.name.startswith(REPLACEMENT)
         ]
         story += [step.event for step in records(*story) if isinstance(step, Record)]
     return story
@@ -134,9 +135,7 @@ def test_each_crash_waits_longer_than_the_one_before():
     waits = []
     for times in range(5):
         story = [*crashed(times, limit=9), pods(worker(times, version=200, phase="Failed", exits=exited(1)))]
-        waits.append(
-            [timer.seconds for timer in next_due(given(*story).job) if timer.name.startswith(replacement.TIMER)]
-        )
+        waits.append([timer.seconds for timer in next_due(given(*story).job) if timer.name.startswith(REPLACEMENT)])
     assert waits == [[], [10], [20], [40], [80]]
 
 
@@ -150,14 +149,14 @@ def lost(times: int) -> list[AnyEvent]:
         story += [
             TimePassed(anchor=timer.anchor, timer=timer.name)
             for timer in next_due(given(*story).job)
-            if timer.name.startswith(replacement.TIMER)
+            if timer.name.startswith(REPLACEMENT)
         ]
         story += [step.event for step in records(*story) if isinstance(step, Record)]
     return story
 
 
 def waits_of(*story: AnyEvent) -> list[int]:
-    return [timer.seconds for timer in next_due(given(*story).job) if timer.name.startswith(replacement.TIMER)]
+    return [timer.seconds for timer in next_due(given(*story).job) if timer.name.startswith(REPLACEMENT)]
 
 
 def test_one_that_is_taken_again_and_again_comes_back_ever_later_and_for_ever():
@@ -171,7 +170,7 @@ def test_one_that_is_taken_again_and_again_comes_back_ever_later_and_for_ever():
 
 def test_one_that_stood_for_two_minutes_is_replaced_at_once():
     story = [*lost(3), pods(worker(3, version=200))]
-    (steady,) = [timer for timer in next_due(given(*story).job) if timer.name == replacement.STEADY]
+    (steady,) = [timer for timer in next_due(given(*story).job) if timer.name == STEADY]
     assert steady.seconds == 120
     gone = PodsGone(uids=(Uid("pod-3"),))
     assert waits_of(*story, gone) == [40]
@@ -226,9 +225,7 @@ def test_22_a_limit_that_was_lowered_holds():
     lowered = observed(a_spec(1, of_workers="Always", backoff_limit=0), generation=2)
     dead = pods(worker(2, version=200, phase="Failed", exits=exited(1)))
     assert records(*story, lowered, dead) == []
-    assert not [
-        timer for timer in next_due(given(*story, lowered, dead).job) if timer.name.startswith(replacement.TIMER)
-    ]
+    assert not [timer for timer in next_due(given(*story, lowered, dead).job) if timer.name.startswith(REPLACEMENT)]
 
 
 def test_of_a_resource_that_became_invalid_no_pod_is_made():

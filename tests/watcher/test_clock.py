@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from services.watcher.core.clock import Clock
 from shared.job.naming import JobKey, Uid
-from shared.job.timing import Timer
+from shared.job.timers import Timer
 from tests.kit.histories import KEY
 
 ANCHOR = datetime(2030, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from shared.job.events.scaler import WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import DISRUPTION_DRAIN, passed
+from shared.job.timers import DISRUPTION_DRAIN, passed
 from shared.job.views import spans
 
 

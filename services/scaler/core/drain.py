@@ -12,7 +12,7 @@ from shared.job.naming import EDL_FOLDER, HOSTFILE, MPI_FOLDER
 from shared.job.request import Request
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
-from shared.job.timing import DRAIN, DRAIN_CHECK, passed
+from shared.job.timers import DRAIN, DRAIN_CHECK, passed
 from shared.job.views import alive
 
 LOOK = ("sh", "-c", f"cat /proc/[0-9]*/cmdline {EDL_FOLDER}/{HOSTFILE} {MPI_FOLDER}/{HOSTFILE}")

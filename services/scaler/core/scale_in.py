@@ -15,7 +15,7 @@ from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
-from shared.job.timing import SCALING_DEADLINE, passed
+from shared.job.timers import SCALING_DEADLINE, passed
 from shared.job.views import Member, PodView, spans
 
 

@@ -17,7 +17,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import SCALING_DEADLINE, passed
+from shared.job.timers import SCALING_DEADLINE, passed
 from shared.job.views import Slots, spans
 
 

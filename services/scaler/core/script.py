@@ -14,7 +14,7 @@ from shared.job.request import Request
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import SCRIPT_DEADLINE, passed
+from shared.job.timers import SCRIPT_DEADLINE, passed
 from shared.job.views import alive
 
 QUIETLY = ("sh", "-c", 'exec "$@" > /dev/null 2>&1', "sh")

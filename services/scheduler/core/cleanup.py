@@ -4,7 +4,7 @@ from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, 
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import TIME_TO_LIVE, passed
+from shared.job.timers import TIME_TO_LIVE, passed
 from shared.job.views import spans
 
 

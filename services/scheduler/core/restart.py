@@ -7,7 +7,7 @@ from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.policies.restart import delay
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import RESTART, passed
+from shared.job.timers import RESTART, passed
 from shared.job.views import spans
 
 

@@ -17,7 +17,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timing import may_appear
+from shared.job.timers import may_appear
 from shared.job.views import Slots
 
 

@@ -13,7 +13,7 @@ from shared.job.policies.exit_codes import NEVER_STARTED
 from shared.job.policies.restart import may_restart, used_up
 from shared.job.spec import JobSpec
 from shared.job.state import Job
-from shared.job.timing import may_appear
+from shared.job.timers import may_appear
 from shared.job.verdict import verdict
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from shared.job.naming import JobKey
-from shared.job.timing import Timer
+from shared.job.timers import Timer
 
 
 class Clock:

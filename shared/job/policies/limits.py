@@ -7,7 +7,7 @@ from shared.job import reasons, text
 from shared.job.milestones import trouble
 from shared.job.outcome import Verdict
 from shared.job.state import Job, needed_workers, running_workers
-from shared.job.timing import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, passed
+from shared.job.timers import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, passed
 
 
 def of_active_deadline(job: Job) -> Verdict | None:

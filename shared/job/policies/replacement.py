@@ -9,6 +9,7 @@ from shared.job.naming import Slot
 from shared.job.policies import exit_codes
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job
+from shared.job.timers import REPLACEMENT, STEADY, passed
 
 FIRST_BACK_OFF_SECONDS = 10
 LONGEST_BACK_OFF_SECONDS = 300
@@ -19,12 +20,6 @@ STEADY_SECONDS = 120
 
 Workers on spot nodes usually run longer, as AWS gives two minutes' notice: their losses delay no replacement.
 """
-
-TIMER = "Replacement:"
-"""The prefix of a replacement's timer; the seconds follow, because pods of one event may wait for different times."""
-
-STEADY = "Steady"
-"""The timer after which a replaced slot is steady."""
 
 
 def back_off(count: int) -> int:
@@ -107,17 +102,17 @@ def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
 def due(job: Job, slot: Slot, vacancy: Vacancy) -> bool:
     """True if the back-off of this vacancy is over."""
     seconds = delay(job, slot, vacancy)
-    return not seconds or (vacancy.at.sequence, timer_name(seconds)) in job.timers_passed
+    return not seconds or passed(job, vacancy.at.sequence, timer_name(seconds))
 
 
 def timer_name(seconds: int) -> str:
-    return f"{TIMER}{seconds}"
+    return f"{REPLACEMENT}{seconds}"
 
 
 def losses_before(job: Job, slot: Slot) -> int:
     """The number of consecutive losses of this slot; 0 if it was steady since its replacement."""
     filled = job.attempt.refilled.get(slot)
-    return 0 if filled is None or (filled.at.sequence, STEADY) in job.timers_passed else filled.losses
+    return 0 if filled is None or passed(job, filled.at.sequence, STEADY) else filled.losses
 
 
 def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:

@@ -1,0 +1,48 @@
+"""The names of timers, and whether one expired.  Pure.
+
+`timing.py` says which timers run, by the rules of `policies`; these ask here.
+"""
+
+import msgspec
+
+from shared.job.state import Job
+
+SCALING_DEADLINE = "ScalingDeadline"
+SCRIPT_DEADLINE = "ScriptDeadline"
+DRAIN = "Drain"
+DRAIN_CHECK = "DrainCheck"
+ACTIVE_DEADLINE = "ActiveDeadline"
+SCHEDULING = "Scheduling"
+RESTART = "Restart"
+UNSEEN = "Unseen"
+TIME_TO_LIVE = "TimeToLive"
+DISRUPTION_DRAIN = "DisruptionDrain"
+BELOW_MINIMUM = "BelowMinimum"
+STEADY = "Steady"
+"""The timer after which a replaced slot, or an attempt after a disruption, is steady."""
+
+REPLACEMENT = "Replacement:"
+"""The prefix of a replacement's timer; the seconds follow, because pods of one event may wait for different times."""
+
+BACK_OFF = "BackOff:"
+"""The prefix of a refused effect's timer."""
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """`seconds` after the event with the sequence `anchor`, `TimePassed(anchor, name)` is due."""
+
+    anchor: int
+    name: str
+    seconds: int
+    since: str = ""
+    """The time of a promise's anchor; empty for a judgement."""
+
+
+def passed(job: Job, anchor: int, name: str) -> bool:
+    """True if the timer expired."""
+    return (anchor, name) in job.timers_passed
+
+
+def may_appear(job: Job) -> bool:
+    """True while pods may appear that were created and not seen before their slots were released."""
+    return bool(job.unseen.slots) and not passed(job, job.unseen.since, UNSEEN)
