@@ -4,8 +4,7 @@ It applies the policies in their order, to the pods of this attempt whose slots 
 """
 
 from shared.job.outcome import Verdict
-from shared.job.policies import failure, limits
-from shared.job.policies.success import leaders_succeeded
+from shared.job.policies import failure, limits, success
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 
@@ -20,7 +19,7 @@ def verdict(job: Job) -> Verdict | None:
 
 def _of_attempt(job: Job, spec: JobSpec) -> Verdict | None:
     return (
-        (failure.of_launcher(job) if spec.has_launcher else _of_leader(job, spec))
+        _of_leader(job, spec)
         or failure.of_lost_launcher(job)
         or limits.of_scheduling(job)
         or (failure.of_needed_pod(job, spec) if spec.handling.strict else None)
@@ -30,7 +29,10 @@ def _of_attempt(job: Job, spec: JobSpec) -> Verdict | None:
 
 
 def _of_leader(job: Job, spec: JobSpec) -> Verdict | None:
-    return Verdict(True, f"{job.kind}Succeeded") if leaders_succeeded(job, spec) else failure.of_leader(job, spec)
+    """The end of the launcher, or of the pods of the leader role."""
+    if spec.has_launcher:
+        return success.of_launcher(job) or failure.of_launcher(job)
+    return success.of_leader(job, spec) or failure.of_leader(job, spec)
 
 
 def _runs(job: Job, spec: JobSpec) -> bool:

@@ -18,16 +18,13 @@ _NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
 
 
 def of_launcher(job: Job) -> Verdict | None:
-    """The verdict by the launcher's end; None while the launcher runs, and for a released launcher."""
+    """The launcher ended, and not with success, for which `success.of_launcher` is asked first."""
     launcher = job.seen_launcher
     if launcher is None or launcher.slot not in job.attempt.unreleased:
         return None
     end = exit_of(job, launcher)
     if end is None and not ended(launcher):
         return None
-    succeeded = end.code == 0 if end is not None else launcher.phase == "Succeeded"
-    if succeeded and not launcher.deleting:
-        return Verdict(True, f"{job.kind}Succeeded")
     if disruption := _disruption(job, launcher):
         return _disrupted("the launcher", disruption)
     if launcher.deleting:

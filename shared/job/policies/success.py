@@ -1,11 +1,30 @@
 """When an attempt succeeded: the launcher exited with 0, or enough pods of the leader role did.  Pure."""
 
+from shared.job.outcome import Verdict
 from shared.job.spec import JobSpec
-from shared.job.state import Job
+from shared.job.state import Job, exit_of
 
 
-def leaders_succeeded(job: Job, spec: JobSpec) -> bool:
-    """In a job without a launcher: True if the pods of the leader role that have to succeed did."""
+def of_launcher(job: Job) -> Verdict | None:
+    """The launcher exited with 0 before its deletion; a pod without a reported exit counts by its phase."""
+    launcher = job.seen_launcher
+    if launcher is None or launcher.deleting or launcher.slot not in job.attempt.unreleased:
+        return None
+    end = exit_of(job, launcher)
+    succeeded = end.code == 0 if end is not None else launcher.phase == "Succeeded"
+    return _succeeded(job) if succeeded else None
+
+
+def of_leader(job: Job, spec: JobSpec) -> Verdict | None:
+    """In a job without a launcher: the pods of the leader role that have to succeed did."""
+    return _succeeded(job) if _leaders_succeeded(job, spec) else None
+
+
+def _succeeded(job: Job) -> Verdict:
+    return Verdict(True, f"{job.kind}Succeeded")
+
+
+def _leaders_succeeded(job: Job, spec: JobSpec) -> bool:
     leader, attempt = spec.handling.leader, job.attempt
     vacancies = {slot: vacancy for slot, vacancy in attempt.vacancies.items() if slot.role == leader}
     succeeded = [slot for slot, vacancy in vacancies.items() if vacancy.succeeded]
