@@ -10,6 +10,7 @@ from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
 from shared.job.policies import replacement, restart
+from shared.job.policies.back_off import before_effect
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
 from shared.job.timers import Timer, passed
@@ -23,9 +24,6 @@ UNSEEN_SECONDS = 5
 Working watches show a pod within a tenth of a second.
 """
 
-BACK_OFF_CAP_SECONDS = 300
-"""The longest wait before a refused effect is tried again."""
-
 SCRIPT_GRACE_SECONDS = 5
 """How long after the script's own timeout its outcome is awaited."""
 
@@ -38,7 +36,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     if job.gone or job.halted:
         return ()
     found = [
-        Timer(refusal.at.sequence, timers.BACK_OFF + effect, back_off(refusal.count), since=refusal.at.time)
+        Timer(refusal.at.sequence, timers.BACK_OFF + effect, before_effect(refusal.count), since=refusal.at.time)
         for effect, refusal in job.refusals.items()
         if not refusal.due and _retried(job, effect, refusal)
     ]
@@ -116,8 +114,3 @@ def _of_the_end(job: Job) -> list[Timer]:
 
 def promise(anchor: At, name: str, seconds: int) -> Timer:
     return Timer(anchor.sequence, name, seconds, since=anchor.time)
-
-
-def back_off(count: int) -> int:
-    """Seconds before the next try after `count` consecutive refusals: 1, 2, 4, ... up to 300."""
-    return doubled(1, count, BACK_OFF_CAP_SECONDS)

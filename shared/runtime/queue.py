@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from shared.backoff import doubled
+from shared.job.policies.back_off import before_effect
 from shared.job.steps import Effect
-from shared.job.timing import back_off
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -207,6 +207,6 @@ def refused(item: Item, now: float, sequence: int) -> float:
     """
     item.running, item.tries, item.not_below = False, 0, sequence
     item.refusals += 1
-    delay = float(back_off(item.refusals))
+    delay = float(before_effect(item.refusals))
     item.not_before = now + delay
     return delay

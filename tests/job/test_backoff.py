@@ -2,6 +2,7 @@ import ast
 from pathlib import Path
 
 from shared.backoff import Backoff, doubled
+from shared.job.policies.back_off import before_effect, before_start
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = [file for top in ("services", "shared", "muster", "devcluster") for file in (ROOT / top).rglob("*.py")]
@@ -42,6 +43,11 @@ def test_two_good_minutes_make_the_next_failure_a_first_one() -> None:
 
 def test_a_timer_waits_whole_seconds_and_not_at_all_without_a_failure() -> None:
     assert [doubled(10, failures, 300) for failures in (0, 1, 2, 6, 10**9)] == [0, 10, 20, 300, 300]
+
+
+def test_the_waits_of_starts_and_of_refused_effects_differ_only_in_the_first() -> None:
+    assert [before_start(failures) for failures in (0, 1, 2, 3, 6, 1_000_000)] == [0, 10, 20, 40, 300, 300]
+    assert [before_effect(refusals) for refusals in (1, 2, 3, 4, 9, 10, 1_000_000)] == [1, 2, 4, 8, 256, 300, 300]
 
 
 def test_no_other_file_doubles_a_wait() -> None:

@@ -9,7 +9,7 @@ from shared.job.events.status import JobFailed, JobRestarting, JobSuspended
 from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.timers import Timer, passed
-from shared.job.timing import BACK_OFF_CAP_SECONDS, SCHEDULING_TIMEOUT_SECONDS, back_off, next_due
+from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS, next_due
 from tests.kit.builders import (
     R1,
     a_created_job,
@@ -51,11 +51,6 @@ def test_a_refusal_is_a_promise_counted_from_its_own_time():
     (timer,) = timers(*story)
     assert (timer.anchor, timer.name, timer.seconds) == (len(story), "BackOff:CreatePod", 1)
     assert timer.since.startswith("2030-01-01T"), "a promise goes on after a restart"
-
-
-def test_the_wait_doubles_with_each_refusal_in_a_row_and_has_an_end():
-    assert [back_off(count) for count in (1, 2, 3, 4, 9, 10, 1_000_000)] == [1, 2, 4, 8, 256, 300, 300]
-    assert back_off(10) == BACK_OFF_CAP_SECONDS
 
 
 def test_each_refused_effect_waits_for_itself():

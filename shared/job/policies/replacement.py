@@ -3,28 +3,19 @@
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
 """
 
-from shared.backoff import doubled
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.policies import exit_codes
+from shared.job.policies.back_off import before_start
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.timers import REPLACEMENT, STEADY, passed
-
-FIRST_BACK_OFF_SECONDS = 10
-LONGEST_BACK_OFF_SECONDS = 300
-"""The kubelet's values for containers that crash: 10 s, doubled, at most five minutes."""
 
 STEADY_SECONDS = 120
 """After this time without a loss, a slot's count of losses begins anew.
 
 Workers on spot nodes usually run longer, as AWS gives two minutes' notice: their losses delay no replacement.
 """
-
-
-def back_off(count: int) -> int:
-    """Seconds before the next start after `count` failures: 0, then 10, 20, ... 300."""
-    return doubled(FIRST_BACK_OFF_SECONDS, count, LONGEST_BACK_OFF_SECONDS)
 
 
 def replaceable(job: Job) -> dict[Slot, Vacancy]:
@@ -94,9 +85,10 @@ def _of_request(job: Job) -> dict[Slot, Vacancy]:
 def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
     """Seconds of back-off before a vacancy is filled; it grows with each loss."""
     if vacancy.blameless:
-        return back_off(vacancy.losses)
+        return before_start(vacancy.losses)
     request = job.scaling.open_request
-    return back_off(request.replaced if request is not None and slot in job.scaling.arriving else job.attempt.replaced)
+    replaced = request.replaced if request is not None and slot in job.scaling.arriving else job.attempt.replaced
+    return before_start(replaced)
 
 
 def due(job: Job, slot: Slot, vacancy: Vacancy) -> bool:

@@ -5,7 +5,7 @@ The status service records that one follows (`JobRestarting`); the scheduler beg
 
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
-from shared.job.policies.replacement import back_off
+from shared.job.policies.back_off import before_start
 from shared.job.spec import JobSpec
 from shared.job.state import Job, Restarting
 
@@ -38,5 +38,5 @@ def delay(job: Job, why: Restarting) -> int:
     is disrupted again before it was steady waits in the same steps.  A restart that a person asked for begins at once.
     """
     if why.counted:
-        return back_off(job.restarts + 1)
-    return 0 if why.reason == RESTART_REQUESTED else back_off(job.disruptions - 1)
+        return before_start(job.restarts + 1)
+    return 0 if why.reason == RESTART_REQUESTED else before_start(job.disruptions - 1)
