@@ -11,6 +11,7 @@ from shared.job.losses import KEPT_FAILURES, Failure, Tally, Vacancy
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.policies.replacement import losses_before
+from shared.job.policies.success import succeeded
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Refusal, exit_of, needed_workers, running_workers, with_attempt, with_scaling, without
 from shared.job.views import PodView, ended
@@ -121,8 +122,7 @@ def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Va
         reason=disrupted.get(pod.uid) or failure.reason,
         message=failure.message,
         code=end.code if end else None,
-        # The training container decides: a failed sidecar is not a failure of the worker.
-        succeeded=not pod.deleting and (end.code == 0 if end else pod.phase == "Succeeded"),
+        succeeded=succeeded(job, pod),
         taken=pod.deleting,
         disrupted=pod.uid in disrupted,
         losses=losses_before(job, pod.slot),
