@@ -8,8 +8,7 @@ from shared.job import reasons
 from shared.job.events import status
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
-from shared.job.policies import replacement
-from shared.job.policies.exit_codes import NEVER_STARTED
+from shared.job.policies import exit_codes, replacement
 from shared.job.policies.restart import may_restart, used_up
 from shared.job.spec import JobSpec
 from shared.job.state import Job
@@ -81,7 +80,7 @@ def _leader_started(job: Job, spec: JobSpec) -> bool:
     counting = {slot for slot in leading if slot.index == 0 or handling.succeeds != "First"}
     replaced = replacement.replaceable(job)
     ended = any(
-        slot in counting and (vacancy.reason != NEVER_STARTED or slot in replaced)
+        slot in counting and (slot in replaced or not exit_codes.never_started(vacancy.reason))
         for slot, vacancy in job.attempt.vacancies.items()
     )
     return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())

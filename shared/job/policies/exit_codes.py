@@ -1,7 +1,10 @@
-"""Which exits `restartPolicy: ExitCode` retries; no other module judges an exit code.  Pure.
+"""Which failed exits `restartPolicy: ExitCode` retries, and what the reasons of an exit mean.  Pure.
 
-`failure.py` asks for launchers and leaders, `replacement.py` for the pods that are replaced.  Users read the rule in
-row 13 of docs/compatibility.md and in the definitions (`shared/frameworks/training_schemas.py`).
+`failure.py` asks for launchers and leaders, `replacement.py` for the pods that are replaced; the status service asks
+whether a leader ran.  No module outside of `policies` tells one failed exit from another.
+Users read the rule in docs/compatibility.md (row 13, TrainingJob; `restartPolicy` of the training operator's kinds;
+the scheduler's end and `restartPolicy` of the older MXNet operators), in the definitions of
+`shared/frameworks/training_schemas.py`, in examples/tensorflow/limits.yaml and in examples/mxnet/local.yaml.
 """
 
 from shared.job.spec import JobSpec
@@ -12,7 +15,6 @@ LEAST_RETRYABLE_CODE = 128
 OUT_OF_MEMORY = "OOMKilled"
 """Kubernetes' reason for the end of a container that used more memory than its limit."""
 
-
 NEVER_STARTED = "StartError"
 """The container runtime's reason for a command that it could not start."""
 
@@ -20,6 +22,11 @@ NEVER_STARTED = "StartError"
 def retryable(code: int | None) -> bool:
     """True if `restartPolicy: ExitCode` retries this exit.  An unknown exit code is retried."""
     return code is None or code >= LEAST_RETRYABLE_CODE
+
+
+def never_started(reason: str) -> bool:
+    """True if the command could not be started, so that the container never ran."""
+    return reason == NEVER_STARTED
 
 
 def final(spec: JobSpec, code: int | None, reason: str) -> bool:
