@@ -3,10 +3,10 @@
 `membership.py` takes them out of the hosts files at once; the scheduler replaces them after their release.
 """
 
-from services.scaler.core import membership
 from shared.job import reasons
 from shared.job.events.scaler import WorkersReleased
 from shared.job.naming import Slot, Uid
+from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import DISRUPTION_DRAIN, passed
@@ -20,8 +20,16 @@ def next_steps(job: Job) -> list[Step]:
         return []
     # The open request releases the workers that it adds or removes.
     others = job.scaling.arriving | job.outgoing
-    free = [slot for slot in membership.disrupted(job) if slot not in others and _unused(job, slot)]
+    free = [slot for slot in disrupted(job) if slot not in others and _unused(job, slot)]
     return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason=reasons.DISRUPTED))] if free else []
+
+
+def disrupted(job: Job) -> SortedSet[Slot]:
+    """Worker slots whose pod will be evicted or lose its node."""
+    if not job.disrupted:
+        return SortedSet()
+    pods, workers = job.by_slot(), job.attempt.workers
+    return SortedSet(slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.disrupted)
 
 
 def _unused(job: Job, slot: Slot) -> bool:

@@ -4,11 +4,12 @@ The first members are all workers, as soon as all are Ready.  A member leaves wh
 deleted, vanishes or is disrupted; a pod that is not Ready for a while stays a member.  Losses bypass the scale queue.
 """
 
+from services.scaler.core.disruption import disrupted
 from services.scaler.core.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
 from services.scaler.core.policy import Policy
 from shared.job.events.scaler import HostsPublished
 from shared.job.membership import Members, Unknown
-from shared.job.naming import Slot, Uid
+from shared.job.naming import Uid
 from shared.job.policies import replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
@@ -57,14 +58,6 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
         if slot.index not in known and slot not in arriving and ready(pods.get(slot))
     ]
     return SortedSet([*kept, *come])
-
-
-def disrupted(job: Job) -> SortedSet[Slot]:
-    """Worker slots whose pod will be evicted or lose its node."""
-    if not job.disrupted:
-        return SortedSet()
-    pods, workers = job.by_slot(), job.attempt.workers
-    return SortedSet(slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.disrupted)
 
 
 def publish(job: Job, wanted: SortedSet[int], request: Uid = Uid(""), *, drain: int = 0) -> HostsPublished:

@@ -6,7 +6,7 @@
 from itertools import count as numbers
 from itertools import filterfalse, islice
 
-from services.scaler.core import membership, script
+from services.scaler.core import disruption, membership, script
 from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.membership import Unknown
@@ -53,7 +53,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
             Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED, released=spans(request.added)))
         ]
     lost = request.added & job.attempt.spent - replacement.replaceable(job).keys()
-    if lost or request.added & membership.disrupted(job):
+    if lost or request.added & disruption.disrupted(job):
         return [Record(ScaleFailed(request=request.uid, reason=reasons.WORKER_FAILED, released=spans(request.added)))]
     pods = job.by_slot()
     if all(membership.ready(pods.get(slot)) for slot in request.added):
