@@ -27,7 +27,7 @@ class MemoryJournal:
         self._revision = 0
         self._last: dict[str, Stored] = {}
         self._by_id: dict[str, int] = {}
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Callable[[], object]] = []
         self.append(
             Entry(subject=GENESIS, event_id=identity, time="1970-01-01T00:00:00.000Z", body=b'{"type":"LogCreated"}'),
             expect=0,
