@@ -58,6 +58,8 @@ class Link:
         """When the last delivery of a stream arrived."""
         self.cut = False
         """True while nothing comes through."""
+        self.losing = False
+        """True if the answer to the next call that is carried out is lost."""
         self.closed = False
         """True once the run is over: every call fails at once."""
         self._outside = outside()
@@ -98,7 +100,8 @@ class Link:
                     result = work()
                 except Trouble as trouble:
                     error = trouble
-            if fate == "unanswered":
+            if fate == "unanswered" or self.losing:
+                self.losing = False
                 lose()
             elif fate != "late":
                 loop.call_later(self.delay(), come_back, result, error, context=self._outside)

@@ -5,10 +5,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from shared.job.events.event import Author
 from tests.simulation.network import Rates
 from tests.simulation.platform import NODE_NAMES, Workload
 
-AUTHORS = ("watcher", "scheduler", "scaler", "status")
+AUTHORS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 REPLICAS = tuple(f"{author}-{number}" for author in AUTHORS for number in range(2))
 
 Server = Literal["cluster", "log"]
@@ -126,12 +127,23 @@ class Skew(Step, frozen=True):
 AnyStep = Apply | Scale | Edit | Delete | End | Node | Kill | Pause | Cut | Outage | Watches | Quota | Skew
 
 
+class Strike(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What breaks at the moment when the log stores its `event`-th event."""
+
+    event: int
+    how: Literal["crash", "lose", "delete", "pause"]
+    """Crash the acting replica of `author`, lose the next answers to it, pause it for its standby; or delete `job`."""
+    author: Author = "watcher"
+    job: str = ""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run."""
 
     seed: int
     """Of everything that the plan leaves open: latencies, ends of containers, nodes of pods."""
     steps: tuple[AnyStep, ...]
+    strikes: tuple[Strike, ...] = ()
     to_cluster: Rates = Rates()
     to_log: Rates = Rates()
     workload: Workload = Workload()

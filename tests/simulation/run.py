@@ -5,8 +5,8 @@ outcome = simulate(plan_of(7))
 
 import asyncio
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -32,6 +32,7 @@ from tests.simulation.invariants import Checker
 from tests.simulation.loop import SimulatedLoop, outside
 from tests.simulation.network import Link, Rates
 from tests.simulation.platform import ObservedStore, Platform
+from tests.simulation.pretence import nothing_real
 from tests.simulation.replica import Replica
 
 NAMESPACE = "team-a"
@@ -46,6 +47,10 @@ BACK_OFF_SECONDS = 310.0
 """Longer than the longest back-off of a restart."""
 LONGEST_CALM_SECONDS = 900.0
 """After this much clear weather all must have come to rest."""
+DOWN_SECONDS = 0.3
+"""How long a replica is down that was killed at an event."""
+STILL_SECONDS = 5.0
+"""How long a replica stands still: longer than its lease."""
 MOST_SLOW_CHANGES = 8
 """Of each job that is not over, within one back-off."""
 CALM_TTL_SECONDS = 60.0
@@ -58,6 +63,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     faults: tuple[str, ...]
     events: int
+    settled: int
+    """The number of events when the weather cleared."""
     versions: int
     seconds: float
     """Virtual ones."""
@@ -69,9 +76,19 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def simulate(plan: steps.Plan) -> Outcome:
     """Run a plan; the same plan gives the same outcome in every process."""
-    structlog.configure(processors=[_drop])
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner, _silence(), nothing_real():
         return runner.run(Simulation(plan).run())
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Drop the lines of the services: they would be most of the run's time."""
+    before = structlog.get_config()
+    structlog.configure(processors=[_drop])
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _drop(*_: object) -> Any:
@@ -122,6 +139,7 @@ class Simulation:
         for step in plan.steps:
             loop.call_later(step.at, self._take, step)
         await asyncio.sleep(plan.seconds + 0.1)
+        settled = len(self._journal.events)
         self._clear()
         await asyncio.sleep(AFTERMATH_SECONDS)
         self._end_well()
@@ -130,6 +148,7 @@ class Simulation:
         outcome = Outcome(
             faults=tuple(self._checker.faults),
             events=len(self._journal.events),
+            settled=settled,
             versions=self._store.version,
             seconds=loop.time() - begun,
             callbacks=sum(replica.steps() for replica in self._replicas.values()),
@@ -171,6 +190,27 @@ class Simulation:
         if len(self._journal.events) > MOST_EVENTS:
             raise RuntimeError(f"a hot loop: {stored.subject}")
         self._checker.appended(stored)
+        for strike in self._plan.strikes:
+            if strike.event == stored.sequence:
+                self._strike(strike)
+
+    def _strike(self, strike: steps.Strike) -> None:
+        replica = self._acting(strike.author)
+        match strike.how:
+            case "crash":
+                replica.kill()
+                self._later(DOWN_SECONDS, replica.start)
+            case "lose":
+                replica.to_log.losing = replica.to_cluster.losing = True
+            case "delete":
+                self._later(0.0, lambda: self._take(steps.Delete(at=0.0, job=strike.job)))
+            case "pause":
+                self._take(steps.Pause(at=0.0, replica=replica.name, seconds=STILL_SECONDS))
+
+    def _acting(self, author: str) -> Replica:
+        """The replica that holds the lease, or the first one."""
+        both = [self._replicas[f"{author}-{number}"] for number in range(2)]
+        return next((each for each in both if each.lease is not None and each.lease.held()), both[0])
 
     def _changed(self, resource: Resource[Any], before: Held | None, after: Held | None) -> None:
         self._hash.update(f"{self._actor} {self._store.version} {resource.plural} {(before or after).at}".encode())  # type: ignore[union-attr]

@@ -53,6 +53,9 @@ def as_test(plan: Plan, faults: tuple[str, ...]) -> str:
         for name in ("to_cluster", "to_log", "workload")
         if (value := getattr(plan, name)) != type(value)()
     )
+    if plan.strikes:
+        strikes = ", ".join(map(_source, plan.strikes))
+        named = f"        strikes=({strikes},),\n{named}"
     return (
         f"def test_seed_{plan.seed}():\n{said}\n    plan = Plan(\n        seed={plan.seed},\n        steps=(\n{steps}\n"
         f"        ),\n{named}\n    )\n    assert not simulate(plan).faults\n"

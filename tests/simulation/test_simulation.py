@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.simulation.matrix import cells
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.plan import plan_of
 from tests.simulation.run import simulate
@@ -14,6 +15,9 @@ from tests.simulation.shrink import as_test
 SEEDS = 48
 CHUNK = 8
 """`make sim` runs more."""
+
+EVERY = 13
+"""Of the cells of the crash matrix one in so many is run here, so that each way to break a protocol has its turn."""
 
 MOST_SEEDS = 60
 """A mutant that so many seeds do not catch lives."""
@@ -26,6 +30,12 @@ def test_what_must_hold_holds(first: int):
         outcome = simulate(plan)
         assert not outcome.faults, as_test(plan, outcome.faults)
         assert {"JobObserved", "JobCreated", "SlotsAssigned", "PodsObserved"} <= outcome.reached
+
+
+def test_each_protocol_holds_when_it_is_broken_at_any_of_its_events():
+    for cell in [*cells()][::EVERY]:
+        outcome = simulate(cell.plan)
+        assert not outcome.faults, as_test(cell.plan, outcome.faults)
 
 
 def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed():

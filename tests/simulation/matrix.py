@@ -1,0 +1,126 @@
+"""`make crash-matrix`: each protocol, broken at each of its events in every way (FAULTS, section 5).
+
+A crash of each service, lost answers, the deletion of the job, and a second replica that acts: with the event just
+stored, one run for each.  With `--pairs` also at two events of one scaling.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import combinations
+
+import msgspec
+
+from tests.simulation.plan import AUTHORS, AnyStep, Apply, Delete, End, Plan, Scale, Strike
+from tests.simulation.platform import Workload
+from tests.simulation.run import Outcome, simulate
+from tests.simulation.shrink import as_test
+
+JOB = "resnet"
+STEADY = Workload(hang=100, fail=0, unready=0)
+"""Containers run until something ends them."""
+
+SCALED_SECONDS = 3.0
+"""When a running job is scaled, broken or deleted; it has run for a second by then."""
+
+
+def _job(**more: object) -> Apply:
+    return Apply(at=0.2, job=JOB, kind="TrainingJob", workers=2, more=dict(more))
+
+
+def _script(by: int) -> Scale:
+    return Scale(at=SCALED_SECONDS, name="request", job=JOB, by=by, more={"script": "resize", "timeout": 20})
+
+
+PROTOCOLS: dict[str, tuple[AnyStep, ...]] = {
+    "create": (_job(),),
+    "scale-out": (_job(), _script(1)),
+    "scale-in": (_job(), _script(-1)),
+    "restart": (_job(restartPolicy="OnFailure"), End(at=SCALED_SECONDS, pod=f"{JOB}-launcher", code=1)),
+    "delete": (_job(), Delete(at=SCALED_SECONDS, job=JOB)),
+}
+
+SCALINGS = ("scale-out", "scale-in")
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One run: a protocol and what breaks in it."""
+
+    protocol: str
+    strikes: tuple[Strike, ...]
+
+    @property
+    def plan(self) -> Plan:
+        return plan_of(self.protocol, self.strikes)
+
+
+def plan_of(protocol: str, strikes: tuple[Strike, ...] = ()) -> Plan:
+    # The protocol is given time: the weather clears after its last step.
+    last = Delete(at=SCALED_SECONDS + 12.0, job="none")
+    return Plan(seed=1, steps=(*PROTOCOLS[protocol], last), strikes=strikes, workload=STEADY)
+
+
+def cells() -> Iterator[Cell]:
+    """Every event of each protocol with every strike; the events of a job's creation count once."""
+    begun = 0
+    for protocol in PROTOCOLS:
+        events = _events(protocol)
+        for event in range(begun + 1, events + 1):
+            yield from (Cell(protocol, (strike,)) for strike in _strikes(event))
+        begun = begun or events
+
+
+def pairs() -> Iterator[Cell]:
+    """Every two events of a scaling with every two ways to break them."""
+    begun = _events("create")
+    for protocol in SCALINGS:
+        for first, second in combinations(range(begun + 1, _events(protocol) + 1), 2):
+            for one in _strikes(first):
+                yield from (Cell(protocol, (one, another)) for another in _strikes(second))
+
+
+def _events(protocol: str) -> int:
+    """The number of events of the protocol in quiet weather, before its containers end."""
+    return simulate(plan_of(protocol)).settled
+
+
+def _strikes(event: int) -> Iterator[Strike]:
+    for author in AUTHORS:
+        yield Strike(event=event, how="crash", author=author)
+        yield Strike(event=event, how="lose", author=author)
+        yield Strike(event=event, how="pause", author=author)
+    yield Strike(event=event, how="delete", job=JOB)
+
+
+def _run(cell: Cell) -> tuple[Cell, Outcome]:
+    return cell, simulate(cell.plan)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The exit code: 0 if every cell holds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.matrix", description=__doc__)
+    parser.add_argument("--pairs", action="store_true", help="also two events of one scaling")
+    given = parser.parse_args(words)
+    begun = time.perf_counter()
+    wanted = [*cells(), *(pairs() if given.pairs else ())]
+    ran, failing = Counter[tuple[str, str]](), list[tuple[Cell, Outcome]]()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for cell, outcome in pool.map(_run, wanted, chunksize=8):
+            ran[cell.protocol, "+".join(strike.how for strike in cell.strikes)] += 1
+            if outcome.faults:
+                failing.append((cell, outcome))
+    for (protocol, how), number in sorted(ran.items()):
+        broken = sum(c.protocol == protocol and "+".join(s.how for s in c.strikes) == how for c, _ in failing)
+        print(f"{protocol:<10} {how:<15} {number:>5} cells, {broken} fail")
+    for cell, outcome in failing[:5]:
+        print(as_test(cell.plan, outcome.faults))
+    print(f"{sum(ran.values())} cells in {time.perf_counter() - begun:.0f} s: {len(failing)} fail")
+    return 1 if failing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
