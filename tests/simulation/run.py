@@ -119,11 +119,13 @@ class Simulation:
         self._chance = Random(plan.seed)
         self._hash = hashlib.sha256()
         self._actor = ""
+        self._stopping = False
 
     async def run(self) -> Outcome:
         plan, loop = self._plan, asyncio.get_running_loop()
         begun = loop.time()
         self._loop = loop
+        loop.set_exception_handler(self._broken)
         self._checker = Checker("log", KINDS)
         self._journal = Journal(self._appended, loop.time)
         self._store = ObservedStore(now=self._now)
@@ -188,11 +190,22 @@ class Simulation:
     def _appended(self, stored: Stored) -> None:
         self._hash.update(f"{stored.sequence} {stored.subject} {stored.time} ".encode() + stored.body)
         if len(self._journal.events) > MOST_EVENTS:
-            raise RuntimeError(f"a hot loop: {stored.subject}")
+            self._break_off(f"I15 a hot loop appends {stored.subject}")
         self._checker.appended(stored)
         for strike in self._plan.strikes:
             if strike.event == stored.sequence:
                 self._strike(strike)
+
+    def _break_off(self, why: str) -> None:
+        """The run proves nothing more: no service reaches anything from now on."""
+        self._checker.fault(why)
+        for replica in self._replicas.values():
+            replica.to_cluster.closed = replica.to_log.closed = True
+
+    def _broken(self, _: object, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not self._stopping:
+            self._break_off(f"a callback failed: {context['message']}: {error!r}")
 
     def _strike(self, strike: steps.Strike) -> None:
         replica = self._acting(strike.author)
@@ -215,7 +228,7 @@ class Simulation:
     def _changed(self, resource: Resource[Any], before: Held | None, after: Held | None) -> None:
         self._hash.update(f"{self._actor} {self._store.version} {resource.plural} {(before or after).at}".encode())  # type: ignore[union-attr]
         if self._store.version > MOST_VERSIONS:
-            raise RuntimeError(f"a hot loop: {resource.kind} {after.at if after else 'gone'}")
+            self._break_off(f"I15 a hot loop writes {resource.kind} {(after or before).at}")  # type: ignore[union-attr]
         self._checker.changed(self._actor, resource, before, after)
         if resource.plural == PODS.plural and before is None:
             self._checker.pods(self._store.find(PODS))
@@ -378,6 +391,7 @@ class Simulation:
 
     async def _stop(self) -> None:
         """End every task, those of killed processes too."""
+        self._stopping = True
         for replica in self._replicas.values():
             replica.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
