@@ -63,7 +63,7 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
     if wish.asked:
         subjects = history_filters(chosen[0].job.key)
     shown = [Shown.of(history, kinds) for history in chosen]
-    renderer = _renderer(wish, shown)
+    renderer = _Table(wish, shown) if wish.output in (Output.table, Output.wide) else _Documents(wish)
     for text in renderer.all(shown):
         yield text
     if not wish.watch:
@@ -213,10 +213,6 @@ class _Documents:
         if self._wish.output is Output.yaml:
             return f"---\n{_yaml(msgspec.to_builtins(shown))}"
         return msgspec.json.encode(shown).decode()
-
-
-def _renderer(wish: Wish, shown: Sequence[Shown]) -> _Table | _Documents:
-    return _Table(wish, shown) if wish.output in (Output.table, Output.wide) else _Documents(wish)
 
 
 def _yaml(plain: Any) -> str:

@@ -110,7 +110,7 @@ def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking
         files["namespace"] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
         ]
-    return {f"{name}.yaml": HEADER + _yaml(found) for name, found in sorted(files.items())}
+    return {f"{name}.yaml": HEADER + yaml.safe_dump_all(files[name], sort_keys=False) for name in sorted(files)}
 
 
 def of_chart() -> str:
@@ -142,10 +142,6 @@ class _Plain(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _yaml(documents: list[Document]) -> str:
-    return yaml.safe_dump_all(documents, sort_keys=False)
 
 
 def main() -> None:

@@ -64,7 +64,8 @@ def selector(labels: str, fields: str, selectable: Mapping[str, str]) -> Selecto
 
     `selectable` maps the field paths that the kind offers to those where the values are stored.
     """
-    requirements = [*_label_requirements(labels.strip()), *_field_requirements(fields, selectable)]
+    of_fields = [_field_requirement(part, selectable) for part in fields.split(",") if part]
+    requirements = [*_label_requirements(labels.strip()), *of_fields]
     if not requirements:
         return None
     return lambda entry: all(requirement(entry) for requirement in requirements)
@@ -105,10 +106,6 @@ def _compares(value: str, operator: str, bound: int) -> bool:
     if not WHOLE_NUMBER.fullmatch(value):
         return False
     return int(value) > bound if operator == ">" else int(value) < bound
-
-
-def _field_requirements(text: str, selectable: Mapping[str, str]) -> list[Selector]:
-    return [_field_requirement(part, selectable) for part in text.split(",") if part]
 
 
 def _field_requirement(part: str, selectable: Mapping[str, str]) -> Selector:

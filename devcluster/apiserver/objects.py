@@ -136,7 +136,7 @@ class Objects:
         rules = _rules(resource)
         rules.fill(new, old)
         causes = []
-        if _metadata_changed(new, old):
+        if old is None or new["metadata"] != old["metadata"]:
             causes += metadata_causes(new["metadata"], rules.name)
         if resource.custom:
             causes += custom.wrong(resource, new, old, causes, subresource)
@@ -284,10 +284,6 @@ def _rules(resource: Resource) -> Rules:
 
 def _counts_generations(resource: Resource) -> bool:
     return resource.custom or _rules(resource).counts_generations
-
-
-def _metadata_changed(new: Json, old: Json | None) -> bool:
-    return old is None or new["metadata"] != old["metadata"]
 
 
 def _only_status(resource: Resource, new: Json, old: Json) -> Json:

@@ -53,7 +53,8 @@ def json_patch(document: Any, patch: Any) -> Any:
     try:
         return _JsonPatch(patch).apply(document)
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, ValueError, KeyError, IndexError) as error:
-        raise _not_applicable() from error
+        message = "the server rejected our request due to an error in our request"
+        raise ApiError(422, "Invalid", message, {}) from error
 
 
 class _Replace(jsonpatch.ReplaceOperation):
@@ -69,10 +70,6 @@ class _Replace(jsonpatch.ReplaceOperation):
 
 class _JsonPatch(jsonpatch.JsonPatch):
     operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "replace": _Replace})
-
-
-def _not_applicable() -> ApiError:
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 MERGE_KEYS = {

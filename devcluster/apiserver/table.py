@@ -80,12 +80,8 @@ def path(text: str, default: Any = NONE) -> Callable[[Json], Any]:
     return cell
 
 
-def _age(obj: Json) -> str:
-    return age(dig(obj, "metadata.creationTimestamp"))
-
-
 NAME = Column("Name", path("metadata.name"), format="name")
-AGE = Column("Age", _age)
+AGE = Column("Age", lambda obj: age(dig(obj, "metadata.creationTimestamp")))
 
 
 def _last_seen(event: Json) -> str:

@@ -53,7 +53,7 @@ def _validate_here(schema: Json, value: Any, path: str) -> list[Cause]:
         return [errors.wrong_type(where, "null", f'{path} in body must be of type {wanted}: "null"')]
     wrong = _type_problem(schema, value)
     if wrong:
-        detail = f"{path} in body must be of type {wrong}: {_quoted(value)}"
+        detail = f'{path} in body must be of type {wrong}: "{type_name(value)}"'
         causes = [errors.wrong_type(where, type_name(value), detail), *_enum(schema, value, where)]
         if (wrong, type_name(value)) == ("integer", "number"):
             kind = f"with format {schema['format']}" if "format" in schema else "(default format)"
@@ -83,10 +83,6 @@ def type_name(value: Any) -> str:
     if isinstance(value, dict):
         return "object"
     return "array" if isinstance(value, list) else "string"
-
-
-def _quoted(value: Any) -> str:
-    return f'"{type_name(value)}"'
 
 
 def _type_problem(schema: Json, value: Any) -> str:

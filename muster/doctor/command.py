@@ -19,7 +19,7 @@ from shared.release import this_release
 async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
     """Examine, print, and exit with 1 if a check fails."""
     findings = await all_findings(settings, wishes)
-    typer.echo(_json(findings) if as_json else text(findings))
+    typer.echo(msgspec.json.format(msgspec.json.encode(document(findings))) if as_json else text(findings))
     if not is_well(findings):
         raise typer.Exit(1)
 
@@ -46,7 +46,3 @@ def of_packages(left_out: Iterable[str]) -> list[Finding]:
     """The findings about frameworks of other packages that cannot be used."""
     remedy = "mend or remove the package; its jobs are left alone"
     return [fail("packages.left_out", why, remedy) for why in left_out]
-
-
-def _json(findings: list[Finding]) -> str:
-    return msgspec.json.format(msgspec.json.encode(document(findings))).decode()

@@ -62,13 +62,6 @@ def _alive(histories: Iterable[History]) -> list[History]:
 
 
 def _these(histories: Sequence[History]) -> str:
-    those = [f"{_kind(history)}{history.job.key}{_deleted(history)}" for history in histories]
+    jobs = [history.job for history in histories]
+    those = [f"{job.kind.lower()} {job.key}".lstrip() + ", deleted" * bool(job.gone) for job in jobs]
     return f"{counted(len(those), 'job')} ({names(sorted(those))})"
-
-
-def _kind(history: History) -> str:
-    return f"{history.job.kind.lower()} " if history.job.kind else ""
-
-
-def _deleted(history: History) -> str:
-    return ", deleted" if history.job.gone else ""

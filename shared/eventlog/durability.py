@@ -127,7 +127,7 @@ async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
     copies = next((copies_trouble(stream) for stream in there if stream.name == STREAM), None)
     rooms = [*map(of_stream, there), *(known.room for known in said if isinstance(known, Varz))]
     risks = [
-        *filter(None, map(_trouble, said)),
+        *filter(None, (fsync_trouble(each) if isinstance(each, Varz) else str(each) for each in said)),
         *([f"{copies.words}; {copies.remedy}"] if copies else []),
         *(room.risk for room in rooms if room.short),
         *differences({stream.name: stream.config for stream in there}),
@@ -141,7 +141,3 @@ async def _said(monitor: str) -> Varz | Transient:
         return await varz(monitor)
     except Transient as trouble:
         return trouble
-
-
-def _trouble(said: Varz | Transient) -> str:
-    return fsync_trouble(said) if isinstance(said, Varz) else str(said)

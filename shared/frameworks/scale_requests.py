@@ -216,34 +216,29 @@ _REQUEST_RULES = (
         f"name the request with at most {LONGEST_REQUEST_NAME} characters: its workers carry the name in a label",
     ),
 )
-_JOB = schemas.column("Job", ".spec.selector.name")
+
+
+def _definition(change: str, short_name: str, wish: str, schema: Document, status: Document) -> Definition:
+    """The definition of a request for a `change` of workers, which the field `wish` of its spec describes."""
+    return Definition(
+        f"A request for {change} workers of a TrainingJob; it is carried out once.",
+        _request(wish, schema),
+        short_names=(short_name,),
+        columns=(
+            schemas.PHASE,
+            schemas.AGE,
+            schemas.column("Job", ".spec.selector.name"),
+            schemas.column("Count", f".spec.{wish}.count", kind="integer", wide=True),
+            *schemas.WHY,
+        ),
+        rules=_REQUEST_RULES,
+        status=status,
+    )
+
+
 REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {
-    SCALEINS: Definition(
-        "A request for fewer workers of a TrainingJob; it is carried out once.",
-        _request("toDelete", _TO_DELETE),
-        short_names=("sin",),
-        columns=(
-            schemas.PHASE,
-            schemas.AGE,
-            _JOB,
-            schemas.column("Count", ".spec.toDelete.count", kind="integer", wide=True),
-            *schemas.WHY,
-        ),
-        rules=_REQUEST_RULES,
-        status=_status_schema("toDeletePods", "The workers that leave."),
+    SCALEINS: _definition(
+        "fewer", "sin", "toDelete", _TO_DELETE, _status_schema("toDeletePods", "The workers that leave.")
     ),
-    SCALEOUTS: Definition(
-        "A request for more workers of a TrainingJob; it is carried out once.",
-        _request("toAdd", _TO_ADD),
-        short_names=("sout",),
-        columns=(
-            schemas.PHASE,
-            schemas.AGE,
-            _JOB,
-            schemas.column("Count", ".spec.toAdd.count", kind="integer", wide=True),
-            *schemas.WHY,
-        ),
-        rules=_REQUEST_RULES,
-        status=_status_schema("addPods", "The workers that come."),
-    ),
+    SCALEOUTS: _definition("more", "sout", "toAdd", _TO_ADD, _status_schema("addPods", "The workers that come.")),
 }

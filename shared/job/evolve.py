@@ -51,7 +51,6 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case watcher.JobDeleting():
             return replace(
                 job,
-                deleting=True,
                 deletion=job.deletion or at,
                 finalizers=event.finalizers or job.finalizers,
                 orphan=job.orphan or event.orphan,
@@ -166,7 +165,6 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         edited=at.sequence if event.spec not in (None, job.spec) else job.edited,
         problems=event.problems,
         conditions=conditions,
-        deleting=deleting,
         deletion=job.deletion if deleting else None,
         finalizers=job.finalizers if deleting else (),
         orphan=job.orphan and deleting,

@@ -70,10 +70,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The sequence at which that spec was first observed."""
     problems: tuple[Problem, ...] = ()
     """The problems of the newest generation's spec."""
-    deleting: bool = False
-    """True once the resource has a deletionTimestamp."""
     deletion: At | None = None
-    """When the deletion was first seen; None before, and for a resource that came back."""
+    """When a deletionTimestamp was first seen; None before, and for a resource that came back."""
     finalizers: tuple[str, ...] = ()
     """The finalizers that a deleted resource waits for."""
     orphan: bool = False
@@ -125,6 +123,10 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By effect."""
     timers_passed: Mapping[tuple[int, str], int] = {}
     """Expired timers, (anchor, timer), each with the sequence of its `TimePassed`."""
+
+    @property
+    def deleting(self) -> bool:
+        return self.deletion is not None
 
     @property
     def over(self) -> bool:

@@ -144,12 +144,6 @@ class Runtime:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._finish()
 
-    def abandon(self) -> None:
-        """Cancel all appends and effects at once, as a crash would; the caller still has to cancel `run`."""
-        self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-
     def owned(self) -> Coroutine[None, None, None]:
         """This replica got the lease: it stops acting at once, and acts after it has folded the log's present end.
 

@@ -148,8 +148,10 @@ class World:
         """End a service wherever it is."""
         runtime, task = self._running.pop(author)
         failed = task.done() and not task.cancelled() and task.exception()
-        runtime.abandon()
-        task.cancel()
+        # As in a crash, what is in flight ends too.
+        runtime._stopping = True
+        for each in (*runtime._tasks, task):
+            each.cancel()
         with suppress(asyncio.CancelledError):
             await task
         assert not failed, f"the {author} ended by itself: {failed}"

@@ -4,7 +4,7 @@ By then the launcher has seen hosts files without them; `scale_in.py` has the st
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from services.scaler.core.effects import CheckDrain
 from shared.job.evolve_requests import DRAIN_FORCED
@@ -61,10 +61,6 @@ def _look(job: Job, request: Request) -> CheckDrain | None:
         request=request.uid,
         pod=launcher.name,
         container=job.spec.role(LAUNCHER).container,
-        workers=tuple((index, job.worker_name(index)) for index in _leaving(request)),
+        workers=tuple((index, job.worker_name(index)) for index in sorted(member.index for member in request.leaving)),
         count=request.look.count + 1 if request.look is not None else 1,
     )
-
-
-def _leaving(request: Request) -> Iterable[int]:
-    return sorted(member.index for member in request.leaving)

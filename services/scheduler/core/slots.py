@@ -12,7 +12,6 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.membership import Members
 from shared.job.naming import Slot, service_name
 from shared.job.policies import replacement
-from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
@@ -77,7 +76,10 @@ def missing(job: Job) -> list[Step]:
         # After a refusal a few pods probe: an exhausted quota would refuse each of a thousand.
         wanted = wanted[: refusal.probe]
     asked = job.scaling.open_request
-    return [*steps, *(CreatePod(slot, _scaleout(asked, slot)) for slot in wanted)]
+    return [
+        *steps,
+        *(CreatePod(slot, asked.name if asked is not None and slot in asked.added else "") for slot in wanted),
+    ]
 
 
 def surplus(job: Job) -> list[Step]:
@@ -153,7 +155,3 @@ def _idle_services(job: Job) -> Iterator[Step]:
 def _service_seen(job: Job) -> bool:
     """True if the Service of the job was seen."""
     return ("Service", service_name(job.key.name)) in job.children
-
-
-def _scaleout(request: Request | None, slot: Slot) -> str:
-    return request.name if request is not None and slot in request.added else ""
