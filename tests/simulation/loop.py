@@ -22,11 +22,13 @@ class Process:
         self.killed: Callable[[], None] = lambda: None
         """Called once, when it is killed at its step."""
         self.paused = False
+        self.dead = False
+        """True once it is killed: the end of an earlier pause does not wake it."""
         self._waiting: list[_Step] = []
 
     def run(self, step: "_Step") -> None:
         if self.steps == self.dies_at:
-            self.dies_at, self.paused = None, True
+            self.kill()
             self.killed()
         if self.paused:
             self._waiting.append(step)
@@ -37,8 +39,14 @@ class Process:
     def pause(self) -> None:
         self.paused = True
 
+    def kill(self) -> None:
+        """None of its callbacks runs any more."""
+        self.dies_at, self.paused, self.dead = None, True, True
+
     def go_on(self) -> None:
-        """Run what waited, in its order; what was cancelled meanwhile is dropped."""
+        """Run the callbacks that waited, in their order, without those that were cancelled; a dead process stays."""
+        if self.dead:
+            return
         self.paused = False
         waiting, self._waiting = self._waiting, []
         for step in waiting:

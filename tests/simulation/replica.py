@@ -89,15 +89,15 @@ class Replica:
         """The run is over: what waits in killed processes may end."""
         self.to_cluster.closed = self.to_log.closed = True
         for process in self._processes:
-            process.dies_at = None
+            process.dies_at, process.dead = None, False
             if process.paused:
                 process.go_on()
 
     def kill(self) -> None:
-        """Nothing of the process runs any more; what it sent is on its way."""
+        """End the process between two of its callbacks; its calls are on their way all the same."""
         if self.process is not None:
-            self.process.pause()
-            self.process = self.runtime = None
+            self.process.kill()
+            self.process = self.runtime = self.lease = None
 
     async def _serve(self) -> None:
         process = PROCESS.get()
@@ -111,7 +111,7 @@ class Replica:
             why = "it returned"
         self.ended.append(why)
         if self.process is process and not self.to_log.closed:
-            self.process = self.runtime = None
+            self.kill()
             asyncio.get_running_loop().call_later(RESTART_SECONDS, self.start, context=outside())
 
     async def _run(self) -> None:
@@ -137,9 +137,11 @@ class Replica:
         )
         running = asyncio.create_task(runtime.run())
         keeping = asyncio.create_task(lease.keep(runtime.owned))
-        done, _ = await asyncio.wait((running, keeping), return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        await asyncio.wait((running, keeping), return_when=asyncio.FIRST_COMPLETED)
+        # The sets that `wait` returns are in the order of addresses in memory.
+        for task in (running, keeping):
+            if task.done():
+                task.result()
 
     def _service(self, cluster: NetworkedCluster, log: EventLog, heads: Bucket, identity: str) -> Service:
         match self.author:

@@ -1,11 +1,14 @@
 """Seeds hold, the same seed is the same run, and the checker sees what is planted."""
 
+import asyncio
+import contextvars
 import os
 import subprocess
 import sys
 
 import pytest
 
+from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 from tests.simulation.matrix import cells
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.plan import plan_of
@@ -51,6 +54,24 @@ def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed
     ]
     assert traces[0] == traces[1]
     assert len({line.split()[1] for line in traces[0]}) == 6
+
+
+def test_the_end_of_a_pause_does_not_wake_a_process_that_was_killed_meanwhile():
+    ran: list[str] = []
+
+    async def story() -> None:
+        process, context = Process("watcher-0#1"), contextvars.copy_context()
+        context.run(PROCESS.set, process)
+        process.pause()
+        asyncio.get_running_loop().call_soon(ran.append, "a callback", context=context)
+        await asyncio.sleep(1)
+        process.kill()
+        process.go_on()
+        await asyncio.sleep(1)
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(story())
+    assert not ran
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
