@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from muster.saved import event_of
+from shared.eventlog import Stored
+from tests.determinism.fold import prefixes
 from tests.determinism.processes import ROOT, SEEDS, Process, compare, whole
 from tests.histories.recorded import recordings
 from tests.kit.builders import a_running_job, a_spec, scaling_in, scaling_out
@@ -48,6 +50,13 @@ def test_histories_of_this_release_fold_the_same_under_eight_hash_seeds(tmp_path
     assert len(files) == 3 + SIMULATIONS
     outcome = compare(files, [Process(PYTHON, seed) for seed in SEEDS], tmp_path)
     assert not outcome.differences, "\n".join(outcome.differences)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"not json"])
+def test_a_malformed_event_is_folded_as_any_other(body: bytes):
+    event = Stored(1, "facts.team-a.resnet.uid-1.watcher.JobObserved", "event-1", "2030-01-01T00:00:00.000Z", body)
+    (prefix,) = prefixes([event])
+    assert prefix.sequence == 1
 
 
 def test_a_history_that_another_one_begins_with_is_folded_once(tmp_path: Path):

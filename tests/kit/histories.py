@@ -1,6 +1,7 @@
 """Histories for tests: real events with sequences, times and bases as the log would give them."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -69,9 +70,14 @@ VERSIONS = [version for kind in BUILT_IN for version in (kind, *kind.others)]
 
 
 def observed(events: Iterable[Stored]) -> set[tuple[str, str]]:
-    """The versions and kinds of the jobs that these events observed."""
-    bodies = [event.body for event in events if event.subject.endswith(".JobObserved")]
-    return {(known.api_version, known.kind) for body in bodies for known in [msgspec.json.decode(body, type=_Observed)]}
+    """The versions and kinds of the jobs that these events observed; an event that cannot be decoded names none."""
+    found = set()
+    for event in events:
+        if event.subject.endswith(".JobObserved"):
+            with suppress(msgspec.MsgspecError):
+                known = msgspec.json.decode(event.body, type=_Observed)
+                found.add((known.api_version, known.kind))
+    return found
 
 
 class _Observed(msgspec.Struct):
