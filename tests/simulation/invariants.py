@@ -3,7 +3,7 @@
 It folds the log for itself and believes nobody else; each sentence that it keeps begins with the number of the rule.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,9 +14,22 @@ from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
 from shared.job.chain import Head
+from shared.job.events.scaler import (
+    HostsPublished,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+    WorkersReleased,
+)
+from shared.job.events.scheduler import JobRestarted
 from shared.job.fold import Histories, History
-from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, Uid
+from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, JobKey, Uid
+from shared.job.spec import WORKER
 from shared.job.state import Job
+from shared.job.upcast import read_event
+from shared.job.views import each
 from tests.kit.loop import PATHS
 from tests.memory.watching import Held
 
@@ -35,9 +48,16 @@ class Checker:
         self.histories = Histories()
         self._identity = identity
         self._kinds = kinds
+        self._jobs = {framework.resource.kind for framework in kinds}
         self._at: dict[Uid, dict[int, tuple[Job, str, str]]] = defaultdict(dict)
         """By job and sequence: the job, the hash and the time of its head."""
-        self._outcomes: dict[Uid, str] = {}
+        self._outcomes: dict[tuple[JobKey | None, Uid], str] = {}
+        self._restarts = Counter[Uid]()
+        """By job, the restarts that count, by the log's events alone."""
+        self._published: dict[Uid, dict[int, set[str]]] = defaultdict(dict)
+        """By job and version, the workers of every hosts files that were ever published."""
+        self._listed: dict[str, set[str]] = defaultdict(set)
+        """By job, the workers that the hosts files in the cluster list."""
         self._shown: dict[Uid, int] = {}
         """By the uid of an object, the newest head that its status showed."""
         self._by_uid: dict[str, History] = {}
@@ -55,10 +75,12 @@ class Checker:
         assert history is not None
         job, tag = history.job, stored.subject.rpartition(".")[2]
         uid = job.key.uid
-        before = self._newest(uid)
+        before, event = self._newest(uid), read_event(stored.body, tag)
         self.reached.add(tag)
         self._by_uid[uid] = history
         self._at[uid][history.sequence] = (job, history.head.hash, history.time)
+        if isinstance(event, HostsPublished):
+            self._published[uid][event.version] = {job.worker_name(index) for index in job.listed_workers}
         if tag in ("SlotsAssigned", "ScaleAccepted"):
             self._assigned[uid].update((str(slot.attempt), job.pod_name(slot)) for slot in job.attempt.slots)
         if history.held:
@@ -69,31 +91,65 @@ class Checker:
             self.fault(f"I2 {job.key}: {before.phase or 'nothing'} -> {job.phase} at {stored.sequence}")
         if before.phase in ENDED and tag in ("SlotsAssigned", "JobRestarted", "ScaleAccepted", "HostsPublished"):
             self.fault(f"I25 {job.key} is {before.phase}, and {tag} follows at {stored.sequence}")
-        self._check_bounds(job, tag, stored.sequence)
+        if isinstance(event, JobRestarted):
+            self._restarts[uid] += event.counted
+        if job.spec is not None and self._restarts[uid] > max(job.spec.backoff_limit, 0):
+            self.fault(f"I13 {job.key} restarted {self._restarts[uid]} times at {stored.sequence}")
+        if isinstance(event, ScaleAccepted):
+            basis, _, _ = stored.basis.partition(":")
+            self._check_accepted(self._at[uid][int(basis)][0], event, stored.sequence)
+        if isinstance(event, WorkersReleased):
+            released = {job.pod_name(slot) for slot in each(event.slots)}
+            if listed := released & self._listed[uid]:
+                self.fault(f"I7 {sorted(listed)} are released at {stored.sequence}, and the hosts files list them")
+        if isinstance(event, ScaleSucceeded | ScaleFailed | ScaleCancelled | ScaleRejected):
+            known = before.scaling.requests.get(event.request)
+            if known is not None and known.over:
+                self.fault(f"I5 request {known.name} is {known.phase}, and {tag} follows at {stored.sequence}")
         for request in job.scaling.requests.values():
-            if request.over and self._outcomes.setdefault(request.uid, request.phase) != request.phase:
-                self.fault(f"I5 request {request.name} was {self._outcomes[request.uid]} and is {request.phase}")
+            # An edit has no uid of its own.
+            who = (job.key if request.resize is not None else None, request.uid)
+            outcome = self._outcomes.setdefault(who, request.phase) if request.over else self._outcomes.get(who)
+            if outcome not in (None, request.phase):
+                self.fault(f"I5 request {request.name} was {outcome} and is {request.phase}")
 
     def _newest(self, uid: Uid) -> Job | None:
         known = self._at[uid]
         return known[next(reversed(known))][0] if known else None
 
-    def _check_bounds(self, job: Job, tag: str, sequence: int) -> None:
-        if job.spec is None:
-            return
-        if job.restarts > max(job.spec.backoff_limit, 0):
-            self.fault(f"I13 {job.key} restarted {job.restarts} times at {sequence}")
-        if tag == "ScaleAccepted" and (role := next((r for r in job.spec.roles if r.name == "worker"), None)):
-            most = role.max_replicas if role.max_replicas is not None else job.scaling.size
-            if not role.min_replicas <= job.scaling.size <= most:
-                self.fault(f"I13 {job.key} accepted {job.scaling.size} workers at {sequence}")
+    def _check_accepted(self, job: Job, event: ScaleAccepted, sequence: int) -> None:
+        """`job` is the basis of the decision: facts between the two may have changed the number of workers."""
+        assert job.spec is not None
+        if job.scaling.open:
+            self.fault(f"I14 {job.key} accepted {event.request} at {sequence} during {job.scaling.open}")
+        waiting = [request for request in job.scaling.requests.values() if request.phase == "Pending"]
+        first = min(waiting, key=lambda request: request.order, default=None)
+        if first is None or first.uid != event.request:
+            name = first.name if first is not None else "any that waits"
+            self.fault(f"I14 {job.key} accepted {event.request} at {sequence} before {name}")
+        leaving = {job.attempt.worker_slot(member.index) for member in event.leaving}
+        if strangers := leaving - {*job.attempt.workers, *job.attempt.vacancies}:
+            self.fault(f"I13 {job.key} accepted at {sequence} that {sorted(strangers)} leave, which are no workers")
+        request = job.scaling.requests[event.request]
+        names = {job.pod_name(slot) for slot in leaving}
+        if request.spec is not None and request.spec.pod_names and names != {*request.spec.pod_names}:
+            self.fault(f"I13 {request.name} asked for {request.spec.pod_names}, and {sorted(names)} leave")
+        role, workers = job.spec.worker, len(job.attempt.workers)
+        size = workers + len(each(event.added)) - len(leaving)
+        replaceable = sum(slot.role == WORKER for slot in job.attempt.vacancies)
+        if event.added and role.max_replicas is not None and size > role.max_replicas:
+            self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and may have {role.max_replicas}")
+        if leaving and size + replaceable < role.min_replicas:
+            self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and needs {role.min_replicas}")
 
-    def changed(self, actor: str, resource: Resource[Any], before: Held | None, after: Held | None) -> None:
-        """`actor` is the service that made the change; empty for users and the platform."""
+    def changed(
+        self, actor: str, key: JobKey | None, resource: Resource[Any], before: Held | None, after: Held | None
+    ) -> None:
+        """`actor` is the service that made the change, for the job `key`; empty for users and the platform."""
         if resource.plural == PODS.plural and after is not None:
             self._check_pod(actor, before, after)
-        if actor and resource in CHILDREN and before is not None:
-            self._must_be_own(actor, resource, before)
+        if actor and (held := before or after) is not None:
+            self._must_be_of(key, actor, resource, held)
         if actor and resource.plural == CONFIGMAPS.plural and after is not None:
             self._check_hosts(before, after)
         if actor == "status" and after is not None and after.manifest.get("status"):
@@ -116,6 +172,8 @@ class Checker:
                 return
             if any(job.pod_name(slot) == name for slot in job.attempt.slots):
                 self.fault(f"I10 pod {name} is deleted, and its slot is not released at {history.sequence}")
+            if name in self._listed[job.key.uid] and after.manifest["status"].get("phase") == "Running":
+                self.fault(f"I7 pod {name} is deleted at {history.sequence}, and the hosts files list it")
 
     def pods(self, found: Iterable[Held]) -> None:
         """All pods of the cluster after one of them was created."""
@@ -128,11 +186,27 @@ class Checker:
             if len(attempts) > 1:
                 self.fault(f"I1 pods of attempts {sorted(attempts)} of job {uid} exist at the same time")
 
-    def _must_be_own(self, actor: str, resource: Resource[Any], held: Held) -> None:
-        labels = held.metadata.get("labels") or {}
-        owners = [each["uid"] for each in held.metadata.get("ownerReferences") or () if each.get("controller")]
-        if owners and labels.get(JOB_UID, owners[0]) not in owners:
-            self.fault(f"I26 the {actor} changed {resource.kind} {held.at[1]} of {owners}, labelled {labels}")
+    def _must_be_of(self, key: JobKey | None, actor: str, resource: Resource[Any], held: Held) -> None:
+        """What a service writes for a job is in its namespace, and is the job's own by uid (I8, I9, I26)."""
+        who = f"the {actor} writes {resource.kind} {held.at[1]}"
+        if key is None:
+            self.fault(f"I10 {who}, and carries out no effect")
+            return
+        if held.at[0] != key.namespace:
+            self.fault(f"I9 {who} in {held.at[0]} for {key}")
+        uid = held.metadata["uid"]
+        if resource in CHILDREN:
+            label = (held.metadata.get("labels") or {}).get(JOB_UID, "")
+            owners = [owner["uid"] for owner in held.metadata.get("ownerReferences") or () if owner.get("controller")]
+            # An orphaning deletion leaves the label alone.
+            if label != key.uid or owners not in ([], [key.uid]):
+                self.fault(f"I26 {who} of {owners}, labelled {label!r}, for {key.uid}")
+        elif resource.kind in REQUESTS:
+            history = self.histories.get(key)
+            if history is None or uid not in history.job.scaling.requests:
+                self.fault(f"I8 {who} for {key}, which has no such request")
+        elif resource.kind in self._jobs and uid != key.uid:
+            self.fault(f"I8 {who}, which has the uid {uid}, for {key.uid}")
 
     def _check_hosts(self, before: Held | None, after: Held) -> None:
         def version(held: Held) -> int:
@@ -140,14 +214,15 @@ class Checker:
 
         if before is not None and version(after) < version(before):
             self.fault(f"I7 hosts files {after.at[1]} went from version {version(before)} to {version(after)}")
-        history = self._by_uid.get((after.metadata.get("labels") or {}).get(JOB_UID, ""))
+        uid = Uid((after.metadata.get("labels") or {}).get(JOB_UID, ""))
         text = (after.manifest.get("data") or {}).get(HOSTFILE, "")
-        if history is not None and history.job.membership.version == version(after):
-            job = history.job
-            expected = {job.worker_name(index) for index in job.listed_workers}
-            listed = {line.replace(":", " ").split()[0] for line in text.splitlines() if line.strip()}
-            if listed != expected:
-                self.fault(f"I7 hosts files {after.at[1]} list {sorted(listed)}, and not {sorted(expected)}")
+        listed = {line.replace(":", " ").split()[0] for line in text.splitlines() if line.strip()}
+        expected = self._published[uid].get(version(after))
+        self._listed[uid] = listed
+        if expected is None:
+            self.fault(f"I10 hosts files {after.at[1]} have version {version(after)}, which was never published")
+        elif listed != expected:
+            self.fault(f"I7 hosts files {after.at[1]} list {sorted(listed)}, and not {sorted(expected)}")
 
     def _check_status(self, resource: Resource[Any], after: Held) -> None:
         status = after.manifest["status"]
@@ -185,12 +260,12 @@ class Checker:
             self.fault(f"I11 {who} holds a job: {why}")
         resources: dict[str, tuple[Resource[Any], Held]] = {}
         children: dict[str, list[str]] = defaultdict(list)
-        for resource, each in objects:
+        for resource, found in objects:
             if resource in CHILDREN:
-                for owner in each.metadata.get("ownerReferences") or ():
-                    children[owner["uid"]].append(f"{resource.kind} {each.at[1]}")
+                for owner in found.metadata.get("ownerReferences") or ():
+                    children[owner["uid"]].append(f"{resource.kind} {found.at[1]}")
             else:
-                resources[each.metadata["uid"]] = resource, each
+                resources[found.metadata["uid"]] = resource, found
         for history in self.histories:
             self._end_of(history, resources, children)
 

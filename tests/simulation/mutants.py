@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.scaler import shell as scaler_shell
-from services.scaler.core import queue
+from services.scaler.core import admission, drain, queue
 from services.scheduler.core import cleanup, slots
 from services.scheduler.core.effects import DeletePod
 from services.status import shell as status_shell
@@ -15,7 +15,7 @@ from services.status.core import phases
 from shared.errors import Conflict
 from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
-from shared.job import fold
+from shared.job import evolve_requests, fold
 from shared.job.events import status, watcher
 from shared.job.outcome import Verdict
 from shared.job.state import Job
@@ -121,6 +121,40 @@ def _another_fold(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold, "evolve", forgetful)
 
 
+def _above_the_maximum(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admission, "_above_maximum", lambda request, role, workers: None)
+
+
+def _newest_first(patch: pytest.MonkeyPatch) -> None:
+    def newest(job: Job) -> Any:
+        waiting = [request for request in job.scaling.requests.values() if request.phase == "Pending"]
+        return waiting[-1] if waiting else None
+
+    patch.setattr(queue, "first", newest)
+
+
+def _rejected_again(patch: pytest.MonkeyPatch) -> None:
+    def unsuccessful(job: Job) -> Any:
+        requests = job.scaling.requests.values()
+        return next((request for request in requests if request.phase in ("Pending", "Failed")), None)
+
+    patch.setattr(queue, "first", unsuccessful)
+
+
+def _released_too_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evolve_requests, "hosts_seen", lambda job, version: True)
+    patch.setattr(drain, "answer", lambda job, request, late: "Drained")
+
+
+def _another_version(patch: pytest.MonkeyPatch) -> None:
+    make = scaler_shell.hosts_config_map
+
+    def newer(*args: Any, version: int, **named: Any) -> Any:
+        return make(*args, version=version + 1, **named)
+
+    patch.setattr(scaler_shell, "hosts_config_map", newer)
+
+
 MUTANTS = (
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
     Mutant("no restart counts against backoffLimit", "I13", _no_limit),
@@ -132,4 +166,9 @@ MUTANTS = (
     Mutant("a failed job runs again", "I2", _after_the_end),
     Mutant("the log accepts a decision on an old basis", "I11", _no_guard),
     Mutant("one replica forgets events of one type", "I23", _another_fold),
+    Mutant("a scale-out may go above maxReplicas", "I13", _above_the_maximum),
+    Mutant("the newest scale request is taken first", "I14", _newest_first),
+    Mutant("a request that failed is answered again", "I5", _rejected_again),
+    Mutant("workers are released before the hosts files are written", "I7", _released_too_early),
+    Mutant("hosts files have a version that no decision published", "I10", _another_version),
 )

@@ -5,6 +5,7 @@ A server does its part outside of the process: a call that was sent is carried o
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from random import Random
 from typing import Any, Literal, TypeVar
 
@@ -14,6 +15,7 @@ from shared.cluster import MOST_OUTPUT, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, Entry, Revised, Stored
+from shared.job.naming import JobKey
 from tests.memory.cluster import Call, MemoryCluster
 from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
@@ -162,8 +164,11 @@ class _Deliveries:
         pass
 
 
-Acting = Callable[[Callable[[], Any]], Any]
-"""Lets the cluster do the work of one service's call."""
+ACTS_FOR: ContextVar[JobKey | None] = ContextVar("ACTS_FOR", default=None)
+"""The job whose effect a service carries out; its calls are made in the same context."""
+
+Acting = Callable[[Callable[[], Any], JobKey | None], Any]
+"""Lets the cluster do the work of one service's call for a job."""
 
 
 class NetworkedCluster(MemoryCluster):
@@ -175,8 +180,10 @@ class NetworkedCluster(MemoryCluster):
         self._acting = acting
 
     async def _call(self, call: Call, work: Callable[[], R]) -> R:
+        key = ACTS_FOR.get()
+
         def acting() -> R:
-            result: R = self._acting(work)
+            result: R = self._acting(work, key)
             return result
 
         self._must_be_open(call)

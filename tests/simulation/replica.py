@@ -17,12 +17,15 @@ from shared.eventlog import Bucket, EventLog
 from shared.eventlog.account import HEADS, LEASES
 from shared.frameworks.kinds import Kinds
 from shared.installation.exclusive_leases import lease_key
+from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
+from shared.job.steps import Effect
+from shared.runtime.acts import Context
 from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime, Service
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS, Process, outside
-from tests.simulation.network import Acting, Link, NetworkedCluster, NetworkedLog
+from tests.simulation.network import ACTS_FOR, Acting, Link, NetworkedCluster, NetworkedLog
 from tests.simulation.platform import ObservedStore
 
 RESTART_SECONDS = 0.5
@@ -30,6 +33,23 @@ RESTART_SECONDS = 0.5
 
 CALLBACK_SECONDS = 0.000_02
 """What one question for the time costs: a slice of work ends after so many."""
+
+
+class _Attributed:
+    """A service whose calls say for which job they are."""
+
+    def __init__(self, service: Service) -> None:
+        self.author, self.decide, self.attend, self.known = (
+            service.author,
+            service.decide,
+            service.attend,
+            service.known,
+        )
+        self._service = service
+
+    async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
+        ACTS_FOR.set(context.job.key)
+        return await self._service.act(effect, context)
 
 
 class Replica:
@@ -127,7 +147,7 @@ class Replica:
             chance=chance,
         )
         self.runtime = runtime = Runtime(
-            self._service(cluster, log, heads, identity),
+            _Attributed(self._service(cluster, log, heads, identity)),
             log,
             owns=lease.held,
             now=self._time,

@@ -25,6 +25,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
+from shared.job.naming import JobKey
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.watching import Held
 from tests.simulation import plan as steps
@@ -119,6 +120,7 @@ class Simulation:
         self._chance = Random(plan.seed)
         self._hash = hashlib.sha256()
         self._actor = ""
+        self._acts_for: JobKey | None = None
         self._stopping = False
 
     async def run(self) -> Outcome:
@@ -172,20 +174,20 @@ class Simulation:
             kinds=KINDS,
             chance=chance,
             links=links,
-            acting=lambda work: self._as(author, work),
+            acting=lambda work, key: self._as(author, key, work),
             now=self._now,
         )
 
     def _now(self) -> datetime:
         return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._loop.time())
 
-    def _as(self, author: str, work: Callable[[], Any]) -> Any:
-        """What the store does for a service."""
-        self._actor = author
+    def _as(self, author: str, key: JobKey | None, work: Callable[[], Any]) -> Any:
+        """The store does the work of a service's call for a job."""
+        self._actor, self._acts_for = author, key
         try:
             return work()
         finally:
-            self._actor = ""
+            self._actor, self._acts_for = "", None
 
     def _appended(self, stored: Stored) -> None:
         self._hash.update(f"{stored.sequence} {stored.subject} {stored.time} ".encode() + stored.body)
@@ -229,7 +231,7 @@ class Simulation:
         self._hash.update(f"{self._actor} {self._store.version} {resource.plural} {(before or after).at}".encode())  # type: ignore[union-attr]
         if self._store.version > MOST_VERSIONS:
             self._break_off(f"I15 a hot loop writes {resource.kind} {(after or before).at}")  # type: ignore[union-attr]
-        self._checker.changed(self._actor, resource, before, after)
+        self._checker.changed(self._actor, self._acts_for, resource, before, after)
         if resource.plural == PODS.plural and before is None:
             self._checker.pods(self._store.find(PODS))
 
