@@ -19,7 +19,8 @@ from shared.release import this_release
 async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
     """Examine, print, and exit with 1 if a check fails."""
     findings = await all_findings(settings, wishes)
-    typer.echo(msgspec.json.format(msgspec.json.encode(document(findings))) if as_json else text(findings))
+    said = msgspec.json.format(msgspec.json.encode(document(findings))).decode() if as_json else text(findings)
+    typer.echo(said)
     if not is_well(findings):
         raise typer.Exit(1)
 

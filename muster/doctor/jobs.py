@@ -6,6 +6,7 @@ from muster.doctor.findings import Finding, fail, names, ok
 from shared.job.fold import Held, History
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import NO_UID
+from shared.job.state import Job
 from shared.job.text import counted
 
 UNREADABLE: tuple[Held | None, ...] = ("UnknownEvent",)
@@ -62,6 +63,10 @@ def _alive(histories: Iterable[History]) -> list[History]:
 
 
 def _these(histories: Sequence[History]) -> str:
-    jobs = [history.job for history in histories]
-    those = [f"{job.kind.lower()} {job.key}".lstrip() + ", deleted" * bool(job.gone) for job in jobs]
-    return f"{counted(len(those), 'job')} ({names(sorted(those))})"
+    those = sorted(_this(history.job) for history in histories)
+    return f"{counted(len(those), 'job')} ({names(those)})"
+
+
+def _this(job: Job) -> str:
+    kind = f"{job.kind.lower()} " if job.kind else ""
+    return f"{kind}{job.key}{', deleted' if job.gone else ''}"
