@@ -6,6 +6,7 @@ async with World() as world:
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -19,11 +20,11 @@ from services.status.shell import Status
 from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
-from shared.cluster import Resource
+from shared.cluster import Cluster, Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
 from shared.errors import Refused
-from shared.eventlog import Bucket, EventLog
+from shared.eventlog import EventLog
 from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -69,6 +70,37 @@ def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more:
 def wall_clock() -> datetime:
     """It goes as the loop's own does, however fast that is."""
     return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def must_grow(before: Manifest | None, after: Manifest) -> None:
+    """The rule of every definition: the head in a status only grows.  Raises `Refused` otherwise."""
+    was, now = (((manifest or {}).get("status") or {}).get("history") for manifest in (before, after))
+    if was and now and was["log"] == now["log"] and now["sequence"] < was["sequence"]:
+        raise Refused("a newer status was written already", reason="Invalid", field="status.history")
+
+
+async def a_service(
+    author: str,
+    cluster: Cluster,
+    log: EventLog,
+    kinds: Kinds,
+    *,
+    policy: Policy,
+    options: Options,
+    now: Callable[[], datetime] = wall_clock,
+    chance: Callable[[], float] = random.random,
+) -> Service:
+    """The service of this author, with nothing but the log and the cluster."""
+    heads = await log.bucket(HEADS)
+    match author:
+        case "watcher":
+            return Watcher(cluster, log, heads, kinds, options, now=now)
+        case "scheduler":
+            return Scheduler(cluster, kinds)
+        case "scaler":
+            return Scaler(cluster, policy, kinds)
+        case _:
+            return Status(cluster, heads, await log.identity(), kinds, now=now, chance=chance)
 
 
 class World:
@@ -130,19 +162,10 @@ class World:
         """A service, from nothing but the log and the cluster."""
         eventlog = self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
         cluster = MemoryCluster(self.store, weather=self._weather(author))
-        heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
-        services: dict[str, Callable[[], Service]] = {
-            "watcher": lambda: self._watcher(cluster, eventlog, heads),
-            "scheduler": lambda: Scheduler(cluster, self._kinds),
-            "scaler": lambda: Scaler(cluster, self._policy, self._kinds),
-            "status": lambda: Status(cluster, heads, identity, self._kinds, now=wall_clock),
-        }
-        runtime = Runtime(services[author](), eventlog, namespace=self._namespace, now=wall_clock)
-        self._running[author] = (runtime, asyncio.create_task(runtime.run()))
-
-    def _watcher(self, cluster: MemoryCluster, eventlog: EventLog, heads: Bucket) -> Watcher:
         options = Options(namespace=self._namespace, takes_over=self.takes_over)
-        return Watcher(cluster, eventlog, heads, self._kinds, options, now=wall_clock)
+        service = await a_service(author, cluster, eventlog, self._kinds, policy=self._policy, options=options)
+        runtime = Runtime(service, eventlog, namespace=self._namespace, now=wall_clock)
+        self._running[author] = (runtime, asyncio.create_task(runtime.run()))
 
     async def kill(self, author: str) -> None:
         """End a service wherever it is."""

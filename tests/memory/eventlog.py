@@ -20,8 +20,14 @@ BATCH = 1_000
 class MemoryJournal:
     """The events and buckets of a log, and the readers that wait."""
 
-    def __init__(self, *, identity: str = "memory", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, identity: str = "memory", clock: Callable[[], float] = time.monotonic, most: float = math.inf
+    ) -> None:
+        """More events than `most` are a hot loop, which would never end while virtual time stands still."""
         self.events: list[Stored] = []
+        self.listeners: list[Callable[[Stored], None]] = []
+        """Called with each event at the moment of its append."""
+        self._most = most
         self.clock = clock
         self.buckets: dict[str, dict[str, _Value]] = {LEASES: {}, HEADS: {}}
         self._revision = 0
@@ -48,6 +54,9 @@ class MemoryJournal:
         self._last[scope] = stored
         self._by_id[entry.event_id] = stored.sequence
         self.wake()
+        assert stored.sequence < self._most, f"a hot loop: {entry.subject}"
+        for listener in self.listeners:
+            listener(stored)
         return stored.sequence
 
     def last(self, scope: str) -> Stored | None:

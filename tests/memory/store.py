@@ -37,6 +37,8 @@ KEPT_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrac
 Program = Callable[[str, str, str, Sequence[str]], Awaitable[Execution]]
 """Runs the commands of all images: called with namespace, pod, container and command."""
 
+Listener = Callable[[Resource[Any], Held | None, Held | None], None]
+
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -52,6 +54,8 @@ class MemoryStore:
         """Namespaces that are being deleted."""
         self.program: Program | None = None
         """Runs the commands in pods; without it every command is refused."""
+        self.listeners: list[Listener] = []
+        """Called with the kind, the object before and the object after each change, at the moment when it is made."""
         self.faults = Faults()
         self.outage = Outage(self.wake)
         self._withdrawn: set[tuple[str, str]] = set()
@@ -275,6 +279,7 @@ class MemoryStore:
         after = Held(self._next_version(manifest))
         kind.objects[after.at] = after
         kind.record(Change(before, after, after))
+        self._tell(resource, before, after)
         return after
 
     def _drop(self, resource: Resource[T], before: Held, manifest: Manifest) -> Held:
@@ -282,7 +287,12 @@ class MemoryStore:
         kind = self.kind(resource)
         del kind.objects[before.at]
         kind.record(Change(before, None, last))
+        self._tell(resource, before, None)
         return last
+
+    def _tell(self, resource: Resource[Any], before: Held | None, after: Held | None) -> None:
+        for listener in self.listeners:
+            listener(resource, before, after)
 
     def _next_version(self, manifest: Manifest) -> Manifest:
         self.version += 1

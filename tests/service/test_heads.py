@@ -16,8 +16,8 @@ from shared.job.integrity import Broken
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
-from tests.memory.eventlog import MemoryEventLog
-from tests.service.stage import Document, Stage, ToldJournal
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.service.stage import MOST_EVENTS, Document, Stage
 from tests.service.test_tfjobs import TFJOBS, a_tf_job
 from tests.watcher.test_shell import PASSED
 
@@ -152,12 +152,12 @@ def resource(stage: Stage) -> Document:
     return held.manifest
 
 
-def damaged(journal: ToldJournal, *, purged: str = "", cut: int = 0, forgets: bool = False) -> ToldJournal:
+def damaged(journal: MemoryJournal, *, purged: str = "", cut: int = 0, forgets: bool = False) -> MemoryJournal:
     """The same log without the history of the job `purged`, or without its last `cut` events.
 
     It `forgets` the checkpoints, or keeps them.
     """
-    again = ToldJournal(identity=journal.events[0].event_id)
+    again = MemoryJournal(identity=journal.events[0].event_id, most=MOST_EVENTS)
     last: dict[str, int] = {}
     for stored in journal.events[1 : len(journal.events) - cut]:
         subject, body = stored.subject, stored.body

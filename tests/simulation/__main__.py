@@ -64,14 +64,19 @@ def _report(outcomes: dict[int, Outcome], seconds: float) -> int:
         f"{len(outcomes)} seeds in {seconds:.1f} s ({seconds / len(outcomes) * 1_000:.0f} ms each), "
         f"{events:.0f} events on the median: {len(failing)} fail"
     )
-    kinds = Counter(fault.split(" ")[0] for seed in failing for fault in {outcomes[seed].faults[0]})
+    kinds = Counter(_rule(outcomes[seed].faults[0]) for seed in failing)
     if kinds:
         print("first faults: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
     for seed in failing[:MOST_SHOWN]:
-        rule = outcomes[seed].faults[0].split(" ")[0]
-        smaller = shrunk(plan_of(seed), lambda plan, rule=rule: any(f.startswith(rule) for f in simulate(plan).faults))
+        rule = _rule(outcomes[seed].faults[0])
+        smaller = shrunk(plan_of(seed), lambda plan, rule=rule: any(_rule(f) == rule for f in simulate(plan).faults))
         print(as_test(smaller, simulate(smaller).faults))
     return 1 if failing else 0
+
+
+def _rule(fault: str) -> str:
+    """The number of the rule that a fault breaks, such as I15."""
+    return fault.partition(" ")[0]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What must hold at every step and at the end (FAULTS, section 1): a checker that is told of events, changes and calls.
 
-It folds the log for itself and believes nobody else; each sentence that it keeps begins with the number of the rule.
+It folds the log for itself and trusts no service's fold.  Each fault that it keeps begins with the number of the rule.
 """
 
 from collections import Counter, defaultdict

@@ -84,7 +84,7 @@ class _Clock(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("the simulation hangs: everything waits for ever")
+            raise RuntimeError("the simulation hangs: no timer is left, and every task waits")
         if timeout > 0:
             self.now += timeout
         return []

@@ -11,11 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from itertools import combinations
 
 import msgspec
 
-from tests.simulation.plan import AUTHORS, AnyStep, Apply, Delete, End, Plan, Scale, Strike
+from tests.kit.world import AUTHORS
+from tests.simulation.plan import AnyStep, Apply, Delete, End, Plan, Scale, Strike
 from tests.simulation.platform import Workload
 from tests.simulation.run import Outcome, simulate
 from tests.simulation.shrink import as_test
@@ -83,6 +85,7 @@ def pairs() -> Iterator[Cell]:
                 yield from (Cell(protocol, (one, another)) for another in _strikes(second))
 
 
+@cache
 def _events(protocol: str) -> int:
     """The number of events of the protocol in quiet weather, before its containers end."""
     return simulate(plan_of(protocol)).settled

@@ -4,15 +4,13 @@ A server does its part outside of the process: a call that was sent is carried o
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
 from random import Random
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from shared.cluster import MOST_OUTPUT, Execution
-from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, Entry, Revised, Stored
 from shared.job.naming import JobKey
@@ -82,7 +80,7 @@ class Link:
         fate, way, sent = self._fate(), self.delay(), loop.time()
 
         def lose() -> None:
-            # Nobody tells the sender: it gives the call up by itself.
+            # The sender learns nothing, and gives the call up by itself.
             loop.call_at(max(sent + PATIENCE_SECONDS, loop.time()), give_up, context=self._outside)
 
         def give_up() -> None:
@@ -189,25 +187,13 @@ class NetworkedCluster(MemoryCluster):
         self._must_be_open(call)
         return await self._link.call(acting)
 
-    async def execute(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        command: Sequence[str],
-        *,
-        timeout: float,
-        most: int = MOST_OUTPUT,
-    ) -> Execution:
-        call = Call("execute", PODS.plural, namespace, pod, "exec")
-        program = await self._call(call, lambda: self._store.program_of(namespace, pod))
-        try:
-            async with asyncio.timeout(timeout):
-                execution = await program(namespace, pod, container, command)
-        except TimeoutError as error:
-            raise Transient(f"execute in {namespace}/{pod}: timed out") from error
+    async def _before(self, call: Call) -> None:
+        """A command is on its way to its pod; all other calls are `_call`'s."""
+        self._must_be_open(call)
+        await self._link.call(lambda: None)
+
+    async def _after(self, call: Call, fault: object) -> None:
         await self._link.arrive()
-        return Execution(execution.exit_code, execution.output[:most])
 
 
 class NetworkedLog(MemoryEventLog):

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import msgspec
 
 from shared.job.events.event import Author
+from tests.kit.world import AUTHORS
 from tests.simulation.network import Rates
 from tests.simulation.platform import NODE_NAMES, Workload
 
-AUTHORS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 REPLICAS = tuple(f"{author}-{number}" for author in AUTHORS for number in range(2))
 
 Server = Literal["cluster", "log"]
@@ -34,13 +34,12 @@ class Apply(Step, frozen=True):
 
 
 class Scale(Step, frozen=True):
-    """A user creates a scale request, by count or by the names of pods."""
+    """A user creates a scale request; `more` has further fields of its spec, or others instead."""
 
     name: str
     job: str
     by: int
     """Workers more, or fewer."""
-    pods: tuple[str, ...] = ()
     more: dict[str, Any] = {}
 
 
@@ -98,7 +97,7 @@ class Cut(Step, frozen=True):
 
 
 class Outage(Step, frozen=True):
-    """The API server or the log answers nobody."""
+    """The API server or the log answers no replica."""
 
     server: Server
     seconds: float
@@ -141,7 +140,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run."""
 
     seed: int
-    """Of everything that the plan leaves open: latencies, ends of containers, nodes of pods."""
+    """Of what the plan leaves open: latencies, ends of containers, nodes of pods."""
     steps: tuple[AnyStep, ...]
     strikes: tuple[Strike, ...] = ()
     to_cluster: Rates = Rates()
@@ -170,7 +169,7 @@ def plan_of(seed: int) -> Plan:
         kind = chance.choice(KINDS)
         steps += _life(chance, job, kind, begin)
     for _ in range(chance.randint(2, 10)):
-        steps.append(_fault(chance, jobs, chance.uniform(0.3, BUSY_SECONDS)))
+        steps.append(_fault(chance, chance.uniform(0.3, BUSY_SECONDS)))
     # Every second run has a network without faults: what fails there is easier to understand.
     stormy = chance.random() < 0.5
     return Plan(
@@ -232,7 +231,7 @@ def suspended(kind: str, *, suspend: bool) -> dict[str, Any]:
     return {"runPolicy": {"suspend": suspend}} if kind != "TrainingJob" else {"suspend": suspend}
 
 
-def _fault(chance: Random, jobs: list[str], at: float) -> AnyStep:
+def _fault(chance: Random, at: float) -> AnyStep:
     replica, seconds = chance.choice(REPLICAS), chance.choice((0.05, 0.5, 2.5, 6.0))
     server: Server = chance.choice(("cluster", "log"))
     match chance.randrange(12):

@@ -6,22 +6,19 @@ Driven by what changes in the store; every delay and every end comes from one so
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from random import Random
 from typing import Any
 
 import msgspec
 
 from services.scaler.core import drain
-from shared.cluster import Execution, Manifest, Resource
+from shared.cluster import Execution, Resource
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS
 from shared.errors import Refused
 from shared.job.naming import HOSTFILE, config_name
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation.loop import outside
-
-Change = Callable[[Resource[Any], Held | None, Held | None], None]
 
 FOLLOWERS = ("-worker-", "-ps-", "-server-")
 """Parts of the names of pods whose end is rarely that of the job."""
@@ -35,35 +32,13 @@ CODES = (0, 0, 0, 0, 0, 0, 1, 1, 127, 137, 143, 255)
 """How containers end that end by themselves."""
 
 
-class ObservedStore(MemoryStore):
-    """A store that tells of each change at the moment when it is made."""
-
-    def __init__(self, *, now: Callable[[], datetime]) -> None:
-        super().__init__(now=now)
-        # No API server counts from zero.
-        self.version = 1
-        self.observers: list[Change] = []
-
-    def _put(self, resource: Resource[Any], before: Held | None, manifest: Manifest) -> Held:
-        after = super()._put(resource, before, manifest)
-        for observer in self.observers:
-            observer(resource, before, after)
-        return after
-
-    def _drop(self, resource: Resource[Any], before: Held, manifest: Manifest) -> Held:
-        last = super()._drop(resource, before, manifest)
-        for observer in self.observers:
-            observer(resource, before, None)
-        return last
-
-
 class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     """What containers do."""
 
     longest_seconds: float = 8.0
     """A leading container that ends by itself ends within this time."""
     hang: int = 10
-    """Leading containers, of 100, that run until somebody ends them."""
+    """Leading containers, of 100, that run until their pod is deleted."""
     fail: int = 5
     """Other containers, of 100, that end by themselves."""
     unready: int = 3
@@ -73,7 +48,7 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
 class Platform:
     """What a cluster has besides its API server."""
 
-    def __init__(self, store: ObservedStore, chance: Random, workload: Workload) -> None:
+    def __init__(self, store: MemoryStore, chance: Random, workload: Workload) -> None:
         self._store = store
         self._chance = chance
         self._workload = workload
@@ -84,10 +59,7 @@ class Platform:
         self._collecting = False
         self.calm = False
         """True once every container ends well, and every pod starts."""
-        self.scripts: list[tuple[str, str]] = []
-        """(pod, command) of each script that began."""
-        self.gone_nodes: set[str] = set()
-        store.observers.append(self._changed)
+        store.listeners.append(self._changed)
         store.program = self._program
         for name in NODE_NAMES:
             store.create(NODES, "", {"metadata": {"name": name}})
@@ -95,9 +67,8 @@ class Platform:
     def clear(self) -> None:
         """From now on all goes well."""
         self.calm = True
-        self.gone_nodes.clear()
         for name in NODE_NAMES:
-            self._store.patch(NODES, "", name, {"spec": {"taints": None}})
+            self.open_node(name)
         for held in self._store.find(PODS):
             self._next.pop(held.metadata["uid"], None)
             self._care(held)
@@ -117,7 +88,6 @@ class Platform:
         """A node is closed, and its pods are evicted."""
         taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
         self._store.patch(NODES, "", node, {"spec": {"taints": [taint]}})
-        self.gone_nodes.add(node)
         for held in self._on(node):
             condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
             status = held.manifest["status"]
@@ -129,7 +99,6 @@ class Platform:
 
     def open_node(self, node: str) -> None:
         self._store.patch(NODES, "", node, {"spec": {"taints": None}})
-        self.gone_nodes.discard(node)
 
     def _on(self, node: str) -> list[Held]:
         return [held for held in self._store.find(PODS) if held.manifest["spec"].get("nodeName") == node]
@@ -187,7 +156,7 @@ class Platform:
             act(held)
 
     def _bind(self, held: Held) -> None:
-        nodes = [name for name in NODE_NAMES if name not in self.gone_nodes]
+        nodes = [node.at[1] for node in self._store.find(NODES) if not (node.manifest.get("spec") or {}).get("taints")]
         if nodes:
             self._store.bind(*held.at, self._chance.choice(nodes))
         else:
@@ -227,7 +196,6 @@ class Platform:
             job = pod.rpartition("-launcher")[0]
             files = self._store.get(CONFIGMAPS, namespace, config_name(job))
             return Execution(0, files.manifest["data"][HOSTFILE].encode() if files is not None else b"")
-        self.scripts.append((pod, " ".join(command)))
         await asyncio.sleep(0.5 * self._chance.random())
         return Execution(0 if self.calm else self._chance.choice((0, 0, 0, 1)), b"")
 

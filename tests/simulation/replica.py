@@ -2,19 +2,13 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
 
 from services.scaler.core.policy import Policy
-from services.scaler.shell import Scaler
-from services.scheduler.shell import Scheduler
-from services.status.shell import Status
-from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.errors import Refused, Transient
-from shared.eventlog import Bucket, EventLog
-from shared.eventlog.account import HEADS, LEASES
+from shared.eventlog.account import LEASES
 from shared.frameworks.kinds import Kinds
 from shared.installation.exclusive_leases import lease_key
 from shared.job.events.catalog import AnyEvent
@@ -23,10 +17,11 @@ from shared.job.steps import Effect
 from shared.runtime.acts import Context
 from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime, Service
+from tests.kit.world import a_service, wall_clock
 from tests.memory.eventlog import MemoryJournal
+from tests.memory.store import MemoryStore
 from tests.simulation.loop import PROCESS, Process, outside
 from tests.simulation.network import ACTS_FOR, Acting, Link, NetworkedCluster, NetworkedLog
-from tests.simulation.platform import ObservedStore
 
 RESTART_SECONDS = 0.5
 """How long a process that ended by itself is down."""
@@ -61,12 +56,11 @@ class Replica:
         number: int,
         *,
         journal: MemoryJournal,
-        store: ObservedStore,
+        store: MemoryStore,
         kinds: Kinds,
         chance: Random,
         links: tuple[Link, Link],
         acting: Acting,
-        now: Callable[[], datetime],
     ) -> None:
         """`links` lead to the cluster and to the log; the cluster does a service's work by `acting`."""
         self.author: Author = author
@@ -85,7 +79,6 @@ class Replica:
         self._kinds = kinds
         self._chance = chance
         self._acting = acting
-        self._now = now
         self._ticks = 0
         self._ids = 0
         self._processes: list[Process] = []
@@ -101,17 +94,12 @@ class Replica:
         context.run(PROCESS.set, self.process)
         self._task = asyncio.get_running_loop().create_task(self._serve(), context=context)
 
-    def steps(self) -> int:
-        """The number of callbacks of all its processes."""
-        return sum(process.steps for process in self._processes)
-
     def close(self) -> None:
         """The run is over: what waits in killed processes may end."""
         self.to_cluster.closed = self.to_log.closed = True
         for process in self._processes:
             process.dies_at, process.dead = None, False
-            if process.paused:
-                process.go_on()
+            process.go_on()
 
     def kill(self) -> None:
         """End the process between two of its callbacks; its calls are on their way all the same."""
@@ -137,7 +125,6 @@ class Replica:
     async def _run(self) -> None:
         cluster = NetworkedCluster(self._store, self.to_cluster, self._acting)
         log = NetworkedLog(self._journal, self.to_log, user=self.author)
-        heads, identity = await log.bucket(HEADS), await log.identity()
         loop, chance = asyncio.get_running_loop(), self._chance.random
         self.lease = lease = Lease(
             await log.bucket(LEASES),
@@ -146,8 +133,18 @@ class Replica:
             clock=loop.time,
             chance=chance,
         )
+        service = await a_service(
+            self.author,
+            cluster,
+            log,
+            self._kinds,
+            policy=Policy(drain_seconds=1),
+            options=Options(),
+            now=self._time,
+            chance=chance,
+        )
         self.runtime = runtime = Runtime(
-            _Attributed(self._service(cluster, log, heads, identity)),
+            _Attributed(service),
             log,
             owns=lease.held,
             now=self._time,
@@ -163,19 +160,8 @@ class Replica:
             if task.done():
                 task.result()
 
-    def _service(self, cluster: NetworkedCluster, log: EventLog, heads: Bucket, identity: str) -> Service:
-        match self.author:
-            case "watcher":
-                return Watcher(cluster, log, heads, self._kinds, Options(), now=self._time)
-            case "scheduler":
-                return Scheduler(cluster, self._kinds)
-            case "scaler":
-                return Scaler(cluster, Policy(drain_seconds=1), self._kinds)
-            case _:
-                return Status(cluster, heads, identity, self._kinds, now=self._time, chance=self._chance.random)
-
     def _time(self) -> datetime:
-        return self._now() + timedelta(seconds=self.skew)
+        return wall_clock() + timedelta(seconds=self.skew)
 
     def _new_id(self) -> str:
         self._ids += 1

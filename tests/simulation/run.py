@@ -7,38 +7,30 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 import msgspec
 import structlog
 
-from shared.cluster import Manifest, Resource
+from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Refused
-from shared.eventlog import Entry, Stored
-from shared.frameworks.kinds import Kinds
-from shared.frameworks.mpijob import MPIJOB
-from shared.frameworks.mxjob import MXJOB
-from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
-from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import JobKey
+from tests.kit.world import AUTHORS, NAMESPACE, must_grow, wall_clock
 from tests.memory.eventlog import MemoryJournal
+from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation import plan as steps
 from tests.simulation.invariants import Checker
 from tests.simulation.loop import SimulatedLoop, outside
+from tests.simulation.manifests import KINDS, RESOURCES, manifest_of, request_of
 from tests.simulation.network import Link, Rates
-from tests.simulation.platform import ObservedStore, Platform
+from tests.simulation.platform import Platform
 from tests.simulation.pretence import nothing_real
 from tests.simulation.replica import Replica
-
-NAMESPACE = "team-a"
-KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB))
-RESOURCES: dict[str, Resource[Any]] = {kind.resource.kind: kind.resource for kind in KINDS}
 
 AFTERMATH_SECONDS = 90.0
 """Three back-offs of a restart."""
@@ -66,10 +58,6 @@ class Outcome(msgspec.Struct, frozen=True):
     events: int
     settled: int
     """The number of events when the weather cleared."""
-    versions: int
-    seconds: float
-    """Virtual ones."""
-    callbacks: int
     trace: str
     """The hash of all events and all changes of the cluster, in their order."""
     reached: frozenset[str]
@@ -84,32 +72,19 @@ def simulate(plan: steps.Plan) -> Outcome:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Drop the lines of the services: they would be most of the run's time."""
-    before = structlog.get_config()
+    before = structlog.get_config() if structlog.is_configured() else None
     structlog.configure(processors=[_drop])
     try:
         yield
     finally:
-        structlog.configure(**before)
+        if before is None:
+            structlog.reset_defaults()
+        else:
+            structlog.configure(**before)
 
 
 def _drop(*_: object) -> Any:
     raise structlog.DropEvent
-
-
-class Journal(MemoryJournal):
-    """A journal that tells of each event at the moment of its append."""
-
-    def __init__(self, told: Callable[[Stored], None], clock: Callable[[], float]) -> None:
-        self._told: Callable[[Stored], None] = lambda stored: None
-        super().__init__(identity="log", clock=clock)
-        self._told = told
-
-    def append(self, entry: Entry, *, expect: int) -> int:
-        before = len(self.events)
-        sequence = super().append(entry, expect=expect)
-        if len(self.events) > before:
-            self._told(self.events[-1])
-        return sequence
 
 
 class Simulation:
@@ -125,18 +100,20 @@ class Simulation:
 
     async def run(self) -> Outcome:
         plan, loop = self._plan, asyncio.get_running_loop()
-        begun = loop.time()
         self._loop = loop
         loop.set_exception_handler(self._broken)
         self._checker = Checker("log", KINDS)
-        self._journal = Journal(self._appended, loop.time)
-        self._store = ObservedStore(now=self._now)
-        self._store.observers.append(self._changed)
+        self._journal = MemoryJournal(identity="log", clock=loop.time)
+        self._journal.listeners.append(self._appended)
+        self._store = MemoryStore(now=wall_clock)
+        # No API server counts from zero.
+        self._store.version = 1
+        self._store.listeners.append(self._changed)
         for resource in RESOURCES.values():
-            self._store.admit(resource, _head_grows)
+            self._store.admit(resource, must_grow)
         self._platform = Platform(self._store, Random(plan.seed + 1), plan.workload)
         self._replicas = {
-            f"{author}-{number}": self._replica(author, number) for author in steps.AUTHORS for number in range(2)
+            f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)
         }
         for replica in self._replicas.values():
             replica.start()
@@ -153,9 +130,6 @@ class Simulation:
             faults=tuple(self._checker.faults),
             events=len(self._journal.events),
             settled=settled,
-            versions=self._store.version,
-            seconds=loop.time() - begun,
-            callbacks=sum(replica.steps() for replica in self._replicas.values()),
             trace=self._hash.hexdigest(),
             reached=frozenset(self._checker.reached),
         )
@@ -175,11 +149,7 @@ class Simulation:
             chance=chance,
             links=links,
             acting=lambda work, key: self._as(author, key, work),
-            now=self._now,
         )
-
-    def _now(self) -> datetime:
-        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._loop.time())
 
     def _as(self, author: str, key: JobKey | None, work: Callable[[], Any]) -> Any:
         """The store does the work of a service's call for a job."""
@@ -400,51 +370,3 @@ class Simulation:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-
-
-def _head_grows(before: Manifest | None, after: Manifest) -> None:
-    """The rule of every definition: the head in a status only grows."""
-    was, now = (((manifest or {}).get("status") or {}).get("history") for manifest in (before, after))
-    if was and now and was["log"] == now["log"] and now["sequence"] < was["sequence"]:
-        raise Refused("a newer status was written already", reason="Invalid", field="status.history")
-
-
-def manifest_of(step: steps.Apply) -> dict[str, Any]:
-    """The job as a user would apply it."""
-
-    def role(replicas: int | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = {"template": {"spec": {"containers": [{"name": name, "image": "training"}]}}}
-        if replicas is not None:
-            found["replicas"] = replicas
-        if step.policy:
-            found["restartPolicy"] = step.policy
-        return found
-
-    name = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MXJob": "mxnet"}.get(step.kind, "main")
-    more = step.more
-    match step.kind:
-        case "TrainingJob":
-            worker = role(step.workers) | {"minReplicas": 1, "maxReplicas": 6}
-            spec: dict[str, Any] = {"etReplicaSpecs": {"launcher": role(), "worker": worker}}
-        case "TFJob":
-            spec = {"tfReplicaSpecs": {"Chief": role(1), "Worker": role(step.workers)}}
-        case "PyTorchJob":
-            spec = {"pytorchReplicaSpecs": {"Master": role(1), "Worker": role(step.workers)}}
-        case "MPIJob":
-            spec = {"mpiReplicaSpecs": {"Launcher": role(1), "Worker": role(step.workers)}}
-        case _:
-            spec = {
-                "jobMode": "MXTrain",
-                "mxReplicaSpecs": {"Scheduler": role(1), "Server": role(1), "Worker": role(step.workers)},
-            }
-    if step.kind != "TrainingJob":
-        more = {"runPolicy": dict(more)}
-    return {"metadata": {"name": step.job}, "spec": {**spec, **more}}
-
-
-def request_of(step: steps.Scale) -> dict[str, Any]:
-    wish: dict[str, Any] = {"count": abs(step.by)}
-    if step.pods:
-        wish = {"podNames": list(step.pods)}
-    field = "toAdd" if step.by > 0 else "toDelete"
-    return {"metadata": {"name": step.name}, "spec": {"selector": {"name": step.job}, field: wish, **step.more}}

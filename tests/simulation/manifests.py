@@ -1,0 +1,53 @@
+"""What users apply in a simulated run: jobs of every kind, and scale requests."""
+
+from typing import Any
+
+from shared.cluster import Resource
+from shared.frameworks.kinds import Kinds
+from shared.frameworks.mpijob import MPIJOB
+from shared.frameworks.mxjob import MXJOB
+from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.training_job import TRAININGJOB
+from tests.kit.world import a_scale_in, a_scale_out, a_training_job
+from tests.simulation.plan import Apply, Scale
+
+KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB))
+RESOURCES: dict[str, Resource[Any]] = {kind.resource.kind: kind.resource for kind in KINDS}
+
+MOST_WORKERS = 6
+"""The maxReplicas of a TrainingJob."""
+
+_SHAPES = {
+    "TFJob": ("tfReplicaSpecs", "tensorflow", ("Chief",)),
+    "PyTorchJob": ("pytorchReplicaSpecs", "pytorch", ("Master",)),
+    "MPIJob": ("mpiReplicaSpecs", "main", ("Launcher",)),
+    "MXJob": ("mxReplicaSpecs", "mxnet", ("Scheduler", "Server")),
+}
+"""By kind, the field of the replica specs, the name of the container, and the roles besides the workers."""
+
+
+def manifest_of(step: Apply) -> dict[str, Any]:
+    """The job that a step applies."""
+    if step.kind == "TrainingJob":
+        manifest = a_training_job(step.job, workers=step.workers, **step.more)
+        roles = manifest["spec"]["etReplicaSpecs"]
+        roles["worker"]["maxReplicas"] = MOST_WORKERS
+    else:
+        field, container, others = _SHAPES[step.kind]
+        template = {"spec": {"containers": [{"name": container, "image": "training"}]}}
+        sizes = {**dict.fromkeys(others, 1), "Worker": step.workers}
+        roles = {role: {"template": template, "replicas": size} for role, size in sizes.items()}
+        manifest = {"metadata": {"name": step.job}, "spec": {field: roles, "runPolicy": step.more}}
+        if step.kind == "MXJob":
+            manifest["spec"]["jobMode"] = "MXTrain"
+    if step.policy:
+        for role in roles.values():
+            role["restartPolicy"] = step.policy
+    return manifest
+
+
+def request_of(step: Scale) -> dict[str, Any]:
+    """The scale request that a step creates."""
+    make = a_scale_out if step.by > 0 else a_scale_in
+    return make(abs(step.by), name=step.name, job=step.job, **step.more)
