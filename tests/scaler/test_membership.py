@@ -2,6 +2,8 @@
 
 from services.scaler.core.effects import WriteHosts
 from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import JobRestarted
+from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
@@ -40,6 +42,12 @@ def test_not_being_ready_for_a_while_does_not_cost_membership():
 
 def test_older_hosts_files_are_written_over():
     given(*a_running_job(workers=2), published(2, 0)).then_among_others(scaler, WriteHosts(2, (0,)))
+
+
+def test_hosts_files_that_an_earlier_attempt_left_unwritten_are_not_written_without_members():
+    # The next ones come once the workers of this attempt are Ready.
+    ended = [JobRestarting(reason="LauncherLost"), PodsGone(uids=tuple(map(Uid, ("pod-0", "pod-1", "launcher"))))]
+    given(*a_running_job(workers=2), published(2, 0), *ended, JobRestarted(attempt=1)).then_nothing(scaler)
 
 
 def test_a_refused_write_waits_for_its_back_off():

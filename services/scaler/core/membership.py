@@ -68,18 +68,19 @@ def publish(job: Job, wanted: SortedSet[int], request: Uid = Uid(""), *, drain: 
 
 def written(job: Job) -> list[Step]:
     """Write the newest version; once it is seen, nudge the launcher to load it."""
-    if not job.membership.version or (job.spec is not None and not job.spec.handling.hosts_files):
+    known = job.membership
+    if isinstance(known, Unknown) or not known.version or (job.spec is not None and not job.spec.handling.hosts_files):
         return []
     hosts, launcher = job.hosts, job.launcher
-    if hosts is None or hosts.hosts < job.membership.version:
+    if hosts is None or hosts.hosts < known.version:
         if not job.may_try("WriteHosts"):
             return []
-        return [WriteHosts(job.membership.version, tuple(job.listed_workers))]
+        return [WriteHosts(known.version, tuple(job.listed_workers))]
     if launcher is None or not alive(launcher) or launcher.hosts >= hosts.hosts:
         return []
     if launcher.uid not in job.attempt.inherited or launcher.hosts:
         return [NudgeLauncher(launcher.name, launcher.uid, hosts.hosts)]
-    if launcher.phase != "Running" or job.spec is None or hosts.hosts > job.membership.version:
+    if launcher.phase != "Running" or job.spec is None or hosts.hosts > known.version:
         return []
     return [LinkHosts(launcher.name, launcher.uid, job.spec.role(LAUNCHER).container, hosts.hosts)]
 
