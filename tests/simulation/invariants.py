@@ -52,6 +52,8 @@ class Checker:
         self._at: dict[Uid, dict[int, tuple[Job, str, str]]] = defaultdict(dict)
         """By job and sequence: the job, the hash and the time of its head."""
         self._outcomes: dict[tuple[JobKey | None, Uid], str] = {}
+        self._requests: dict[JobKey, set[Uid]] = defaultdict(set)
+        """By job, the uid of every request that it ever had."""
         self._restarts = Counter[Uid]()
         """By job, the restarts that count, by the log's events alone."""
         self._published: dict[Uid, dict[int, set[str]]] = defaultdict(dict)
@@ -79,6 +81,7 @@ class Checker:
         self.reached.add(tag)
         self._by_uid[uid] = history
         self._at[uid][history.sequence] = (job, history.head.hash, history.time)
+        self._requests[job.key].update(job.scaling.requests)
         if isinstance(event, HostsPublished):
             self._published[uid][event.version] = {job.worker_name(index) for index in job.listed_workers}
         if tag in ("SlotsAssigned", "ScaleAccepted"):
@@ -202,8 +205,8 @@ class Checker:
             if label != key.uid or owners not in ([], [key.uid]):
                 self.fault(f"I26 {who} of {owners}, labelled {label!r}, for {key.uid}")
         elif resource.kind in REQUESTS:
-            history = self.histories.get(key)
-            if history is None or uid not in history.job.scaling.requests:
+            # A call may arrive late: the request was the job's at some time.
+            if uid not in self._requests[key]:
                 self.fault(f"I8 {who} for {key}, which has no such request")
         elif resource.kind in self._jobs and uid != key.uid:
             self.fault(f"I8 {who}, which has the uid {uid}, for {key.uid}")

@@ -17,6 +17,7 @@ from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
 from shared.job import evolve_requests, fold
 from shared.job.events import status, watcher
+from shared.job.naming import JobKey
 from shared.job.outcome import Verdict
 from shared.job.state import Job
 from tests.memory.eventlog import MemoryJournal
@@ -141,6 +142,28 @@ def _rejected_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queue, "first", unsuccessful)
 
 
+def _another_worker_leaves(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admission, "_named", lambda job, names: admission.scale_in.victims(job, len(names)))
+
+
+def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
+    surplus, known = slots.surplus, dict[JobKey, Job]()
+
+    def greedy(job: Job) -> list[Any]:
+        known[job.key] = job
+        others = [pod for key, other in known.items() if key != job.key for pod in other.pods.values()]
+        return [*surplus(job), *(DeletePod(pod.name, pod.uid) for pod in others)]
+
+    patch.setattr(slots, "surplus", greedy)
+
+
+def _whatever_has_the_name(patch: pytest.MonkeyPatch) -> None:
+    async def write(self: Any, resource: Any, namespace: str, effect: Any, status: Any) -> None:
+        await self._cluster.patch(resource, namespace, effect.name, {"status": status}, subresource="status")
+
+    patch.setattr(status_shell.Status, "_write", write)
+
+
 def _released_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evolve_requests, "hosts_seen", lambda job, version: True)
     patch.setattr(drain, "answer", lambda job, request, late: "Drained")
@@ -170,5 +193,8 @@ MUTANTS = (
     Mutant("the newest scale request is taken first", "I14", _newest_first),
     Mutant("a request that failed is answered again", "I5", _rejected_again),
     Mutant("workers are released before the hosts files are written", "I7", _released_too_early),
+    Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves),
+    Mutant("the scheduler deletes the pods of other jobs", "I26", _pods_of_others),
+    Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name),
     Mutant("hosts files have a version that no decision published", "I10", _another_version),
 )

@@ -208,11 +208,16 @@ def _life(chance: Random, job: str, kind: str, begin: float) -> list[AnyStep]:
 
 def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> AnyStep:
     pick = chance.random()
+    if kind == "TrainingJob" and pick < 0.06:
+        return Delete(at=at, job=job, request=f"{job}-{chance.randint(0, 2)}")
     if kind == "TrainingJob" and pick < 0.5:
         more: dict[str, Any] = {}
         if chance.random() < 0.3:
             more = {"script": "resize", "timeout": chance.randint(2, 10)}
-        return Scale(at=at, name=name, job=job, by=chance.choice((-2, -1, 1, 1, 2, 3, 40)), more=more)
+        by = chance.choice((-2, -1, 1, 1, 2, 3, 40))
+        if by == -1 and chance.random() < 0.6:
+            more["toDelete"] = {"podNames": [f"{job}-worker-{chance.randint(0, 2)}"]}
+        return Scale(at=at, name=name, job=job, by=by, more=more)
     if pick < 0.6:
         return Delete(at=at, job=job, pod=chance.choice(("worker-0", "worker-1", "launcher", "master-0", "chief-0")))
     if pick < 0.75:
