@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from services.watcher.core import questions
-from services.watcher.core.heads import fault
+from services.watcher.core.heads import beyond_the_end, fault
 from shared.cluster import Cluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
@@ -23,6 +23,9 @@ from shared.job.naming import JobKey, history_filters
 
 ASK_AGAIN_SECONDS = 1.0
 """Seconds between two GETs of a job whose watch disagrees, and after a failed question."""
+
+ENDS = 3
+"""After so many answers in a row that the log ends before a head it does; fewer may come from a leader that lags."""
 
 replace = msgspec.structs.replace
 
@@ -107,7 +110,12 @@ class Asking:
         evidence = await self._gather(history, question.shown, first=first, recall=first and question.recall)
         if fault(evidence) is not None and evidence.kept is None:
             # The checkpoint is evidence even if the log does not lead to it.
-            return await self._gather(history, question.shown, first=first, recall=True)
+            evidence = await self._gather(history, question.shown, first=first, recall=True)
+        for _ in range(ENDS - 1):
+            if not beyond_the_end(evidence):
+                break
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            evidence = await self._gather(history, question.shown, first=first, recall=True)
         return evidence
 
     async def _gather(

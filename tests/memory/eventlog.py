@@ -7,7 +7,8 @@ wakes its readers in the order in which they began to wait.
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from itertools import islice
 
 from shared.errors import Conflict, Refused
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble
@@ -59,10 +60,18 @@ class MemoryJournal:
             listener(stored)
         return stored.sequence
 
-    def last(self, scope: str) -> Stored | None:
-        if scope in self._last:
+    def last(self, scope: str, behind: int = 0) -> Stored | None:
+        """The last event of a scope, as a server says that lags `behind` by so many events."""
+        if scope in self._last and not behind:
             return self._last[scope]
-        return next((event for event in reversed(self.events) if matches(scope, event.subject)), None)
+        return next((event for event in self._newest(behind) if matches(scope, event.subject)), None)
+
+    def end(self, subjects: tuple[str, ...], behind: int = 0) -> int:
+        """The sequence of the last event on these subjects, as a server says that lags `behind` by so many events."""
+        return next((event.sequence for event in self._newest(behind) if _selected(event, subjects)), 0)
+
+    def _newest(self, behind: int) -> Iterator[Stored]:
+        return islice(reversed(self.events), behind, None)
 
     def next_revision(self) -> int:
         self._revision += 1
@@ -135,11 +144,7 @@ class MemoryEventLog:
         await self._journal.grown()
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
-        return self._end(subjects)
-
-    def _end(self, subjects: tuple[str, ...]) -> int:
-        newest = reversed(self._journal.events)
-        return next((event.sequence for event in newest if _selected(event, subjects)), 0)
+        return self._journal.end(subjects)
 
     async def last(self, scope: str) -> Stored | None:
         return self._journal.last(scope)

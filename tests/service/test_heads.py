@@ -1,6 +1,7 @@
 """Heads: what happens to a job whose resource names a place that this log does not have."""
 
 import asyncio
+from itertools import cycle
 
 import pytest
 
@@ -291,6 +292,19 @@ async def test_a_lost_history_is_found_though_the_log_grew_past_it_before_anybod
         late.over.set()
         await stage.until(lambda: stage.count("HistoryDisputed") + stage.count("HistoryBroken") == 1)
         assert stage.count("HistoryBroken") == 1
+
+
+@in_virtual_time
+async def test_answers_of_a_leader_that_lags_are_no_lost_history():
+    async with Stage() as stage:
+        end, lags = stage.journal.end, cycle([50, 50, 0])
+        stage.journal.end = lambda subjects, behind=0: end(subjects, next(lags))  # type: ignore[method-assign]
+        stage.apply(TRAININGJOBS, a_training_job(workers=2))
+        await stage.running()
+        stage.apply(SCALEOUTS, a_scale_out(1))
+        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await stage.quiet()
+        assert stage.count("HistoryBroken") == 0
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,12 @@ def fault(evidence: Evidence, *, alone: bool = True) -> Broken | Disputed | None
     return None
 
 
+def beyond_the_end(evidence: Evidence) -> bool:
+    """True if the log, by the answer of its leader, ends before a head: it was truncated, or the leader lags."""
+    heads = (named for named in (evidence.shown, evidence.kept) if named is not None)
+    return any(named.log == evidence.identity and named.head.sequence > evidence.end for named in heads)
+
+
 def _wrong(evidence: Evidence, named: Named) -> str:
     """Why the log does not lead to this head; empty when it does, or when that cannot be told any more."""
     if named.log != evidence.identity:
