@@ -17,6 +17,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import PERMANENT, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot
+from shared.job.policies.back_off import told_already
 from shared.job.state import Job
 from shared.job.steps import Effect
 from shared.job.views import spans
@@ -146,13 +147,14 @@ class Acts:
             event = EffectRefused(
                 effect=kind, reason=reason, slots=slots, field=field, permanent=permanent, message=text.first(words)
             )
-            try:
-                sequence = await self._appends.append_until_stored(history, event)
-            except Refused as refusal:
-                log_lines.append_refused(history.job, event, refusal)
-                sequence = 0
+            sequence, told = 0, told_already(history.job, event)
+            if not told:
+                try:
+                    sequence = await self._appends.append_until_stored(history, event)
+                except Refused as refusal:
+                    log_lines.append_refused(history.job, event, refusal)
             for item in items:
-                self._requeue_after(history.job.key, refused(item, self._time(), sequence))
+                self._requeue_after(history.job.key, refused(item, self._time(), sequence, longest=told))
 
     async def _outcome(self, item: Item, history: History, context: Context) -> Refused | None:
         """Carry out one effect; return its refusal."""

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from shared.backoff import doubled
-from shared.job.policies.back_off import before_effect
+from shared.job.policies.back_off import LONGEST_SECONDS, before_effect
 from shared.job.steps import Effect
 
 K = TypeVar("K", bound=Hashable)
@@ -200,13 +200,13 @@ def failed(item: Item, now: float, jitter: float, retry_after: float | None) -> 
     return delay
 
 
-def refused(item: Item, now: float, sequence: int) -> float:
+def refused(item: Item, now: float, sequence: int, *, longest: bool = False) -> float:
     """The effect was refused, and the refusal is recorded at `sequence`.
 
     Return the seconds until the same effect is repeated, if `decide` still wants it.
     """
     item.running, item.tries, item.not_below = False, 0, sequence
     item.refusals += 1
-    delay = float(before_effect(item.refusals))
+    delay = float(LONGEST_SECONDS if longest else before_effect(item.refusals))
     item.not_before = now + delay
     return delay

@@ -10,6 +10,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.policies.back_off import LONGEST_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import AUTHORS, NAMESPACE, a_scale_in, a_scale_out, a_training_job
 from tests.service.stage import Stage
@@ -49,6 +50,22 @@ async def test_a_quota_is_waited_for_and_shown():
         await stage.running()
         assert stage.hosts() == [f"resnet-worker-{index}" for index in range(3)]
         assert stage.condition(TRAININGJOBS, "resnet", "WorkersCreated") == ("True", "TrainingJobWorkersCreated")
+
+
+@in_virtual_time
+async def test_what_is_refused_for_ever_is_tried_on_and_written_no_more():
+    async with Stage() as stage:
+        stage.store.pod_quota[NAMESPACE] = 1
+        stage.apply(TRAININGJOBS, a_training_job(workers=3))
+        await stage.shows("WorkersCreated", "QuotaExceeded")
+        await stage.pass_seconds(1_500)
+        events, versions = len(stage.journal.events), stage.store.version
+        await stage.pass_seconds(36_000)
+        assert (len(stage.journal.events), stage.store.version) == (events, versions)
+        assert stage.count("EffectRefused") < 15
+        stage.store.pod_quota.clear()
+        await stage.pass_seconds(LONGEST_SECONDS)
+        await stage.running()
 
 
 @in_virtual_time

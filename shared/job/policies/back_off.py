@@ -4,6 +4,8 @@ Pure.  Both double with each failure, five minutes at most; only their first wai
 """
 
 from shared.backoff import doubled
+from shared.job.events.refused import EffectRefused
+from shared.job.state import Job
 
 FIRST_START_SECONDS = 10
 """The kubelet's first wait for containers that crash; pods and attempts that failed begin again after it."""
@@ -23,3 +25,15 @@ def before_start(failures: int) -> int:
 def before_effect(refusals: int) -> int:
     """Seconds before the next try after so many refusals in a row: 1, 2, 4, ... 300."""
     return doubled(FIRST_EFFECT_SECONDS, refusals, LONGEST_SECONDS)
+
+
+def told_already(job: Job, event: EffectRefused) -> bool:
+    """True if a refusal after the longest back-off is the one that the job knows, in the same words.
+
+    It needs no event: the effect stays due, and its service tries it again after the longest back-off.
+    """
+    known = job.refusals.get(event.effect)
+    if known is None or not known.due or before_effect(known.count) < LONGEST_SECONDS:
+        return False
+    told = (known.reason, known.field, known.permanent, known.message)
+    return told == (event.reason, event.field, event.permanent, event.message)
