@@ -18,9 +18,7 @@ from tests.bench.real.world import progress
 from tests.ha.figures import figures, slow, summary, table
 from tests.ha.run import Outcome, run
 from tests.ha.strikes import plan
-
-BEGIN, END = "<!-- The table of `make ha` begins -->", "<!-- and ends -->"
-"""Between these a file holds the table."""
+from tests.kit.tables import Place
 
 A_RUN = 40
 """Kills; each run has a cluster of its own, so that no history grows for ever."""
@@ -34,10 +32,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=3 * A_RUN, help="in all; %(default)s unless said")
     parser.add_argument("--seed", type=int, default=0, help="of the order of strikes and of the load")
     parser.add_argument("--quick", action="store_true", help="a few strikes: does it work at all?")
-    parser.add_argument("--into", type=Path, metavar="FILE", help="put the table between the marks in this file too")
+    place = Place(parser, "ha")
     given = parser.parse_args()
-    if given.into and (text := given.into.read_text()) and not (BEGIN in text and END in text):
-        parser.error(f"{given.into} has no place for the table: {BEGIN} and {END}")
+    put = place.of(given)
     configure("ha", style="console", level="error")
     kills = QUICK if given.quick else given.kills
     try:
@@ -50,10 +47,7 @@ def main() -> None:
     words = "\n".join([*missed, *slow(outcomes)])
     text = f"{table(lines)}\n\n{words}\n\n{summary(outcomes)}\n\n{conditions()}"
     print(text)
-    if given.into:
-        before, _, rest = given.into.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        given.into.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    put(text)
     if faults := [fault for outcome in outcomes for fault in outcome.faults]:
         sys.exit("\n".join(faults))
 

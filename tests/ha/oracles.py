@@ -5,16 +5,13 @@ the watch of the load what was made, the audit log who wrote what.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from shared.eventlog import Stored
 from shared.job.events.catalog import AUTHORS
-from shared.job.fold import Histories
 from tests.ha.witness import Print, print_of
-from tests.kit.loop import PATHS
 
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 SCRIPTS = ("exec",)
@@ -142,21 +139,6 @@ def branched(log: Sequence[Stored]) -> list[str]:
                 found.append(f"{stored.subject} at {stored.sequence} knows {basis}, not {newest[uid]}")
             newest[uid] = stored.sequence
     return found
-
-
-def disordered(log: Sequence[Stored]) -> list[str]:
-    """Jobs whose chain is broken, or whose phases take a step that there is not (I2)."""
-    histories, phases = Histories(), defaultdict[str, str](str)
-    found = []
-    for stored in log:
-        history = histories.fold(stored)
-        if history is None:
-            continue
-        before, now = phases[history.job.key.uid], history.job.phase
-        if now != before and now not in PATHS[before]:
-            found.append(f"{history.job.key}: from {before!r} to {now!r} at {stored.sequence}")
-        phases[history.job.key.uid] = now
-    return found + [f"{history.job.key} is held: {history.held}" for history in histories if history.held]
 
 
 def made_twice(made: Mapping[Place, Mapping[str, int]], deleted: Mapping[str, int]) -> list[str]:

@@ -23,6 +23,7 @@ from tests.ha.oracles import Acknowledged, Election, Write
 from tests.ha.strikes import NATS, Strike, Struck, strike_all
 from tests.ha.witness import Witness, print_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
+from tests.kit.invariants import faults_of
 from tests.kit.nats import connected, until
 
 A_SECOND = 2.0
@@ -113,7 +114,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         for one in struck
         if one.strike.how == "pause" and one.strike.service != NATS
     ]
-    faults = [*oracles.lost(log, told), *oracles.delay(log), *oracles.branched(log), *oracles.disordered(log)]
+    faults = [*oracles.lost(log, told), *oracles.delay(log), *oracles.branched(log), *faults_of(log)]
     for witness in witnesses:
         faults += oracles.changed(log, witness.server, witness.seen)
     for name in world.nats.servers:

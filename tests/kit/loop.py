@@ -25,35 +25,22 @@ from shared.cluster.objects import Taint
 from shared.eventlog import Stored
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scaler import DrainChecked, HostsPublished, ScaleAccepted, ScriptFinished
+from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
 from shared.job.membership import Unknown
 from shared.job.naming import Uid, config_name, pod_name
-from shared.job.policies import replacement
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.job.timing import next_due
-from shared.job.views import ChildView, Exit, PodView, indices
+from shared.job.views import ChildView, Exit, PodView
 from tests.kit.builders import observed
 from tests.kit.histories import KEY, stored
+from tests.kit.invariants import LogChecker
 
 replace = msgspec.structs.replace
 
-_AT_ANY_TIME = {"Restarting", "Suspending", "Suspended", "Failed"}
-PATHS = {
-    "": {"Created"},
-    "Created": {"Running", *_AT_ANY_TIME},
-    "Running": {"Scaling", "Succeeded", *_AT_ANY_TIME},
-    "Scaling": {"Running", "Succeeded", *_AT_ANY_TIME},
-    "Restarting": {"Running", "Suspending", "Suspended", "Failed"},
-    "Suspending": {"Created", "Suspended"},
-    "Suspended": {"Created", "Failed"},
-    "Succeeded": set[str](),
-    "Failed": set[str](),
-}
-"""Whence each phase may lead (FAULTS, section 2)."""
 Move = Callable[[], None]
 
 GOING = ObservedNode(reason="SpotInterruption", taints=(Taint(key="spot", effect="NoSchedule"),))
@@ -65,6 +52,7 @@ class Loop:
     def __init__(self, seed: int, spec: JobSpec) -> None:
         self.chance = random.Random(seed)
         self.history = History(KEY)
+        self._checker = LogChecker()
         self.events: list[AnyEvent] = []
         self.log: list[Stored] = []
         self.version = 1
@@ -348,28 +336,11 @@ class Loop:
         return lambda: self._append(TimePassed(anchor=anchor, timer=timer))
 
     def _append(self, event: AnyEvent) -> None:
-        before = self.job
         self.log.append(stored(self.history, event))
         self.history.fold(self.log[-1])
-        assert not self.history.held, self.history.held
         self.events.append(event)
-        self._check(before, event)
-
-    def _check(self, before: Job, event: AnyEvent) -> None:
-        job = self.job
-        assert job.phase == before.phase or job.phase in PATHS[before.phase], f"{before.phase} -> {job.phase}"
-        if isinstance(event, HostsPublished) and not event.request:
-            doomed = {pod.index for pod in before.pods.values() if pod.uid in before.disrupted}
-            assert not doomed & indices(event.members), f"{doomed} are about to go, and listed in {event}"
-        if isinstance(event, ScaleAccepted):
-            assert not before.scaling.open, "one scaling at a time"
-            assert job.spec is not None
-            role = job.spec.role(WORKER)
-            size = len(job.attempt.workers) - len(event.leaving) + len(replacement.replaceable(before))
-            least, most = (role.min_replicas, size) if event.leaving else (0, role.max_replicas or size)
-            assert least <= size <= most, f"{size} workers are out of bounds"
-            first = next(request for request in before.scaling.requests.values() if request.phase == "Pending")
-            assert first.uid == event.request, "oldest first"
+        self._checker.appended(self.log[-1])
+        assert not self._checker.faults, self._checker.faults
 
     def _next(self) -> int:
         self.version += 1

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.fold import Histories, History
@@ -27,6 +28,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from tests.kit.commands import run
 from tests.kit.hosts import MakeHost
+from tests.kit.invariants import faults_of
 from tests.kit.nats import connected
 
 PATIENCE_SECONDS = 300.0
@@ -273,10 +275,7 @@ class Operator:
         return (await self.history(name)).job
 
     async def history(self, name: str) -> History:
-        histories = Histories()
-        for stored in await self.log():
-            histories.fold(stored)
-        lives = [h for h in histories if h.job.key.name == name and h.job.key.uid != "none"]
+        lives = [h for h in _histories(await self.log()) if h.job.key.name == name and h.job.key.uid != "none"]
         return max(lives, key=lambda life: life.sequence) if lives else History(JobKey("default", name, Uid("none")))
 
     async def types(self, name: str) -> list[str]:
@@ -284,18 +283,24 @@ class Operator:
         return [s.subject.rpartition(".")[2] for s in await self.log() if s.subject.split(".")[2] == name]
 
     async def assert_replayed(self, name: str) -> None:
-        """What the API server holds is what the log says, byte for byte, and the history is whole."""
-        held: Any = await self.status(TRAININGJOBS, name)
-        shown = Head(held["history"]["sequence"], held["history"]["hash"])
+        """What the API server holds of a TrainingJob is what the log says, byte for byte, and the history is whole."""
+        held = await self.status(TRAININGJOBS, name)
         whole = await self.history(name)
         assert not whole.held, whole.held
-        again = History(whole.job.key)
-        for stored in await self.log():
-            if stored.sequence <= shown.sequence and stored.subject.split(".")[3] == whole.job.key.uid:
-                again.fold(stored)
-        assert again.head == shown
-        replayed = with_head(document_of(again.job), held["history"]["log"], shown, again.time)
-        assert canonical(replayed) == canonical(held)
+        _must_be_the_logs(held, await self.log(), whole.job.key)
+
+    async def assert_lawful(self) -> None:
+        """The log breaks no rule, and every status there is is the log's."""
+        shown = {}
+        for job in (history.job for history in _histories(await self.log())):
+            if BUILT_IN.knows(job) and not job.gone:
+                shown[job.key] = await self.status(BUILT_IN.of(job).resource, job.key.name, job.key.namespace)
+        log = await self.log()
+        broken = faults_of(log)
+        assert not broken, broken
+        for key, status in shown.items():
+            if status.get("history"):
+                _must_be_the_logs(status, log, key)
 
     async def crash(self, name: str) -> None:
         """SIGKILL, and start again at once."""
@@ -319,10 +324,29 @@ async def an_operator(folder: Path, make: MakeHost) -> AsyncIterator[Operator]:
         keeping = asyncio.create_task(operator.keep_running())
         try:
             yield operator
+            await operator.assert_lawful()
         finally:
             keeping.cancel()
             with suppress(asyncio.CancelledError):
                 await keeping
+
+
+def _histories(log: Iterable[Stored]) -> Histories:
+    histories = Histories()
+    for stored in log:
+        histories.fold(stored)
+    return histories
+
+
+def _must_be_the_logs(status: dict[str, Any], log: Iterable[Stored], key: JobKey) -> None:
+    """A status is the document of the log at the head that it shows, byte for byte."""
+    shown, history = Head(status["history"]["sequence"], status["history"]["hash"]), History(key)
+    for stored in log:
+        if stored.sequence <= shown.sequence and stored.subject.split(".")[3] == key.uid:
+            history.fold(stored)
+    assert history.head == shown
+    replayed = with_head(document_of(history.job), status["history"]["log"], shown, history.time)
+    assert canonical(replayed) == canonical(status)
 
 
 def _tail(log: Path) -> str:

@@ -76,7 +76,7 @@ class MemoryCluster:
     ) -> AsyncGenerator[Seen[T], None]:
         call = Call("watch", resource.plural, namespace)
         kind, outage, view = self._store.kind(resource), self._store.outage, View(namespace, selector)
-        position = -1
+        position = dropped = -1
         cuts, bookmarks, blind = outage.cuts, outage.bookmarks, False
         while not self._closed:
             served = self._store.serves(resource)
@@ -87,7 +87,7 @@ class MemoryCluster:
                 blind = True
                 if not served:
                     # A kind that is installed later under this name has a history of its own.
-                    position = -1
+                    position = dropped = -1
                 if outage.reason or not served:
                     await kind.news()
                     continue
@@ -100,10 +100,11 @@ class MemoryCluster:
                 continue
             if self._closed:
                 return
-            if position < kind.dropped:
-                position, blind, bookmarks = kind.end, False, outage.bookmarks
-                objects = tuple(held.read(resource) for held in self._store.find(resource, namespace, selector))
-                yield Snapshot(objects, self._store.version)
+            if position < kind.dropped and dropped < kind.dropped:
+                dropped, blind, bookmarks = kind.dropped, False, outage.bookmarks
+                version = self._version_listed(resource)
+                objects, position = kind.as_of(version)
+                yield Snapshot(tuple(held.read(resource) for held in objects if view.shows(held)), version)
             elif blind or bookmarks != outage.bookmarks:
                 blind, bookmarks = False, outage.bookmarks
                 yield Alive()
@@ -115,6 +116,10 @@ class MemoryCluster:
                     yield seen
             else:
                 await kind.news()
+
+    def _version_listed(self, resource: Resource[Any]) -> int:
+        """The version that the next list shows."""
+        return self._store.version
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
         held = await self._call(

@@ -60,17 +60,29 @@ class Kind:
     def __init__(self) -> None:
         self.objects: dict[At, Held] = {}
         self.dropped = 0
-        """The number of changes that were compacted away; a watch that is behind them has to list again."""
+        """The number of changes that were compacted away; a watch that is behind them has to list again, once."""
         self.check: Check = lambda before, after: None
         self._history: list[Change] = []
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def end(self) -> int:
-        return self.dropped + len(self._history)
+        return len(self._history)
 
     def at(self, position: int) -> Change:
-        return self._history[position - self.dropped]
+        return self._history[position]
+
+    def as_of(self, version: int) -> tuple[list[Held], int]:
+        """The objects that a server shows which has got no further than `version`, and its place in the history."""
+        objects, place = dict(self.objects), self.end
+        while place and int(self._history[place - 1].last.metadata["resourceVersion"]) > version:
+            place -= 1
+            change = self._history[place]
+            if change.before is None:
+                del objects[change.last.at]
+            else:
+                objects[change.before.at] = change.before
+        return list(objects.values()), place
 
     def record(self, change: Change) -> None:
         self._history.append(change)
@@ -78,7 +90,6 @@ class Kind:
 
     def compact(self) -> None:
         self.dropped = self.end
-        self._history.clear()
 
     def wake(self) -> None:
         waiting, self._waiting = self._waiting, []

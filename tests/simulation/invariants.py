@@ -1,9 +1,9 @@
 """What must hold at every step and at the end (FAULTS, section 1): a checker that is told of events, changes and calls.
 
-It folds the log for itself and trusts no service's fold.  Each fault that it keeps begins with the number of the rule.
+To what the log must show it adds what the cluster must show beside it.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,136 +14,58 @@ from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
 from shared.job.chain import Head
-from shared.job.events.scaler import (
-    HostsPublished,
-    ScaleAccepted,
-    ScaleCancelled,
-    ScaleFailed,
-    ScaleRejected,
-    ScaleSucceeded,
-    WorkersReleased,
-)
-from shared.job.events.scheduler import JobRestarted
-from shared.job.fold import Histories, History
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import HostsPublished, ScriptStarted, WorkersReleased
+from shared.job.fold import History
 from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, JobKey, Uid
-from shared.job.spec import WORKER
 from shared.job.state import Job
-from shared.job.upcast import read_event
 from shared.job.views import each
-from tests.kit.loop import PATHS
+from tests.kit.invariants import ENDED, LogChecker
 from tests.memory.watching import Held
+from tests.simulation.platform import SECRET
 
 CHILDREN = (PODS, SERVICES, CONFIGMAPS, SECRETS)
-MOST_FAULTS = 20
-"""The first ones tell the cause."""
-
-ENDED = ("Succeeded", "Failed")
 
 
-class Checker:
+class Checker(LogChecker):
     """The trace of one run, checked while it is made."""
 
     def __init__(self, identity: str, kinds: Kinds) -> None:
-        self.faults: list[str] = []
-        self.histories = Histories()
+        super().__init__()
         self._identity = identity
         self._kinds = kinds
         self._jobs = {framework.resource.kind for framework in kinds}
-        self._at: dict[Uid, dict[int, tuple[Job, str, str]]] = defaultdict(dict)
-        """By job and sequence: the job, the hash and the time of its head."""
-        self._outcomes: dict[tuple[JobKey | None, Uid], str] = {}
         self._requests: dict[JobKey, set[Uid]] = defaultdict(set)
         """By job, the uid of every request that it ever had."""
-        self._restarts = Counter[Uid]()
-        """By job, the restarts that count, by the log's events alone."""
         self._published: dict[Uid, dict[int, set[str]]] = defaultdict(dict)
         """By job and version, the workers of every hosts files that were ever published."""
         self._listed: dict[str, set[str]] = defaultdict(set)
         """By job, the workers that the hosts files in the cluster list."""
         self._shown: dict[Uid, int] = {}
         """By the uid of an object, the newest head that its status showed."""
-        self._by_uid: dict[str, History] = {}
         self._assigned: dict[Uid, set[tuple[str, str]]] = defaultdict(set)
         """By job, the attempt and the pod's name of every slot that was ever assigned."""
-        self.reached: set[str] = set()
-        """Kinds of things that happened in the run: a run in which nothing happens proves nothing."""
-
-    def fault(self, text: str) -> None:
-        if len(self.faults) < MOST_FAULTS:
-            self.faults.append(text)
+        self._scripts: dict[tuple[str, str], int] = {}
+        """By namespace and name of a request, how often the script of the request ran that a decision started."""
 
     def appended(self, stored: Stored) -> None:
-        history = self.histories.fold(stored)
-        assert history is not None
-        job, tag = history.job, stored.subject.rpartition(".")[2]
+        super().appended(stored)
+        if SECRET.encode() in stored.body:
+            self.fault(f"I18 {stored.subject} at {stored.sequence} tells a secret")
+
+    def _check(self, job: Job, event: AnyEvent, tag: str, sequence: int) -> None:
         uid = job.key.uid
-        before, event = self._newest(uid), read_event(stored.body, tag)
-        self.reached.add(tag)
-        self._by_uid[uid] = history
-        self._at[uid][history.sequence] = (job, history.head.hash, history.time)
         self._requests[job.key].update(job.scaling.requests)
         if isinstance(event, HostsPublished):
             self._published[uid][event.version] = {job.worker_name(index) for index in job.listed_workers}
         if tag in ("SlotsAssigned", "ScaleAccepted"):
             self._assigned[uid].update((str(slot.attempt), job.pod_name(slot)) for slot in job.attempt.slots)
-        if history.held:
-            self.fault(f"I11 {job.key} is held: {history.held}")
-        if before is None:
-            return
-        if job.phase != before.phase and job.phase not in PATHS[before.phase]:
-            self.fault(f"I2 {job.key}: {before.phase or 'nothing'} -> {job.phase} at {stored.sequence}")
-        if before.phase in ENDED and tag in ("SlotsAssigned", "JobRestarted", "ScaleAccepted", "HostsPublished"):
-            self.fault(f"I25 {job.key} is {before.phase}, and {tag} follows at {stored.sequence}")
-        if isinstance(event, JobRestarted):
-            self._restarts[uid] += event.counted
-        if job.spec is not None and self._restarts[uid] > max(job.spec.backoff_limit, 0):
-            self.fault(f"I13 {job.key} restarted {self._restarts[uid]} times at {stored.sequence}")
-        if isinstance(event, ScaleAccepted):
-            basis, _, _ = stored.basis.partition(":")
-            self._check_accepted(self._at[uid][int(basis)][0], event, stored.sequence)
+        if isinstance(event, ScriptStarted):
+            self._scripts.setdefault((job.key.namespace, job.scaling.requests[event.request].name), 0)
         if isinstance(event, WorkersReleased):
             released = {job.pod_name(slot) for slot in each(event.slots)}
             if listed := released & self._listed[uid]:
-                self.fault(f"I7 {sorted(listed)} are released at {stored.sequence}, and the hosts files list them")
-        if isinstance(event, ScaleSucceeded | ScaleFailed | ScaleCancelled | ScaleRejected):
-            known = before.scaling.requests.get(event.request)
-            if known is not None and known.over:
-                self.fault(f"I5 request {known.name} is {known.phase}, and {tag} follows at {stored.sequence}")
-        for request in job.scaling.requests.values():
-            # An edit has no uid of its own.
-            who = (job.key if request.resize is not None else None, request.uid)
-            outcome = self._outcomes.setdefault(who, request.phase) if request.over else self._outcomes.get(who)
-            if outcome not in (None, request.phase):
-                self.fault(f"I5 request {request.name} was {outcome} and is {request.phase}")
-
-    def _newest(self, uid: Uid) -> Job | None:
-        known = self._at[uid]
-        return known[next(reversed(known))][0] if known else None
-
-    def _check_accepted(self, job: Job, event: ScaleAccepted, sequence: int) -> None:
-        """`job` is the basis of the decision: facts between the two may have changed the number of workers."""
-        assert job.spec is not None
-        if job.scaling.open:
-            self.fault(f"I14 {job.key} accepted {event.request} at {sequence} during {job.scaling.open}")
-        waiting = [request for request in job.scaling.requests.values() if request.phase == "Pending"]
-        first = min(waiting, key=lambda request: request.order, default=None)
-        if first is None or first.uid != event.request:
-            name = first.name if first is not None else "any that waits"
-            self.fault(f"I14 {job.key} accepted {event.request} at {sequence} before {name}")
-        leaving = {job.attempt.worker_slot(member.index) for member in event.leaving}
-        if strangers := leaving - {*job.attempt.workers, *job.attempt.vacancies}:
-            self.fault(f"I13 {job.key} accepted at {sequence} that {sorted(strangers)} leave, which are no workers")
-        request = job.scaling.requests[event.request]
-        names = {job.pod_name(slot) for slot in leaving}
-        if request.spec is not None and request.spec.pod_names and names != {*request.spec.pod_names}:
-            self.fault(f"I13 {request.name} asked for {request.spec.pod_names}, and {sorted(names)} leave")
-        role, workers = job.spec.worker, len(job.attempt.workers)
-        size = workers + len(each(event.added)) - len(leaving)
-        replaceable = sum(slot.role == WORKER for slot in job.attempt.vacancies)
-        if event.added and role.max_replicas is not None and size > role.max_replicas:
-            self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and may have {role.max_replicas}")
-        if leaving and size + replaceable < role.min_replicas:
-            self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and needs {role.min_replicas}")
+                self.fault(f"I7 {sorted(listed)} are released at {sequence}, and the hosts files list them")
 
     def changed(
         self, actor: str, key: JobKey | None, resource: Resource[Any], before: Held | None, after: Held | None
@@ -177,6 +99,16 @@ class Checker:
                 self.fault(f"I10 pod {name} is deleted, and its slot is not released at {history.sequence}")
             if name in self._listed[job.key.uid] and after.manifest["status"].get("phase") == "Running":
                 self.fault(f"I7 pod {name} is deleted at {history.sequence}, and the hosts files list it")
+
+    def ran(self, namespace: str, request: str) -> None:
+        """A launcher runs the script of a request, whose text is the request's name."""
+        runs = self._scripts.get((namespace, request))
+        if runs is None:
+            self.fault(f"I10 the script of {request} runs, and no decision started it")
+        elif runs:
+            self.fault(f"I12 the script of {request} runs again")
+        else:
+            self._scripts[namespace, request] = 1
 
     def pods(self, found: Iterable[Held]) -> None:
         """All pods of the cluster after one of them was created."""
@@ -229,6 +161,8 @@ class Checker:
 
     def _check_status(self, resource: Resource[Any], after: Held) -> None:
         status = after.manifest["status"]
+        if SECRET in canonical(status).decode():
+            self.fault(f"I18 the status of {resource.kind} {after.at[1]} tells a secret")
         head = status.get("history")
         if not head or resource.kind in REQUESTS or head["log"] != self._identity:
             return
@@ -247,11 +181,7 @@ class Checker:
 
     def over(self) -> bool:
         """True if every job is over."""
-        return not self.unfinished()
-
-    def unfinished(self) -> int:
-        """The number of jobs that are not over."""
-        return sum(not history.job.over and history.job.key.uid != NO_UID for history in self.histories)
+        return all(history.job.over or history.job.key.uid == NO_UID for history in self.histories)
 
     def ended(
         self, *, objects: Iterable[tuple[Resource[Any], Held]], held: Iterable[tuple[str, str]], quiet: bool

@@ -11,6 +11,7 @@ from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
 from tests.simulation.plan import Apply, Scale
+from tests.simulation.platform import SECRET
 
 KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB))
 RESOURCES: dict[str, Resource[Any]] = {kind.resource.kind: kind.resource for kind in KINDS}
@@ -32,10 +33,12 @@ def manifest_of(step: Apply) -> dict[str, Any]:
     if step.kind == "TrainingJob":
         manifest = a_training_job(step.job, workers=step.workers, **step.more)
         roles = manifest["spec"]["etReplicaSpecs"]
+        for role in roles.values():
+            role["template"]["spec"]["containers"][0]["env"] = _environment()
         roles["worker"]["maxReplicas"] = MOST_WORKERS
     else:
         field, container, others = _SHAPES[step.kind]
-        template = {"spec": {"containers": [{"name": container, "image": "training"}]}}
+        template = {"spec": {"containers": [{"name": container, "image": "training", "env": _environment()}]}}
         sizes = {**dict.fromkeys(others, 1), "Worker": step.workers}
         roles = {role: {"template": template, "replicas": size} for role, size in sizes.items()}
         manifest = {"metadata": {"name": step.job}, "spec": {field: roles, "runPolicy": step.more}}
@@ -50,4 +53,9 @@ def manifest_of(step: Apply) -> dict[str, Any]:
 def request_of(step: Scale) -> dict[str, Any]:
     """The scale request that a step creates."""
     make = a_scale_out if step.by > 0 else a_scale_in
-    return make(abs(step.by), name=step.name, job=step.job, **step.more)
+    more = {**step.more, "env": _environment()} if "script" in step.more else step.more
+    return make(abs(step.by), name=step.name, job=step.job, **more)
+
+
+def _environment() -> list[dict[str, str]]:
+    return [{"name": "TOKEN", "value": SECRET}]

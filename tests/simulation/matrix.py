@@ -9,13 +9,14 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import combinations
 
 import msgspec
 
+from tests.kit.tables import Place
 from tests.kit.world import AUTHORS
 from tests.simulation.plan import AnyStep, Apply, Delete, End, Plan, Scale, Strike
 from tests.simulation.platform import Workload
@@ -23,7 +24,7 @@ from tests.simulation.run import Outcome, simulate
 from tests.simulation.shrink import as_test
 
 JOB = "resnet"
-STEADY = Workload(hang=100, fail=0, unready=0)
+STEADY = Workload(hang=100, fail=0, unready=0, slow_scripts=0)
 """Containers run until something ends them."""
 
 SCALED_SECONDS = 3.0
@@ -35,7 +36,7 @@ def _job(**more: object) -> Apply:
 
 
 def _script(by: int) -> Scale:
-    return Scale(at=SCALED_SECONDS, name="request", job=JOB, by=by, more={"script": "resize", "timeout": 20})
+    return Scale(at=SCALED_SECONDS, name="request", job=JOB, by=by, more={"script": "request", "timeout": 20})
 
 
 PROTOCOLS: dict[str, tuple[AnyStep, ...]] = {
@@ -58,6 +59,10 @@ class Cell(msgspec.Struct, frozen=True):
     @property
     def plan(self) -> Plan:
         return plan_of(self.protocol, self.strikes)
+
+    @property
+    def how(self) -> str:
+        return " + ".join(sorted(strike.how for strike in self.strikes))
 
 
 def plan_of(protocol: str, strikes: tuple[Strike, ...] = ()) -> Plan:
@@ -107,22 +112,35 @@ def main(words: Sequence[str] | None = None) -> int:
     """The exit code: 0 if every cell holds."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.matrix", description=__doc__)
     parser.add_argument("--pairs", action="store_true", help="also two events of one scaling")
+    place = Place(parser, "crash-matrix")
     given = parser.parse_args(words)
+    put = place.of(given)
     begun = time.perf_counter()
     wanted = [*cells(), *(pairs() if given.pairs else ())]
     ran, failing = Counter[tuple[str, str]](), list[tuple[Cell, Outcome]]()
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for cell, outcome in pool.map(_run, wanted, chunksize=8):
-            ran[cell.protocol, "+".join(strike.how for strike in cell.strikes)] += 1
+            ran[cell.protocol, cell.how] += 1
             if outcome.faults:
                 failing.append((cell, outcome))
-    for (protocol, how), number in sorted(ran.items()):
-        broken = sum(c.protocol == protocol and "+".join(s.how for s in c.strikes) == how for c, _ in failing)
-        print(f"{protocol:<10} {how:<15} {number:>5} cells, {broken} fail")
+    seconds = time.perf_counter() - begun
+    text = f"{_table(ran, failing)}\n\n{sum(ran.values())} cells in {seconds:.0f} s: {len(failing)} fail."
+    print(text)
+    put(text)
     for cell, outcome in failing[:5]:
         print(as_test(cell.plan, outcome.faults))
-    print(f"{sum(ran.values())} cells in {time.perf_counter() - begun:.0f} s: {len(failing)} fail")
     return 1 if failing else 0
+
+
+def _table(ran: Mapping[tuple[str, str], int], failing: Sequence[tuple[Cell, Outcome]]) -> str:
+    """How many cells of each protocol were broken in each way, and how many of them fail."""
+    broken = Counter((cell.protocol, cell.how) for cell, _ in failing)
+    ways = sorted({how for _, how in ran}, key=lambda how: (how.count("+"), how))
+    lines = ["| broken by | " + " | ".join(PROTOCOLS) + " |", "|---" * (len(PROTOCOLS) + 1) + "|"]
+    for how in ways:
+        cells = (f"{ran[of, how]}, {broken[of, how]} fail" if ran.get((of, how)) else "" for of in PROTOCOLS)
+        lines.append(f"| {how} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

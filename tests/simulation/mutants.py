@@ -8,11 +8,12 @@ import pytest
 
 from services.scaler import shell as scaler_shell
 from services.scaler.core import admission, drain, queue
+from services.scaler.launcher_commands import LauncherCommands
 from services.scheduler.core import cleanup, slots
 from services.scheduler.core.effects import DeletePod
 from services.status import shell as status_shell
 from services.status.core import phases
-from shared.errors import Conflict
+from shared.errors import Conflict, Refused
 from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
 from shared.job import evolve_requests, fold
@@ -178,6 +179,26 @@ def _another_version(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(scaler_shell, "hosts_config_map", newer)
 
 
+def _scripts_told(patch: pytest.MonkeyPatch) -> None:
+    command = LauncherCommands._command
+
+    async def told(self: LauncherCommands, key: JobKey, effect: Any) -> list[str]:
+        words = await command(self, key, effect)
+        raise Refused("not started", reason=" ".join(words))
+
+    patch.setattr(LauncherCommands, "_command", told)
+
+
+def _scripts_again(patch: pytest.MonkeyPatch) -> None:
+    run = LauncherCommands.run
+
+    async def twice(self: LauncherCommands, key: JobKey, effect: Any) -> Any:
+        ended = await run(self, key, effect)
+        return ended if ended.exit_code is not None else await run(self, key, effect)
+
+    patch.setattr(LauncherCommands, "run", twice)
+
+
 MUTANTS = (
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
     Mutant("no restart counts against backoffLimit", "I13", _no_limit),
@@ -196,5 +217,7 @@ MUTANTS = (
     Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves),
     Mutant("the scheduler deletes the pods of other jobs", "I26", _pods_of_others),
     Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name),
+    Mutant("the words of a script are told", "I18", _scripts_told),
+    Mutant("a script whose end was not seen runs again", "I12", _scripts_again),
     Mutant("hosts files have a version that no decision published", "I10", _another_version),
 )

@@ -4,13 +4,16 @@ A server does its part outside of the process: a call that was sent is carried o
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from random import Random
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from shared.cluster import MOST_OUTPUT, Execution, Resource
+from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, Entry, Revised, Stored
 from shared.job.naming import JobKey
@@ -29,6 +32,11 @@ LONGEST_LATE_SECONDS = 5.0
 
 BUSY_SECONDS = 1.0
 
+MOST_OLD_LISTS = 2
+"""After one list more the watcher takes the cluster for a restored one, as its documentation says."""
+
+MOST_EVENTS_BEHIND = 5
+
 AGAIN_SECONDS = 0.3
 """How long a reader waits before it tries again over a link that is cut."""
 
@@ -46,6 +54,8 @@ class Rates(msgspec.Struct, frozen=True, omit_defaults=True):
     late: int = 0
     slow: int = 0
     """Of 1,000 ways through the network, those that take up to half a second."""
+    behind: int = 0
+    """Of 1,000 questions for the log's end, those that a server answers which lags by some events."""
 
 
 class Link:
@@ -62,7 +72,26 @@ class Link:
         """True if the answer to the next call that is carried out is lost."""
         self.closed = False
         """True once the run is over: every call fails at once."""
+        self.shows_version = 0
+        """The version that the next lists show, two of each kind at most; 0 for the newest."""
+        self._old_lists = Counter[str]()
         self._outside = outside()
+
+    def lag(self, version: int) -> None:
+        """The next server lags: its lists show the cluster as it was at `version`, two of each kind at most."""
+        self.shows_version = version
+        self._old_lists.clear()
+
+    def version_listed(self, kind: str, newest: int) -> int:
+        """The version that a list of this kind shows now."""
+        self._old_lists[kind] += 1
+        return self.shows_version if self.shows_version and self._old_lists[kind] <= MOST_OLD_LISTS else newest
+
+    def events_behind(self) -> int:
+        """By how many events the server lags that answers a question now."""
+        if not self.rates.behind or self._chance.random() * 1_000 >= self.rates.behind:
+            return 0
+        return self._chance.randint(1, MOST_EVENTS_BEHIND)
 
     def delay(self) -> float:
         """Seconds on the way, once."""
@@ -187,13 +216,43 @@ class NetworkedCluster(MemoryCluster):
         self._must_be_open(call)
         return await self._link.call(acting)
 
-    async def _before(self, call: Call) -> None:
-        """A command is on its way to its pod; all other calls are `_call`'s."""
-        self._must_be_open(call)
-        await self._link.call(lambda: None)
+    def _version_listed(self, resource: Resource[Any]) -> int:
+        return self._link.version_listed(resource.kind, self._store.version)
 
-    async def _after(self, call: Call, fault: object) -> None:
-        await self._link.arrive()
+    async def execute(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        timeout: float,
+        most: int = MOST_OUTPUT,
+    ) -> Execution:
+        """The command runs in its pod, whatever becomes of its caller and of the connection."""
+        self._must_be_open(Call("execute", PODS.plural, namespace, pod, "exec"))
+        loop = asyncio.get_running_loop()
+        ended, executed, refused = asyncio.Event(), list[Execution](), list[Refused]()
+
+        async def run() -> None:
+            try:
+                execution = await self._store.program_of(namespace, pod)(namespace, pod, container, command)
+            except Refused as refusal:
+                refused.append(refusal)
+            else:
+                executed.append(execution)
+            ended.set()
+
+        try:
+            async with asyncio.timeout(timeout):
+                await self._link.call(lambda: loop.create_task(run(), context=outside()))
+                await ended.wait()
+                await self._link.call(lambda: None)
+        except TimeoutError as error:
+            raise Transient(f"execute in {namespace}/{pod}: timed out") from error
+        for refusal in refused:
+            raise refusal
+        return Execution(executed[0].exit_code, executed[0].output[:most])
 
 
 class NetworkedLog(MemoryEventLog):
@@ -214,10 +273,12 @@ class NetworkedLog(MemoryEventLog):
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
-        return await self._link.call(lambda: self._end(subjects))
+        behind = self._link.events_behind()
+        return await self._link.call(lambda: self._journal.end(subjects, behind))
 
     async def last(self, scope: str) -> Stored | None:
-        return await self._link.call(lambda: self._journal.last(scope))
+        behind = self._link.events_behind()
+        return await self._link.call(lambda: self._journal.last(scope, behind))
 
     async def bucket(self, name: str) -> Bucket:
         return NetworkedBucket(self._journal, name, self._link, user=self._user)

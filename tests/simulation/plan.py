@@ -1,12 +1,13 @@
 """What happens in one run, as data: what users do, what breaks, and how the network is.  Made from a seed."""
 
+from itertools import product
 from random import Random
 from typing import Any, Literal
 
 import msgspec
 
 from shared.job.events.event import Author
-from tests.kit.world import AUTHORS
+from tests.kit.world import AUTHORS, NAMESPACE
 from tests.simulation.network import Rates
 from tests.simulation.platform import NODE_NAMES, Workload
 
@@ -19,6 +20,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=Tr
     """Something that happens `at` so many seconds."""
 
     at: float
+    namespace: str = NAMESPACE
 
 
 class Apply(Step, frozen=True):
@@ -107,6 +109,8 @@ class Watches(Step, frozen=True):
     """Every watch breaks; after a compaction it has to list again."""
 
     compacted: bool
+    behind: int = 0
+    """So many changes ago the cluster was as the next lists show it, two of each kind at most."""
 
 
 class Quota(Step, frozen=True):
@@ -153,7 +157,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max((step.at + getattr(step, "seconds", getattr(step, "down", 0.0)) for step in self.steps), default=0.0)
 
 
-KINDS = ("TrainingJob", "TrainingJob", "TrainingJob", "TFJob", "PyTorchJob", "MPIJob", "MXJob")
+KINDS = ("TrainingJob", "TrainingJob", "TrainingJob", "TrainingJob", "TFJob", "PyTorchJob", "MPIJob", "MXJob")
 POLICIES = ("", "", "Never", "OnFailure", "Always", "ExitCode")
 BUSY_SECONDS = 12.0
 """How long users and faults go on."""
@@ -163,11 +167,13 @@ def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
     chance = Random(seed)
     steps: list[AnyStep] = []
-    jobs = [f"job-{number}" for number in range(chance.randint(3, 6))]
-    for job in jobs:
+    jobs = [f"job-{number}" for number in range(chance.randint(2, 5))]
+    # In every third run two tenants have jobs of the same names.
+    tenants = (NAMESPACE, "team-b") if chance.random() < 0.3 else (NAMESPACE,)
+    for job, tenant in product(jobs, tenants):
         begin = chance.uniform(0.1, BUSY_SECONDS / 2)
         kind = chance.choice(KINDS)
-        steps += _life(chance, job, kind, begin)
+        steps += [msgspec.structs.replace(step, namespace=tenant) for step in _life(chance, job, kind, begin)]
     for _ in range(chance.randint(2, 10)):
         steps.append(_fault(chance, chance.uniform(0.3, BUSY_SECONDS)))
     # Every second run has a network without faults: what fails there is easier to understand.
@@ -196,7 +202,7 @@ def _life(chance: Random, job: str, kind: str, begin: float) -> list[AnyStep]:
         more["ttlSecondsAfterFinished"] = chance.randint(1, 5)
     first = Apply(at=begin, job=job, kind=kind, workers=workers, more=more, policy=chance.choice(POLICIES))
     steps: list[AnyStep] = [first]
-    for number in range(chance.randint(0, 5)):
+    for number in range(chance.randint(0, 8)):
         at = begin + chance.uniform(0.05, BUSY_SECONDS / 2)
         steps.append(_operation(chance, job, kind, f"{job}-{number}", at))
     if chance.random() < 0.2:
@@ -212,8 +218,8 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
         return Delete(at=at, job=job, request=f"{job}-{chance.randint(0, 2)}")
     if kind == "TrainingJob" and pick < 0.5:
         more: dict[str, Any] = {}
-        if chance.random() < 0.3:
-            more = {"script": "resize", "timeout": chance.randint(2, 10)}
+        if chance.random() < 0.5:
+            more = {"script": name, "timeout": chance.randint(2, 10)}
         by = chance.choice((-2, -1, 1, 1, 2, 3, 40))
         if by == -1 and chance.random() < 0.6:
             more["toDelete"] = {"podNames": [f"{job}-worker-{chance.randint(0, 2)}"]}
@@ -222,9 +228,9 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
         return Delete(at=at, job=job, pod=chance.choice(("worker-0", "worker-1", "launcher", "master-0", "chief-0")))
     if pick < 0.75:
         return Edit(at=at, job=job, patch={"spec": suspended(kind, suspend=chance.random() < 0.6)})
-    if pick < 0.85:
+    if pick < 0.82:
         return Edit(at=at, job=job, patch={"metadata": {"annotations": {"muster.dev/restart": name}}})
-    if pick < 0.93:
+    if pick < 0.95:
         return End(
             at=at, pod=f"{job}-{chance.choice(('worker-0', 'worker-1', 'launcher'))}", code=chance.choice((1, 137))
         )
@@ -249,7 +255,7 @@ def _fault(chance: Random, at: float) -> AnyStep:
         case 7:
             return Outage(at=at, server=server, seconds=min(seconds, 2.5))
         case 8:
-            return Watches(at=at, compacted=chance.random() < 0.5)
+            return Watches(at=at, compacted=chance.random() < 0.7, behind=chance.choice((0, 1, 5, 30)))
         case 9:
             return Quota(at=at, most=chance.randint(0, 5), seconds=seconds)
         case 10:
@@ -266,4 +272,5 @@ def _rates(chance: Random) -> Rates:
         unanswered=chance.randint(0, most),
         late=chance.randint(0, most),
         slow=chance.randint(0, 10 * most),
+        behind=chance.randint(0, 10 * most),
     )

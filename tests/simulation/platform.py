@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from services.scaler.core import drain
+from services.scaler.core import drain, script
 from shared.cluster import Execution, Resource
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS
 from shared.errors import Refused
@@ -23,10 +23,15 @@ from tests.simulation.loop import outside
 FOLLOWERS = ("-worker-", "-ps-", "-server-")
 """Parts of the names of pods whose end is rarely that of the job."""
 
+SLOW_SCRIPT_SECONDS = 30.0
+
 COLLECT_SECONDS = 0.05
 """How long garbage lies before it is collected."""
 
 NODE_NAMES = ("node-0", "node-1", "node-2")
+
+SECRET = "open-sesame"
+"""The value of a variable of every container and script, and what every script prints."""
 
 CODES = (0, 0, 0, 0, 0, 0, 1, 1, 127, 137, 143, 255)
 """How containers end that end by themselves."""
@@ -41,6 +46,8 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     """Leading containers, of 100, that run until their pod is deleted."""
     fail: int = 5
     """Other containers, of 100, that end by themselves."""
+    slow_scripts: int = 20
+    """Scripts, of 100, that may take longer than their request has time."""
     unready: int = 3
     """Pods, of 100, that do not start before the weather clears."""
 
@@ -48,8 +55,10 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
 class Platform:
     """What a cluster has besides its API server."""
 
-    def __init__(self, store: MemoryStore, chance: Random, workload: Workload) -> None:
+    def __init__(self, store: MemoryStore, chance: Random, workload: Workload, ran: Callable[[str, str], None]) -> None:
+        """`ran` is told of each script that runs: its namespace and its text."""
         self._store = store
+        self._ran = ran
         self._chance = chance
         self._workload = workload
         self._loop = asyncio.get_running_loop()
@@ -196,8 +205,10 @@ class Platform:
             job = pod.rpartition("-launcher")[0]
             files = self._store.get(CONFIGMAPS, namespace, config_name(job))
             return Execution(0, files.manifest["data"][HOSTFILE].encode() if files is not None else b"")
-        await asyncio.sleep(0.5 * self._chance.random())
-        return Execution(0 if self.calm else self._chance.choice((0, 0, 0, 1)), b"")
+        self._ran(namespace, command[command.index("sh", len(script.QUIETLY)) + 1])
+        slow = not self.calm and self._chance.random() * 100 < self._workload.slow_scripts
+        await asyncio.sleep((SLOW_SCRIPT_SECONDS if slow else 0.5) * self._chance.random())
+        return Execution(0 if self.calm else self._chance.choice((0, 0, 0, 1)), SECRET.encode())
 
     def _after(self, seconds: float, what: Callable[..., None], *args: Any) -> None:
         self._loop.call_later(seconds, what, *args, context=self._outside)

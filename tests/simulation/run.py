@@ -19,7 +19,7 @@ from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.naming import JobKey
-from tests.kit.world import AUTHORS, NAMESPACE, must_grow, wall_clock
+from tests.kit.world import AUTHORS, must_grow, wall_clock
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
@@ -35,17 +35,15 @@ from tests.simulation.replica import Replica
 AFTERMATH_SECONDS = 90.0
 """Three back-offs of a restart."""
 QUIET_SECONDS = 40.0
-"""Longer than the longest back-off of an effect."""
+"""Longer than the longest wait after a call that failed."""
 BACK_OFF_SECONDS = 310.0
-"""Longer than the longest back-off of a restart."""
-LONGEST_CALM_SECONDS = 900.0
-"""After this much clear weather all must have come to rest."""
+"""Longer than the longest back-off."""
+LONGEST_CALM_SECONDS = 1_200.0
+"""After this much clear weather all must have come to rest: ten doubled back-offs, and the longest one."""
 DOWN_SECONDS = 0.3
 """How long a replica is down that was killed at an event."""
 STILL_SECONDS = 5.0
 """How long a replica stands still: longer than its lease."""
-MOST_SLOW_CHANGES = 8
-"""Of each job that is not over, within one back-off."""
 CALM_TTL_SECONDS = 60.0
 MOST_EVENTS = 5_000
 MOST_VERSIONS = 50_000
@@ -111,7 +109,7 @@ class Simulation:
         self._store.listeners.append(self._changed)
         for resource in RESOURCES.values():
             self._store.admit(resource, must_grow)
-        self._platform = Platform(self._store, Random(plan.seed + 1), plan.workload)
+        self._platform = Platform(self._store, Random(plan.seed + 1), plan.workload, self._checker.ran)
         self._replicas = {
             f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)
         }
@@ -213,23 +211,23 @@ class Simulation:
         store, platform = self._store, self._platform
         match step:
             case steps.Apply():
-                store.create(RESOURCES[step.kind], NAMESPACE, manifest_of(step))
+                store.create(RESOURCES[step.kind], step.namespace, manifest_of(step))
             case steps.Scale():
                 resource = SCALEOUTS if step.by > 0 else SCALEINS
-                store.create(resource, NAMESPACE, request_of(step))
+                store.create(resource, step.namespace, request_of(step))
             case steps.Edit():
-                if (resource := self._resource(step.job)) is not None:
-                    store.patch(resource, NAMESPACE, step.job, step.patch)
+                if (resource := self._resource(step)) is not None:
+                    store.patch(resource, step.namespace, step.job, step.patch)
             case steps.Delete(pod="", request=""):
-                if (resource := self._resource(step.job)) is not None:
-                    store.delete(resource, NAMESPACE, step.job, cascade=not step.orphan)
+                if (resource := self._resource(step)) is not None:
+                    store.delete(resource, step.namespace, step.job, cascade=not step.orphan)
             case steps.Delete():
                 if step.pod:
-                    store.delete(PODS, NAMESPACE, f"{step.job}-{step.pod}")
+                    store.delete(PODS, step.namespace, f"{step.job}-{step.pod}")
                 for resource in (SCALEINS, SCALEOUTS) if step.request else ():
-                    store.delete(resource, NAMESPACE, step.request)
+                    store.delete(resource, step.namespace, step.request)
             case steps.End():
-                platform.end(NAMESPACE, step.pod, step.code)
+                platform.end(step.namespace, step.pod, step.code)
             case steps.Node(how="lost"):
                 platform.lose_node(step.node)
             case steps.Node(how="drained"):
@@ -247,15 +245,18 @@ class Simulation:
             case steps.Watches():
                 if step.compacted:
                     store.compact()
+                for replica in self._replicas.values():
+                    replica.to_cluster.lag(store.version - step.behind)
                 store.outage.cut_watches()
             case steps.Quota():
-                store.pod_quota[NAMESPACE] = step.most
+                store.pod_quota[step.namespace] = step.most
                 self._later(step.seconds, store.pod_quota.clear)
             case steps.Skew():
                 self._replicas[step.replica].skew += step.by
 
-    def _resource(self, job: str) -> Resource[Any] | None:
-        return next((each for each in RESOURCES.values() if self._store.get(each, NAMESPACE, job) is not None), None)
+    def _resource(self, step: steps.Edit | steps.Delete) -> Resource[Any] | None:
+        kinds = RESOURCES.values()
+        return next((kind for kind in kinds if self._store.get(kind, step.namespace, step.job) is not None), None)
 
     def _kill(self, step: steps.Kill) -> None:
         replica = self._replicas[step.replica]
@@ -316,18 +317,16 @@ class Simulation:
     async def _quiet(self) -> bool:
         """Wait until neither the log nor the cluster changes for a while; False if that never comes about."""
         loop = self._loop
-        changes = [(loop.time(), self._changes())]
-        deadline = loop.time() + LONGEST_CALM_SECONDS
+        since, changes = loop.time(), self._changes()
+        deadline = since + LONGEST_CALM_SECONDS
         while loop.time() < deadline:
             await asyncio.sleep(1.0)
-            if self._changes() != changes[-1][1]:
-                changes.append((loop.time(), self._changes()))
-            still = loop.time() - changes[-1][0]
+            if self._changes() != changes:
+                since, changes = loop.time(), self._changes()
+            still = loop.time() - since
             if still >= BACK_OFF_SECONDS or (still >= QUIET_SECONDS and self._checker.over()):
                 return True
-        # What is refused for ever is tried again, and recorded, after each longest back-off.
-        since = next(known for at, known in changes if at >= deadline - BACK_OFF_SECONDS)
-        return self._changes() - since <= MOST_SLOW_CHANGES * self._checker.unfinished()
+        return False
 
     def _changes(self) -> int:
         return len(self._journal.events) + self._store.version

@@ -3,7 +3,6 @@
 import argparse
 import sys
 import time
-from pathlib import Path
 
 import uvloop
 
@@ -12,9 +11,7 @@ from shared.telemetry.logs import configure
 from tests.bench.real import footprint, reactions, scaling, services, starts
 from tests.bench.real.table import Figure, markdown
 from tests.bench.real.world import progress
-
-BEGIN, END = "<!-- The table of `make bench` begins -->", "<!-- and ends -->"
-"""Between these a file holds the table."""
+from tests.kit.tables import Place
 
 FIGURES = {
     "start": starts.one_job,
@@ -30,10 +27,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.real", description=__doc__)
     parser.add_argument("figures", nargs="*", metavar="|".join(FIGURES), help="which ones; all of them without any")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work at all?")
-    parser.add_argument("--into", type=Path, metavar="FILE", help="put the table between the marks in this file too")
+    place = Place(parser, "bench")
     given = parser.parse_args()
-    if given.into and (text := given.into.read_text()) and not (BEGIN in text and END in text):
-        parser.error(f"{given.into} has no place for the table: {BEGIN} and {END}")
+    put = place.of(given)
     if unknown := set(given.figures) - set(FIGURES):
         parser.error(f"{', '.join(sorted(unknown))}: none of {', '.join(FIGURES)}")
     configure("bench", style="console", level="error")
@@ -47,10 +43,7 @@ def main() -> None:
     progress(f"done in {time.monotonic() - began:.0f} s")
     table = markdown(lines)
     print(table)
-    if given.into:
-        before, _, rest = given.into.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        given.into.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+    put(table)
 
 
 if __name__ == "__main__":

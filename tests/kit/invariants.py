@@ -1,0 +1,156 @@
+"""What a log must show (FAULTS, section 1): a checker that folds it for itself and trusts no service's fold.
+
+Of a simulation while it runs, and of what the services of a real run have written.  Each fault that it keeps begins
+with the number of the rule.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from shared.eventlog import Stored
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import (
+    HostsPublished,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+)
+from shared.job.events.scheduler import JobRestarted
+from shared.job.fold import Histories, History
+from shared.job.naming import JobKey, Uid
+from shared.job.spec import WORKER
+from shared.job.state import Job
+from shared.job.upcast import read_event
+from shared.job.views import each, indices
+
+ENDED = ("Succeeded", "Failed")
+
+_AT_ANY_TIME = {"Restarting", "Suspending", "Suspended", "Failed"}
+PATHS = {
+    "": {"Created"},
+    "Created": {"Running", *_AT_ANY_TIME},
+    "Running": {"Scaling", "Succeeded", *_AT_ANY_TIME},
+    "Scaling": {"Running", "Succeeded", *_AT_ANY_TIME},
+    "Restarting": {"Running", "Suspending", "Suspended", "Failed"},
+    "Suspending": {"Created", "Suspended"},
+    "Suspended": {"Created", "Failed"},
+    "Succeeded": set[str](),
+    "Failed": set[str](),
+}
+"""Whence each phase may lead (FAULTS, section 2)."""
+
+MOST_FAULTS = 20
+"""The first ones tell the cause."""
+
+
+def faults_of(log: Iterable[Stored]) -> list[str]:
+    """The rules that a whole log breaks."""
+    checker = LogChecker()
+    for stored in log:
+        checker.appended(stored)
+    return checker.faults
+
+
+class LogChecker:
+    """The events of one log, in their order."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.histories = Histories()
+        self.reached: set[str] = set()
+        """Types of events that the log has: one in which nothing happens proves nothing."""
+        self._at: dict[Uid, dict[int, tuple[Job, str, str]]] = defaultdict(dict)
+        """By job and sequence: the job, the hash and the time of its head."""
+        self._by_uid: dict[str, History] = {}
+        self._outcomes: dict[tuple[JobKey | None, Uid], tuple[str, JobKey]] = {}
+        """By request, its outcome, and the job whose history has it."""
+        self._restarts = Counter[Uid]()
+        """By job, the restarts that count, by the log's events alone."""
+
+    def fault(self, text: str) -> None:
+        if len(self.faults) < MOST_FAULTS:
+            self.faults.append(text)
+
+    def appended(self, stored: Stored) -> None:
+        """The log has one event more."""
+        history = self.histories.fold(stored)
+        if history is None:
+            return
+        job, tag = history.job, stored.subject.rpartition(".")[2]
+        if history.held:
+            self.fault(f"I11 {job.key} is held: {history.held}")
+            return
+        uid = job.key.uid
+        before, event = self._newest(uid), read_event(stored.body, tag)
+        self.reached.add(tag)
+        self._by_uid[uid] = history
+        self._at[uid][history.sequence] = (job, history.head.hash, history.time)
+        self._check(job, event, tag, stored.sequence)
+        if before is None:
+            return
+        if job.phase != before.phase and job.phase not in PATHS[before.phase]:
+            self.fault(f"I2 {job.key}: {before.phase or 'nothing'} -> {job.phase} at {stored.sequence}")
+        if before.phase in ENDED and tag in ("SlotsAssigned", "JobRestarted", "ScaleAccepted", "HostsPublished"):
+            self.fault(f"I25 {job.key} is {before.phase}, and {tag} follows at {stored.sequence}")
+        if isinstance(event, JobRestarted):
+            self._restarts[uid] += event.counted
+        if job.spec is not None and self._restarts[uid] > max(job.spec.backoff_limit, 0):
+            self.fault(f"I13 {job.key} restarted {self._restarts[uid]} times at {stored.sequence}")
+        if isinstance(event, ScaleAccepted | HostsPublished):
+            basis, _, _ = stored.basis.partition(":")
+            self._check_decided(self._at[uid][int(basis)][0], event, stored.sequence)
+        if isinstance(event, ScaleSucceeded | ScaleFailed | ScaleCancelled | ScaleRejected):
+            known = before.scaling.requests.get(event.request)
+            if known is not None and known.over:
+                self.fault(f"I5 request {known.name} is {known.phase}, and {tag} follows at {stored.sequence}")
+        for request in job.scaling.requests.values():
+            # An edit has no uid of its own.
+            who = (job.key if request.resize is not None else None, request.uid)
+            if request.over:
+                self._outcomes.setdefault(who, (request.phase, job.key))
+            outcome, key = self._outcomes.get(who, (request.phase, job.key))
+            # A request that waits when its job goes serves the next one, and waits in the old history for ever.
+            if outcome != request.phase and (request.over or key == job.key):
+                self.fault(f"I5 request {request.name} was {outcome} and is {request.phase}")
+
+    def _check(self, job: Job, event: AnyEvent, tag: str, sequence: int) -> None:
+        """What else must hold after an event; `job` is the fold with it."""
+
+    def _newest(self, uid: Uid) -> Job | None:
+        known = self._at[uid]
+        return known[next(reversed(known))][0] if known else None
+
+    def _check_decided(self, job: Job, event: ScaleAccepted | HostsPublished, sequence: int) -> None:
+        """`job` is the basis of the decision: facts between the two may have changed its workers."""
+        if isinstance(event, ScaleAccepted):
+            self._check_accepted(job, event, sequence)
+        elif not event.request:
+            leaving = {pod.index for pod in job.pods.values() if pod.uid in job.disrupted}
+            if listed := leaving & indices(event.members):
+                self.fault(f"I7 {job.key} lists {sorted(listed)} at {sequence}, which are about to be disrupted")
+
+    def _check_accepted(self, job: Job, event: ScaleAccepted, sequence: int) -> None:
+        assert job.spec is not None
+        if job.scaling.open:
+            self.fault(f"I14 {job.key} accepted {event.request} at {sequence} during {job.scaling.open}")
+        waiting = [request for request in job.scaling.requests.values() if request.phase == "Pending"]
+        first = min(waiting, key=lambda request: request.order, default=None)
+        if first is None or first.uid != event.request:
+            name = first.name if first is not None else "any that waits"
+            self.fault(f"I14 {job.key} accepted {event.request} at {sequence} before {name}")
+        leaving = {job.attempt.worker_slot(member.index) for member in event.leaving}
+        if strangers := leaving - {*job.attempt.workers, *job.attempt.vacancies}:
+            self.fault(f"I13 {job.key} accepted at {sequence} that {sorted(strangers)} leave, which are no workers")
+        request = job.scaling.requests[event.request]
+        names = {job.pod_name(slot) for slot in leaving}
+        if request.spec is not None and request.spec.pod_names and names != {*request.spec.pod_names}:
+            self.fault(f"I13 {request.name} asked for {request.spec.pod_names}, and {sorted(names)} leave")
+        role, workers = job.spec.worker, len(job.attempt.workers)
+        size = workers + len(each(event.added)) - len(leaving)
+        replaceable = sum(slot.role == WORKER for slot in job.attempt.vacancies)
+        if event.added and role.max_replicas is not None and size > role.max_replicas:
+            self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and may have {role.max_replicas}")
+        if leaving and size + replaceable < role.min_replicas:
+            self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and needs {role.min_replicas}")
