@@ -5,9 +5,9 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated
-from shared.job.events.watcher import HistoryBroken, JobDeleting, PodsGone, TimePassed
+from shared.job.events.watcher import HistoryBroken, JobDeleting, JobObserved, PodsGone, TimePassed
 from shared.job.naming import Slot, Uid
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.steps import Record
 from shared.job.views import Slots
 from tests.kit.builders import (
@@ -46,6 +46,12 @@ def test_a_job_begins_with_its_worker_slots():
 
 def test_a_job_gets_a_service_and_each_slot_a_pod():
     given(*a_created_job(workers=2), secret()).then(scheduler, CreateService(), pod(0), pod(1))
+
+
+def test_of_a_resource_that_became_invalid_nothing_is_made():
+    wrong = Problem(reason="NoWorker", field="spec", message="it has no worker role")
+    invalid = JobObserved(kind="TrainingJob", api_version="v1", generation=2, version=9, problems=(wrong,))
+    given(*a_created_job(workers=2), secret(), invalid).then_nothing(scheduler)
 
 
 def test_a_job_that_is_suspended_from_the_start_has_no_slots():

@@ -63,11 +63,11 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
 
 def missing(job: Job) -> list[Step]:
     """Create the Services and pods of slots for which none was seen."""
-    if not job.attempt.slots:
+    if not job.attempt.slots or job.problems:
+        # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
-    if job.problems or not keys.ready(job) or not job.may_try("CreatePod"):
-        # An invalid resource has no usable pod template; its correction is an event that wakes the job.
+    if not keys.ready(job) or not job.may_try("CreatePod"):
         return steps
     filled = {pod.slot for pod in job.pods.values()}
     wanted = sorted(slot for slot in job.attempt.slots - filled if _known(job, slot))
