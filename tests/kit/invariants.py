@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
-    HostsPublished,
     ScaleAccepted,
     ScaleCancelled,
     ScaleFailed,
@@ -23,7 +22,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.upcast import read_event
-from shared.job.views import each, indices
+from shared.job.views import each
 
 ENDED = ("Succeeded", "Failed")
 
@@ -98,9 +97,9 @@ class LogChecker:
             self._restarts[uid] += event.counted
         if job.spec is not None and self._restarts[uid] > max(job.spec.backoff_limit, 0):
             self.fault(f"I13 {job.key} restarted {self._restarts[uid]} times at {stored.sequence}")
-        if isinstance(event, ScaleAccepted | HostsPublished):
+        if isinstance(event, ScaleAccepted):
             basis, _, _ = stored.basis.partition(":")
-            self._check_decided(self._at[uid][int(basis)][0], event, stored.sequence)
+            self._check_accepted(self._at[uid][int(basis)][0], event, stored.sequence)
         if isinstance(event, ScaleSucceeded | ScaleFailed | ScaleCancelled | ScaleRejected):
             known = before.scaling.requests.get(event.request)
             if known is not None and known.over:
@@ -122,16 +121,8 @@ class LogChecker:
         known = self._at[uid]
         return known[next(reversed(known))][0] if known else None
 
-    def _check_decided(self, job: Job, event: ScaleAccepted | HostsPublished, sequence: int) -> None:
-        """`job` is the basis of the decision: facts between the two may have changed its workers."""
-        if isinstance(event, ScaleAccepted):
-            self._check_accepted(job, event, sequence)
-        elif not event.request:
-            leaving = {pod.index for pod in job.pods.values() if pod.uid in job.disrupted}
-            if listed := leaving & indices(event.members):
-                self.fault(f"I7 {job.key} lists {sorted(listed)} at {sequence}, which are about to be disrupted")
-
     def _check_accepted(self, job: Job, event: ScaleAccepted, sequence: int) -> None:
+        """`job` is the basis of the decision: facts between the two may have changed the number of workers."""
         assert job.spec is not None
         if job.scaling.open:
             self.fault(f"I14 {job.key} accepted {event.request} at {sequence} during {job.scaling.open}")

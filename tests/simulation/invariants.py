@@ -115,6 +115,9 @@ class Checker(LogChecker):
         alive: dict[str, set[str]] = defaultdict(set)
         for held in found:
             labels = held.metadata.get("labels") or {}
+            if not held.metadata.get("ownerReferences"):
+                # A person orphaned it, and it is no longer the job's.
+                continue
             if JOB_UID in labels and held.manifest["status"].get("phase") not in ENDED:
                 alive[labels[JOB_UID]].add(labels.get(ATTEMPT, ""))
         for uid, attempts in alive.items():
@@ -133,8 +136,8 @@ class Checker(LogChecker):
         if resource in CHILDREN:
             label = (held.metadata.get("labels") or {}).get(JOB_UID, "")
             owners = [owner["uid"] for owner in held.metadata.get("ownerReferences") or () if owner.get("controller")]
-            # An orphaning deletion leaves the label alone.
-            if label != key.uid or owners not in ([], [key.uid]):
+            # An orphaning deletion leaves the label alone, and a person may take that away.
+            if label not in ("", key.uid) or owners not in ([], [key.uid]):
                 self.fault(f"I26 {who} of {owners}, labelled {label!r}, for {key.uid}")
         elif resource.kind in REQUESTS:
             # A call may arrive late: the request was the job's at some time.

@@ -10,7 +10,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
-from tests.simulation.plan import Apply, Scale
+from tests.simulation.plan import WORKERS, Apply, Scale
 from tests.simulation.platform import SECRET
 
 KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB))
@@ -20,12 +20,12 @@ MOST_WORKERS = 6
 """The maxReplicas of a TrainingJob."""
 
 _SHAPES = {
-    "TFJob": ("tfReplicaSpecs", "tensorflow", ("Chief",)),
-    "PyTorchJob": ("pytorchReplicaSpecs", "pytorch", ("Master",)),
-    "MPIJob": ("mpiReplicaSpecs", "main", ("Launcher",)),
-    "MXJob": ("mxReplicaSpecs", "mxnet", ("Scheduler", "Server")),
+    "TFJob": ("tensorflow", ("Chief",)),
+    "PyTorchJob": ("pytorch", ("Master",)),
+    "MPIJob": ("main", ("Launcher",)),
+    "MXJob": ("mxnet", ("Scheduler", "Server")),
 }
-"""By kind, the field of the replica specs, the name of the container, and the roles besides the workers."""
+"""By kind, the name of the container, and the roles besides the workers."""
 
 
 def manifest_of(step: Apply) -> dict[str, Any]:
@@ -37,9 +37,9 @@ def manifest_of(step: Apply) -> dict[str, Any]:
             role["template"]["spec"]["containers"][0]["env"] = _environment()
         roles["worker"]["maxReplicas"] = MOST_WORKERS
     else:
-        field, container, others = _SHAPES[step.kind]
+        (field, worker), (container, others) = WORKERS[step.kind], _SHAPES[step.kind]
         template = {"spec": {"containers": [{"name": container, "image": "training", "env": _environment()}]}}
-        sizes = {**dict.fromkeys(others, 1), "Worker": step.workers}
+        sizes = {**dict.fromkeys(others, 1), worker: step.workers}
         roles = {role: {"template": template, "replicas": size} for role, size in sizes.items()}
         manifest = {"metadata": {"name": step.job}, "spec": {field: roles, "runPolicy": step.more}}
         if step.kind == "MXJob":

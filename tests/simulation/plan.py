@@ -61,6 +61,24 @@ class Delete(Step, frozen=True):
     orphan: bool = False
 
 
+class Strip(Step, frozen=True):
+    """A person takes the labels of a pod away, and with `owner` its owner too."""
+
+    pod: str
+    owner: bool
+
+
+class Foreign(Step, frozen=True):
+    """Somebody makes a pod, a Service or a ConfigMap of a name that a job uses."""
+
+    kind: Literal["Pod", "Service", "ConfigMap"]
+    name: str
+
+
+class Terminate(Step, frozen=True):
+    """The namespace is deleted, with all that it has; it may be used again once the weather clears."""
+
+
 class End(Step, frozen=True):
     """The container of a pod ends."""
 
@@ -127,7 +145,24 @@ class Skew(Step, frozen=True):
     by: float
 
 
-AnyStep = Apply | Scale | Edit | Delete | End | Node | Kill | Pause | Cut | Outage | Watches | Quota | Skew
+AnyStep = (
+    Apply
+    | Scale
+    | Edit
+    | Delete
+    | Strip
+    | Foreign
+    | Terminate
+    | End
+    | Node
+    | Kill
+    | Pause
+    | Cut
+    | Outage
+    | Watches
+    | Quota
+    | Skew
+)
 
 
 class Strike(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -158,6 +193,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 KINDS = ("TrainingJob", "TrainingJob", "TrainingJob", "TrainingJob", "TFJob", "PyTorchJob", "MPIJob", "MXJob")
+WORKERS = {
+    "TrainingJob": ("etReplicaSpecs", "worker"),
+    "TFJob": ("tfReplicaSpecs", "Worker"),
+    "PyTorchJob": ("pytorchReplicaSpecs", "Worker"),
+    "MPIJob": ("mpiReplicaSpecs", "Worker"),
+    "MXJob": ("mxReplicaSpecs", "Worker"),
+}
+"""By kind, the field of the replica specs, and the name of the role of the workers in it."""
+
+PODS = ("worker-0", "worker-1", "launcher", "master-0", "chief-0")
+FOREIGN: tuple[tuple[Literal["Pod", "Service", "ConfigMap"], str], ...] = (
+    ("Pod", "-worker-0"),
+    ("Pod", "-worker-1"),
+    ("Pod", "-launcher"),
+    ("Service", ""),
+    ("Service", "-worker-0"),
+    ("ConfigMap", "-config"),
+)
+"""What may be in the way: the kind, and what follows the job's name."""
 POLICIES = ("", "", "Never", "OnFailure", "Always", "ExitCode")
 BUSY_SECONDS = 12.0
 """How long users and faults go on."""
@@ -174,6 +228,8 @@ def plan_of(seed: int) -> Plan:
         begin = chance.uniform(0.1, BUSY_SECONDS / 2)
         kind = chance.choice(KINDS)
         steps += [msgspec.structs.replace(step, namespace=tenant) for step in _life(chance, job, kind, begin)]
+    if len(tenants) > 1 and chance.random() < 0.2:
+        steps.append(Terminate(at=chance.uniform(1, BUSY_SECONDS), namespace=tenants[1]))
     for _ in range(chance.randint(2, 10)):
         steps.append(_fault(chance, chance.uniform(0.3, BUSY_SECONDS)))
     # Every second run has a network without faults: what fails there is easier to understand.
@@ -205,7 +261,7 @@ def _life(chance: Random, job: str, kind: str, begin: float) -> list[AnyStep]:
     for number in range(chance.randint(0, 8)):
         at = begin + chance.uniform(0.05, BUSY_SECONDS / 2)
         steps.append(_operation(chance, job, kind, f"{job}-{number}", at))
-    if chance.random() < 0.2:
+    if chance.random() < 0.35:
         # The same name again, after a deletion.
         at = begin + chance.uniform(1, BUSY_SECONDS / 2)
         steps += [Delete(at=at, job=job), msgspec.structs.replace(first, at=at + chance.choice((0.001, 0.3, 2.0)))]
@@ -224,9 +280,16 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
         if by == -1 and chance.random() < 0.6:
             more["toDelete"] = {"podNames": [f"{job}-worker-{chance.randint(0, 2)}"]}
         return Scale(at=at, name=name, job=job, by=by, more=more)
-    if pick < 0.6:
-        return Delete(at=at, job=job, pod=chance.choice(("worker-0", "worker-1", "launcher", "master-0", "chief-0")))
-    if pick < 0.75:
+    if pick < 0.56:
+        return Delete(at=at, job=job, pod=chance.choice(PODS))
+    if pick < 0.58:
+        return Strip(at=at, pod=f"{job}-{chance.choice(PODS)}", owner=chance.random() < 0.5)
+    if pick < 0.61:
+        what, name = chance.choice(FOREIGN)
+        return Foreign(at=at, kind=what, name=job + name)
+    if pick < 0.67:
+        return Edit(at=at, job=job, patch={"spec": _edited(chance, kind)})
+    if pick < 0.77:
         return Edit(at=at, job=job, patch={"spec": suspended(kind, suspend=chance.random() < 0.6)})
     if pick < 0.82:
         return Edit(at=at, job=job, patch={"metadata": {"annotations": {"muster.dev/restart": name}}})
@@ -235,6 +298,17 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
             at=at, pod=f"{job}-{chance.choice(('worker-0', 'worker-1', 'launcher'))}", code=chance.choice((1, 137))
         )
     return Delete(at=at, job=job, orphan=chance.random() < 0.2)
+
+
+def _edited(chance: Random, kind: str) -> dict[str, Any]:
+    """Another number of workers, or other bounds, or none at all."""
+    field, worker = WORKERS[kind]
+    pick = chance.random()
+    if pick < 0.1:
+        return {field: {worker: None}}
+    bounds = {"minReplicas": chance.randint(0, 3), "maxReplicas": chance.randint(2, 7)}
+    sized = {"replicas": chance.randint(0, 5)}
+    return {field: {worker: sized if pick < 0.7 or kind != "TrainingJob" else bounds}}
 
 
 def suspended(kind: str, *, suspend: bool) -> dict[str, Any]:

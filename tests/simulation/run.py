@@ -18,7 +18,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
-from shared.job.naming import JobKey
+from shared.job.naming import JOB_UID, JobKey
 from tests.kit.world import AUTHORS, must_grow, wall_clock
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
@@ -44,6 +44,7 @@ DOWN_SECONDS = 0.3
 """How long a replica is down that was killed at an event."""
 STILL_SECONDS = 5.0
 """How long a replica stands still: longer than its lease."""
+IN_THE_WAY: dict[str, Resource[Any]] = {kind.kind: kind for kind in (PODS, SERVICES, CONFIGMAPS)}
 CALM_TTL_SECONDS = 60.0
 MOST_EVENTS = 5_000
 MOST_VERSIONS = 50_000
@@ -226,6 +227,14 @@ class Simulation:
                     store.delete(PODS, step.namespace, f"{step.job}-{step.pod}")
                 for resource in (SCALEINS, SCALEOUTS) if step.request else ():
                     store.delete(resource, step.namespace, step.request)
+            case steps.Strip():
+                owner = {"ownerReferences": None} if step.owner else {}
+                store.patch(PODS, step.namespace, step.pod, {"metadata": {"labels": None, **owner}})
+            case steps.Foreign():
+                spec = {"containers": [{"name": "main", "image": "other"}]} if step.kind == "Pod" else {}
+                store.create(IN_THE_WAY[step.kind], step.namespace, {"metadata": {"name": step.name}, "spec": spec})
+            case steps.Terminate():
+                store.terminate_namespace(step.namespace)
             case steps.End():
                 platform.end(step.namespace, step.pod, step.code)
             case steps.Node(how="lost"):
@@ -294,6 +303,11 @@ class Simulation:
     def _clear(self) -> None:
         """The weather clears: network, servers and replicas are well; containers still fail."""
         self._store.pod_quota.clear()
+        self._store.terminating.clear()
+        for resource in IN_THE_WAY.values():
+            for held in self._store.find(resource):
+                if JOB_UID not in (held.metadata.get("labels") or {}):
+                    self._store.remove(resource, *held.at)
         for replica in self._replicas.values():
             for link in (replica.to_cluster, replica.to_log):
                 link.cut, link.rates = False, Rates()

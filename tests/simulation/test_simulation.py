@@ -23,7 +23,7 @@ CHUNK = 8
 EVERY = 12
 """Of the cells of the crash matrix one in so many is run here: an event has 13, so each of them has its turn."""
 
-MOST_SEEDS = 60
+MOST_SEEDS = 150
 """A mutant that so many seeds do not catch lives."""
 
 
