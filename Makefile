@@ -15,7 +15,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha lock clean
+.PHONY: help demo test sim crash-matrix mutants test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,8 +29,12 @@ test: $(DEVELOPING) ## unit, property, contract and embedded end-to-end tests (W
 sim: $(DEVELOPING) ## the whole system under faults on a virtual clock (SEEDS=1000, or SEED=n for one)
 	@$(RUN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
-crash-matrix: $(DEVELOPING) ## each protocol broken at each of its events in every way, simulated (PAIRS=1: at two)
-	@$(RUN) -m tests.simulation.matrix $(if $(call on,$(PAIRS)),--pairs)
+crash-matrix: $(DEVELOPING) ## each protocol broken at each of its events in every way, simulated (PAIRS=1: at two; INTO=FILE)
+	@$(RUN) -m tests.simulation.matrix $(if $(call on,$(PAIRS)),--pairs) $(if $(INTO),--into $(INTO))
+
+mutants: $(DEVELOPING) ## known-bad behaviours, planted one by one: which tests see each (ONLY=WORD, GENERATED=1)
+	@$(RUN) -m tests.mutants $(if $(ONLY),--only "$(ONLY)") $(if $(call on,$(GENERATED)),--generated) \
+	  $(if $(SEEDS),--seeds $(SEEDS))
 
 test-real: $(DEVELOPING) binaries ## the end-to-end tests and the contract suite on the real control plane
 	@$(RUN) -m devcluster.binaries bench
