@@ -201,8 +201,9 @@ def failed(item: Item, now: float, jitter: float, retry_after: float | None) -> 
 
 
 def refused(item: Item, now: float, sequence: int, *, longest: bool = False) -> float:
-    """The effect was refused, and the refusal is recorded at `sequence`.
+    """The effect was refused, and the refusal is recorded at `sequence`; 0 if it is not recorded.
 
+    With `longest` the next try waits for the longest back-off, as after a refusal that the job knows already.
     Return the seconds until the same effect is repeated, if `decide` still wants it.
     """
     item.running, item.tries, item.not_below = False, 0, sequence

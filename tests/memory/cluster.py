@@ -8,7 +8,7 @@ and a `Weather` for one client, which may delay each call or make it fail before
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -161,15 +161,17 @@ class MemoryCluster:
         most: int = MOST_OUTPUT,
     ) -> Execution:
         call = Call("execute", PODS.plural, namespace, pod, "exec")
-        fault = await self._before(call)
-        program = self._store.program_of(namespace, pod)
-        try:
-            async with asyncio.timeout(timeout):
-                execution = await program(namespace, pod, container, command)
-        except TimeoutError as error:
-            raise Transient(f"execute in {namespace}/{pod}: timed out") from error
-        await self._after(call, fault)
+        execution = await self._execute(
+            call, timeout, lambda: self._store.program_of(namespace, pod)(namespace, pod, container, command)
+        )
         return Execution(execution.exit_code, execution.output[:most])
+
+    async def _execute(self, call: Call, timeout: float, run: Callable[[], Awaitable[Execution]]) -> Execution:
+        """`run` starts the command in its pod; raises `Refused` if it cannot."""
+        fault = await self._before(call)
+        execution = await within(timeout, call, run())
+        await self._after(call, fault)
+        return execution
 
     async def close(self) -> None:
         self._closed = True
@@ -205,6 +207,15 @@ class MemoryCluster:
     def _must_be_open(self, call: Call) -> None:
         if self._closed:
             raise Refused(f"{call.verb} {call.plural}: this client was closed", reason="Closed")
+
+
+async def within(seconds: float, call: Call, running: Awaitable[R]) -> R:
+    """Wait for a command.  Raises `Transient` after so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await running
+    except TimeoutError as error:
+        raise Transient(f"execute in {call.namespace}/{call.name}: timed out") from error
 
 
 def _seen(resource: Resource[T], view: View, change: Change) -> Applied[T] | Deleted[T] | None:

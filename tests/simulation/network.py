@@ -5,19 +5,18 @@ A server does its part outside of the process: a call that was sent is carried o
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from random import Random
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from shared.cluster import MOST_OUTPUT, Execution, Resource
-from shared.cluster.kinds import PODS
+from shared.cluster import Execution, Resource
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, Entry, Revised, Stored
 from shared.job.naming import JobKey
-from tests.memory.cluster import Call, MemoryCluster
+from tests.memory.cluster import Call, MemoryCluster, within
 from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.simulation.loop import outside
@@ -219,40 +218,28 @@ class NetworkedCluster(MemoryCluster):
     def _version_listed(self, resource: Resource[Any]) -> int:
         return self._link.version_listed(resource.kind, self._store.version)
 
-    async def execute(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        command: Sequence[str],
-        *,
-        timeout: float,
-        most: int = MOST_OUTPUT,
-    ) -> Execution:
+    async def _execute(self, call: Call, timeout: float, run: Callable[[], Awaitable[Execution]]) -> Execution:
         """The command runs in its pod, whatever becomes of its caller and of the connection."""
-        self._must_be_open(Call("execute", PODS.plural, namespace, pod, "exec"))
-        loop = asyncio.get_running_loop()
+        self._must_be_open(call)
         ended, executed, refused = asyncio.Event(), list[Execution](), list[Refused]()
 
-        async def run() -> None:
+        async def to_its_end() -> None:
             try:
-                execution = await self._store.program_of(namespace, pod)(namespace, pod, container, command)
+                executed.append(await run())
             except Refused as refusal:
                 refused.append(refusal)
-            else:
-                executed.append(execution)
             ended.set()
 
-        try:
-            async with asyncio.timeout(timeout):
-                await self._link.call(lambda: loop.create_task(run(), context=outside()))
-                await ended.wait()
-                await self._link.call(lambda: None)
-        except TimeoutError as error:
-            raise Transient(f"execute in {namespace}/{pod}: timed out") from error
+        async def there_and_back() -> None:
+            start = asyncio.get_running_loop().create_task
+            await self._link.call(lambda: start(to_its_end(), context=outside()))
+            await ended.wait()
+            await self._link.call(lambda: None)
+
+        await within(timeout, call, there_and_back())
         for refusal in refused:
             raise refusal
-        return Execution(executed[0].exit_code, executed[0].output[:most])
+        return executed[0]
 
 
 class NetworkedLog(MemoryEventLog):

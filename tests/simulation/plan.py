@@ -69,7 +69,7 @@ class Strip(Step, frozen=True):
 
 
 class Foreign(Step, frozen=True):
-    """Somebody makes a pod, a Service or a ConfigMap of a name that a job uses."""
+    """A user creates a pod, a Service or a ConfigMap under a name that a job needs."""
 
     kind: Literal["Pod", "Service", "ConfigMap"]
     name: str
