@@ -57,7 +57,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 version=max(job.version, event.version),
             )
         case watcher.JobGone():
-            return replace(job, gone=job.gone or at.sequence)
+            # Nobody can accept the head of a resource that is gone.
+            return replace(job, gone=job.gone or at.sequence, integrity=replace(job.integrity, doubt=None))
         case watcher.JobOfAnother():
             return replace(job, another=True)
         case watcher.JobAdopted():

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from shared.job.chain import Head
-from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, HistoryDisputed
+from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, HistoryDisputed, JobGone
 from shared.job.integrity import Broken, Disputed, Integrity
 from shared.job.state import Job
 from tests.kit.builders import a_running_job
@@ -16,7 +16,7 @@ ACCEPTED = HistoryAccepted(sequence=9, hash="ab")
 DOUBTS = [pytest.param(BROKEN, id="broken"), pytest.param(DISPUTED, id="disputed")]
 
 
-def after(*events: HistoryBroken | HistoryDisputed | HeadForged | HistoryAccepted) -> Job:
+def after(*events: HistoryBroken | HistoryDisputed | HeadForged | HistoryAccepted | JobGone) -> Job:
     return given(*a_running_job(), *events).job
 
 
@@ -32,6 +32,12 @@ def test_a_doubt_holds_the_job_until_exactly_that_head_is_accepted(doubt: Histor
     assert after(doubt, HistoryAccepted(sequence=9, hash="cd")).halted
     assert after(doubt, HistoryAccepted(sequence=8, hash="ab")).halted
     assert not after(doubt, ACCEPTED).halted
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_a_doubt_ends_with_its_job(doubt: HistoryBroken | HistoryDisputed):
+    assert not after(doubt, JobGone()).halted
+    assert after(doubt, JobGone(), doubt).halted, "the store was restored, and the job is there again"
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)

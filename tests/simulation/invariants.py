@@ -24,6 +24,9 @@ from tests.kit.invariants import ENDED, LogChecker
 from tests.memory.watching import Held
 from tests.simulation.platform import SECRET
 
+Member = tuple[str, str]
+"""A worker: its attempt, and the name of its pod."""
+
 CHILDREN = (PODS, SERVICES, CONFIGMAPS, SECRETS)
 
 
@@ -37,14 +40,14 @@ class Checker(LogChecker):
         self._jobs = {framework.resource.kind for framework in kinds}
         self._requests: dict[JobKey, set[Uid]] = defaultdict(set)
         """By job, the uid of every request that it ever had."""
-        self._published: dict[Uid, dict[int, set[str]]] = defaultdict(dict)
+        self._published: dict[Uid, dict[int, set[Member]]] = defaultdict(dict)
         """By job and version, the workers of every hosts files that were ever published."""
-        self._listed: dict[str, set[str]] = defaultdict(set)
+        self._listed: dict[str, set[Member]] = defaultdict(set)
         """By job, the workers that the hosts files in the cluster list."""
         self._shown: dict[Uid, int] = {}
         """By the uid of an object, the newest head that its status showed."""
-        self._assigned: dict[Uid, set[tuple[str, str]]] = defaultdict(set)
-        """By job, the attempt and the pod's name of every slot that was ever assigned."""
+        self._assigned: dict[Uid, set[Member]] = defaultdict(set)
+        """By job, every slot that was ever assigned."""
         self._scripts: dict[tuple[str, str], int] = {}
         """By namespace and name of a request, how often the script of the request ran that a decision started."""
 
@@ -57,13 +60,15 @@ class Checker(LogChecker):
         uid = job.key.uid
         self._requests[job.key].update(job.scaling.requests)
         if isinstance(event, HostsPublished):
-            self._published[uid][event.version] = {job.worker_name(index) for index in job.listed_workers}
+            self._published[uid][event.version] = {
+                (str(job.attempt.number), job.worker_name(index)) for index in job.listed_workers
+            }
         if tag in ("SlotsAssigned", "ScaleAccepted"):
             self._assigned[uid].update((str(slot.attempt), job.pod_name(slot)) for slot in job.attempt.slots)
         if isinstance(event, ScriptStarted):
             self._scripts.setdefault((job.key.namespace, job.scaling.requests[event.request].name), 0)
         if isinstance(event, WorkersReleased):
-            released = {job.pod_name(slot) for slot in each(event.slots)}
+            released = {(str(slot.attempt), job.pod_name(slot)) for slot in each(event.slots)}
             if listed := released & self._listed[uid]:
                 self.fault(f"I7 {sorted(listed)} are released at {sequence}, and the hosts files list them")
 
@@ -97,7 +102,7 @@ class Checker(LogChecker):
                 return
             if any(job.pod_name(slot) == name for slot in job.attempt.slots):
                 self.fault(f"I10 pod {name} is deleted, and its slot is not released at {history.sequence}")
-            if name in self._listed[job.key.uid] and after.manifest["status"].get("phase") == "Running":
+            if (labels[ATTEMPT], name) in self._listed[job.key.uid] and after.manifest["status"].get("phase") == "Running":
                 self.fault(f"I7 pod {name} is deleted at {history.sequence}, and the hosts files list it")
 
     def ran(self, namespace: str, request: str) -> None:
@@ -155,11 +160,12 @@ class Checker(LogChecker):
         uid = Uid((after.metadata.get("labels") or {}).get(JOB_UID, ""))
         text = (after.manifest.get("data") or {}).get(HOSTFILE, "")
         listed = {line.replace(":", " ").split()[0] for line in text.splitlines() if line.strip()}
-        expected = self._published[uid].get(version(after))
-        self._listed[uid] = listed
-        if expected is None:
+        published = self._published[uid].get(version(after))
+        if published is None:
             self.fault(f"I10 hosts files {after.at[1]} have version {version(after)}, which was never published")
-        elif listed != expected:
+            return
+        self._listed[uid] = {member for member in published if member[1] in listed}
+        if listed != (expected := {name for _, name in published}):
             self.fault(f"I7 hosts files {after.at[1]} list {sorted(listed)}, and not {sorted(expected)}")
 
     def _check_status(self, resource: Resource[Any], after: Held) -> None:

@@ -34,11 +34,11 @@ def manifest_of(step: Apply) -> dict[str, Any]:
         manifest = a_training_job(step.job, workers=step.workers, **step.more)
         roles = manifest["spec"]["etReplicaSpecs"]
         for role in roles.values():
-            role["template"]["spec"]["containers"][0]["env"] = _environment()
+            role["template"]["spec"]["containers"][0] |= _container(step)
         roles["worker"]["maxReplicas"] = MOST_WORKERS
     else:
         (field, worker), (container, others) = WORKERS[step.kind], _SHAPES[step.kind]
-        template = {"spec": {"containers": [{"name": container, "image": "training", "env": _environment()}]}}
+        template = {"spec": {"containers": [{"name": container, **_container(step)}]}}
         sizes = {**dict.fromkeys(others, 1), worker: step.workers}
         roles = {role: {"template": template, "replicas": size} for role, size in sizes.items()}
         manifest = {"metadata": {"name": step.job}, "spec": {field: roles, "runPolicy": step.more}}
@@ -48,6 +48,10 @@ def manifest_of(step: Apply) -> dict[str, Any]:
         for role in roles.values():
             role["restartPolicy"] = step.policy
     return manifest
+
+
+def _container(step: Apply) -> dict[str, Any]:
+    return {"image": step.image or None, "env": _environment()}
 
 
 def request_of(step: Scale) -> dict[str, Any]:

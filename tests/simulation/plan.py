@@ -9,7 +9,7 @@ import msgspec
 from shared.job.events.event import Author
 from tests.kit.world import AUTHORS, NAMESPACE
 from tests.simulation.network import Rates
-from tests.simulation.platform import NODE_NAMES, Workload
+from tests.simulation.platform import NODE_NAMES, REFUSED, Workload
 
 REPLICAS = tuple(f"{author}-{number}" for author in AUTHORS for number in range(2))
 
@@ -33,6 +33,8 @@ class Apply(Step, frozen=True):
     """Further fields of the spec."""
     policy: str = ""
     """The restartPolicy of every role; the kind's default without one."""
+    image: str = "training"
+    """`REFUSED` is one that the API server takes in no pod; without an image the job is invalid."""
 
 
 class Scale(Step, frozen=True):
@@ -46,10 +48,11 @@ class Scale(Step, frozen=True):
 
 
 class Edit(Step, frozen=True):
-    """A user patches the job."""
+    """A user patches the job, or its status (`subresource`)."""
 
     job: str
     patch: dict[str, Any]
+    subresource: Literal["", "status"] = ""
 
 
 class Delete(Step, frozen=True):
@@ -80,17 +83,17 @@ class Terminate(Step, frozen=True):
 
 
 class End(Step, frozen=True):
-    """The container of a pod ends."""
+    """The container of a pod ends, or the kubelet evicts the pod and no container tells its end (no `code`)."""
 
     pod: str
-    code: int
+    code: int | None
 
 
 class Node(Step, frozen=True):
-    """A node dies, is drained, or takes pods again."""
+    """A node dies, is drained, is announced to go, is deleted, or takes pods again."""
 
     node: str
-    how: Literal["lost", "drained", "opened"]
+    how: Literal["lost", "drained", "announced", "deleted", "opened"]
 
 
 class Kill(Step, frozen=True):
@@ -212,6 +215,21 @@ FOREIGN: tuple[tuple[Literal["Pod", "Service", "ConfigMap"], str], ...] = (
     ("ConfigMap", "-config"),
 )
 """What may be in the way: the kind, and what follows the job's name."""
+FORGED: tuple[dict[str, Any], ...] = (
+    {"completionTime": "2029-01-01T00:00:00Z"},
+    {"history": None},
+    {"history": {"log": "log", "sequence": 2, "hash": "0" * 64}},
+    {"history": {"log": "log", "sequence": 1_000_000, "hash": "0" * 64}},
+    {"history": {"log": "another", "sequence": 3, "hash": "0" * 64}},
+)
+"""What a user writes into a status."""
+ENDS_OF_NODES: tuple[Literal["lost", "drained", "announced", "deleted", "opened"], ...] = (
+    "lost",
+    "drained",
+    "announced",
+    "deleted",
+    "opened",
+)
 POLICIES = ("", "", "Never", "OnFailure", "Always", "ExitCode")
 BUSY_SECONDS = 12.0
 """How long users and faults go on."""
@@ -250,13 +268,16 @@ def _life(chance: Random, job: str, kind: str, begin: float) -> list[AnyStep]:
         more["backoffLimit"] = chance.randint(0, 3)
     if kind == "TrainingJob" and chance.random() < 0.5:
         more["restartPolicy"] = chance.choice(("Never", "OnFailure", "Sometimes"))
+    if kind == "TrainingJob" and chance.random() < 0.2:
+        more["schedulingTimeoutSeconds"] = chance.randint(1, 15)
     if kind == "TrainingJob" and chance.random() < 0.3:
         more["cleanPodPolicy"] = chance.choice(("None", "Running", "All"))
     if chance.random() < 0.1:
         more["activeDeadlineSeconds"] = chance.randint(2, 20)
     if chance.random() < 0.15:
         more["ttlSecondsAfterFinished"] = chance.randint(1, 5)
-    first = Apply(at=begin, job=job, kind=kind, workers=workers, more=more, policy=chance.choice(POLICIES))
+    image = chance.choices(("training", REFUSED, ""), (96, 2, 2))[0]
+    first = Apply(at=begin, job=job, kind=kind, workers=workers, more=more, policy=chance.choice(POLICIES), image=image)
     steps: list[AnyStep] = [first]
     for number in range(chance.randint(0, 8)):
         at = begin + chance.uniform(0.05, BUSY_SECONDS / 2)
@@ -278,7 +299,11 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
             more = {"script": name, "timeout": chance.randint(2, 10)}
         by = chance.choice((-2, -1, 1, 1, 2, 3, 40))
         if by == -1 and chance.random() < 0.6:
-            more["toDelete"] = {"podNames": [f"{job}-worker-{chance.randint(0, 2)}"]}
+            more["toDelete"] = {"podNames": [f"{job}-worker-{chance.choice((0, 0, 1, 1, 2, 77))}"]}
+        elif chance.random() < 0.1:
+            more["toAdd" if by > 0 else "toDelete"] = {"count": 0}
+        if "timeout" not in more and chance.random() < 0.2:
+            more["timeout"] = chance.randint(1, 4)
         return Scale(at=at, name=name, job=job, by=by, more=more)
     if pick < 0.56:
         return Delete(at=at, job=job, pod=chance.choice(PODS))
@@ -287,15 +312,21 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
     if pick < 0.61:
         what, name = chance.choice(FOREIGN)
         return Foreign(at=at, kind=what, name=job + name)
-    if pick < 0.67:
+    if pick < 0.66:
         return Edit(at=at, job=job, patch={"spec": _edited(chance, kind)})
+    if pick < 0.67:
+        return Edit(at=at, job=job, patch={"metadata": {"finalizers": ["example.com/wait"]}})
+    if pick < 0.68:
+        return Edit(at=at, job=job, patch={"status": chance.choice(FORGED)}, subresource="status")
     if pick < 0.77:
         return Edit(at=at, job=job, patch={"spec": suspended(kind, suspend=chance.random() < 0.6)})
     if pick < 0.82:
         return Edit(at=at, job=job, patch={"metadata": {"annotations": {"muster.dev/restart": name}}})
     if pick < 0.95:
         return End(
-            at=at, pod=f"{job}-{chance.choice(('worker-0', 'worker-1', 'launcher'))}", code=chance.choice((1, 137))
+            at=at,
+            pod=f"{job}-{chance.choice(('worker-0', 'worker-1', 'launcher'))}",
+            code=chance.choice((1, 1, 137, 137, None)),
         )
     return Delete(at=at, job=job, orphan=chance.random() < 0.2)
 
@@ -333,7 +364,7 @@ def _fault(chance: Random, at: float) -> AnyStep:
         case 9:
             return Quota(at=at, most=chance.randint(0, 5), seconds=seconds)
         case 10:
-            return Node(at=at, node=chance.choice(NODE_NAMES), how=chance.choice(("lost", "drained", "opened")))
+            return Node(at=at, node=chance.choice(NODE_NAMES), how=chance.choice(ENDS_OF_NODES))
         case _:
             return Skew(at=at, replica=replica, by=chance.choice((-600.0, 600.0, 1.0)))
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from services.scaler.core import drain, script
-from shared.cluster import Execution, Resource
+from shared.cluster import Execution, Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS
 from shared.errors import Refused
 from shared.job.naming import HOSTFILE, config_name
@@ -29,6 +29,12 @@ COLLECT_SECONDS = 0.05
 """How long garbage lies before it is collected."""
 
 NODE_NAMES = ("node-0", "node-1", "node-2")
+
+REFUSED = "refused"
+"""An image that an admission policy refuses."""
+
+ANNOUNCED = {"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}
+"""A machine that is taken back."""
 
 SECRET = "open-sesame"
 """The value of a variable of every container and script, and what every script prints."""
@@ -70,6 +76,7 @@ class Platform:
         """True once every container ends well, and every pod starts."""
         store.listeners.append(self._changed)
         store.program = self._program
+        store.admit(PODS, _must_not_be_refused)
         for name in NODE_NAMES:
             store.create(NODES, "", {"metadata": {"name": name}})
 
@@ -82,10 +89,15 @@ class Platform:
             self._next.pop(held.metadata["uid"], None)
             self._care(held)
 
-    def end(self, namespace: str, name: str, code: int) -> None:
-        """The container of a pod ends."""
+    def end(self, namespace: str, name: str, code: int | None) -> None:
+        """The container of a pod ends, or the pod is evicted for want of memory of its node."""
         held = self._store.get(PODS, namespace, name)
-        if held is not None and _phase(held) == "Running":
+        if held is None or _phase(held) != "Running":
+            return
+        if code is None:
+            status = {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}
+            self._store.patch(PODS, *held.at, {"status": {**status, "conditions": None}}, subresource="status")
+        else:
             self._report(held, "Failed" if code else "Succeeded", code)
 
     def lose_node(self, node: str) -> None:
@@ -106,7 +118,18 @@ class Platform:
                 self._store.patch(PODS, *held.at, conditions, subresource="status")
             self._store.delete(PODS, *held.at)
 
+    def announce_node(self, node: str) -> None:
+        """A node will be taken away soon; its pods run on."""
+        self._store.patch(NODES, "", node, {"spec": {"taints": [ANNOUNCED]}})
+
+    def delete_node(self, node: str) -> None:
+        """A node is deleted, and its pods with it after a while."""
+        self._store.delete(NODES, "", node)
+        self._after(1.0, self.lose_node, node)
+
     def open_node(self, node: str) -> None:
+        if self._store.get(NODES, "", node) is None:
+            self._store.create(NODES, "", {"metadata": {"name": node}})
         self._store.patch(NODES, "", node, {"spec": {"taints": None}})
 
     def _on(self, node: str) -> list[Held]:
@@ -212,6 +235,11 @@ class Platform:
 
     def _after(self, seconds: float, what: Callable[..., None], *args: Any) -> None:
         self._loop.call_later(seconds, what, *args, context=self._outside)
+
+
+def _must_not_be_refused(before: Manifest | None, after: Manifest) -> None:
+    if any(container["image"] == REFUSED for container in after["spec"]["containers"]):
+        raise Refused("the image is not from our registry", reason="Invalid", field="spec.containers[0].image")
 
 
 def _phase(held: Held) -> str:

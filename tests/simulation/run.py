@@ -15,10 +15,10 @@ import structlog
 
 from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.errors import Refused
+from shared.errors import Conflict, Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
-from shared.job.naming import JOB_UID, JobKey
+from shared.job.naming import ACCEPT_HISTORY, JOB_UID, JobKey
 from tests.kit.world import AUTHORS, must_grow, wall_clock
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
@@ -218,7 +218,7 @@ class Simulation:
                 store.create(resource, step.namespace, request_of(step))
             case steps.Edit():
                 if (resource := self._resource(step)) is not None:
-                    store.patch(resource, step.namespace, step.job, step.patch)
+                    store.patch(resource, step.namespace, step.job, step.patch, subresource=step.subresource)
             case steps.Delete(pod="", request=""):
                 if (resource := self._resource(step)) is not None:
                     store.delete(resource, step.namespace, step.job, cascade=not step.orphan)
@@ -241,6 +241,10 @@ class Simulation:
                 platform.lose_node(step.node)
             case steps.Node(how="drained"):
                 platform.drain_node(step.node)
+            case steps.Node(how="announced"):
+                platform.announce_node(step.node)
+            case steps.Node(how="deleted"):
+                platform.delete_node(step.node)
             case steps.Node():
                 platform.open_node(step.node)
             case steps.Kill():
@@ -325,7 +329,8 @@ class Simulation:
         """From now on every container ends well, and users resume their jobs."""
         for kind, resource in RESOURCES.items():
             for held in self._store.find(resource):
-                self._store.patch(resource, *held.at, {"spec": steps.suspended(kind, suspend=False)})
+                kept = {"metadata": {"finalizers": None}}
+                self._store.patch(resource, *held.at, {**kept, "spec": steps.suspended(kind, suspend=False)})
         self._platform.clear()
 
     async def _quiet(self) -> bool:
@@ -335,12 +340,22 @@ class Simulation:
         deadline = since + LONGEST_CALM_SECONDS
         while loop.time() < deadline:
             await asyncio.sleep(1.0)
+            self._accept()
             if self._changes() != changes:
                 since, changes = loop.time(), self._changes()
             still = loop.time() - since
             if still >= BACK_OFF_SECONDS or (still >= QUIET_SECONDS and self._checker.over()):
                 return True
         return False
+
+    def _accept(self) -> None:
+        """A person accepts every head that the log does not lead to."""
+        for history in self._checker.histories:
+            job = history.job
+            if (doubt := job.integrity.doubt) is not None and (resource := RESOURCES.get(job.kind)) is not None:
+                accepted = {"uid": job.key.uid, "annotations": {ACCEPT_HISTORY: str(doubt.head)}}
+                with suppress(Refused, Conflict):
+                    self._store.patch(resource, job.key.namespace, job.key.name, {"metadata": accepted})
 
     def _changes(self) -> int:
         return len(self._journal.events) + self._store.version
