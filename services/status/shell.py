@@ -138,20 +138,22 @@ class Status:
         written, repaired = self._written[context.job.key], self._repaired[context.job.key]
         status = with_head(effect.document, self._identity, context.head, context.time)
         this = effect.uid, context.job.generation
-        if this not in written and not effect.repair:
-            if effect.over and await self._checkpoints.shows(effect.uid, effect.document, context.job.epoch):
+        repairs = effect.repair and (effect.uid, effect.repair) not in repaired
+        if repairs or this not in written:
+            stays = effect.over and not repairs
+            if stays and await self._checkpoints.shows(effect.uid, effect.document, context.job.epoch):
                 written.add(this)
                 return
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
-            if same(held.status, effect.document):
+            if not repairs and same(held.status, effect.document):
                 await self._done(effect, context.job, written)
                 return
             status = replacing(status, held.status)
         if effect.uid == context.job.key.uid:
             await self._checkpoints.reach(effect.uid, context.head)
-        if effect.repair and (effect.uid, effect.repair) not in repaired:
+        if repairs:
             # The API server lets a head only grow: a forged one has to be removed first.
             await self._write(resource, namespace, effect, {"history": None})
             repaired.add((effect.uid, effect.repair))

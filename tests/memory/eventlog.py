@@ -60,6 +60,12 @@ class MemoryJournal:
             listener(stored)
         return stored.sequence
 
+    def restore(self, length: int) -> None:
+        """Forget all events but the first `length`, as a backup had them; the buckets stay."""
+        del self.events[length:]
+        self._last = {Subject.parse(event.subject).scope: event for event in self.events}
+        self._by_id = {event.event_id: event.sequence for event in self.events}
+
     def last(self, scope: str, behind: int = 0) -> Stored | None:
         """The last event of a scope, as a server says that lags `behind` by so many events."""
         if scope in self._last and not behind:

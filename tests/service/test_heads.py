@@ -60,6 +60,27 @@ async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays
         assert (stage.count("HistoryDisputed"), stage.count("HistoryBroken")) == (1, 0)
 
 
+@in_virtual_time
+async def test_what_only_the_status_said_goes_with_the_head_that_a_person_accepts():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1))
+        await stage.running()
+        await stage.quiet()
+        forged = {
+            "history": {"sequence": len(stage.journal.events), "hash": "0" * 64},
+            "completionTime": "2029-01-01T00:00:00Z",
+            "replicaStatuses": {"Evaluator": {"active": 7}},
+        }
+        stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": forged}, subresource="status")
+        await stage.until(lambda: stage.count("HistoryDisputed") == 1)
+        stage.annotate("resnet", {"muster.dev/accept-history": head(stage)})
+        await going_on(stage)
+        await stage.quiet()
+        status = stage.status(TRAININGJOBS, "resnet")
+        assert "completionTime" not in status
+        assert [*status["replicaStatuses"]] == ["Launcher", "Worker"]
+
+
 BEGINNINGS = ("JobCreated", "JobRunning", "ScaleRequested", "ScaleAccepted", "SlotsAssigned")
 
 
@@ -210,6 +231,23 @@ async def test_the_checkpoint_alone_tells_of_a_lost_history(*, purged: bool, rea
         assert doubt.reason == reason
         assert stage.count("JobCreated") == before
         assert list(stage.pods()) == ["resnet-launcher"]
+
+
+@in_virtual_time
+async def test_a_job_that_was_over_when_its_log_was_restored_to_its_beginning_stays_over():
+    async with Stage() as lost:
+        uid = await a_finished_job(lost)
+        before = resource(lost)
+        cut = len(lost.journal.events) - lost.types().index("JobCreated") - 1
+    async with Stage(of=lost, journal=damaged(lost.journal, cut=cut)) as stage:
+        await stage.until(lambda: stage.count("HistoryBroken") == 1)
+        assert stage.life(uid).phase == "Created"
+        stage.annotate("resnet", {"muster.dev/accept-history": head(stage)})
+        await stage.until(lambda: stage.count("HistoryAccepted") == 1)
+        await stage.pass_seconds(100)
+        status = stage.status(TRAININGJOBS, "resnet")
+        assert (status["phase"], status["startTime"]) == ("Succeeded", before["status"]["startTime"])
+        assert (stage.count("JobRunning"), sorted(stage.pods())) == (0, ["resnet-launcher"])
 
 
 @in_virtual_time

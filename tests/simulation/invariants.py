@@ -15,7 +15,8 @@ from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scaler import HostsPublished, ScriptStarted, WorkersReleased
+from shared.job.events.scaler import HostsPublished, ScriptFinished, ScriptStarted, WorkersReleased
+from shared.job.events.watcher import ChildGone, JobGone, LauncherLost, PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, JobKey, Uid
 from shared.job.state import Job
@@ -46,10 +47,27 @@ class Checker(LogChecker):
         """By job, the workers that the hosts files in the cluster list."""
         self._shown: dict[Uid, int] = {}
         """By the uid of an object, the newest head that its status showed."""
+        self._over: dict[Uid, set[Member]] = {}
+        """By job whose status ever showed its end, the slots for which a call may still be on its way."""
         self._assigned: dict[Uid, set[Member]] = defaultdict(set)
         """By job, every slot that was ever assigned."""
+        self._there: set[str] = set()
+        """The uids of the jobs and of their children that exist."""
+        self._versions: dict[str, set[int]] = defaultdict(set)
+        """By uid, every version of an object."""
+        self._done: set[tuple[str, str]] = set()
+        """By namespace and name, the requests whose script ended with success."""
         self._scripts: dict[tuple[str, str], int] = {}
         """By namespace and name of a request, how often the script of the request ran that a decision started."""
+
+    def restored(self, log: Iterable[Stored]) -> None:
+        """The log has these events again, and no others; what was decided before may have been done."""
+        self.begin()
+        for stored in log:
+            self.appended(stored)
+        self._shown.clear()
+        self._over = {uid: set() for uid in self._over}
+        self._scripts = dict.fromkeys(self._scripts, 0)
 
     def appended(self, stored: Stored) -> None:
         super().appended(stored)
@@ -63,8 +81,9 @@ class Checker(LogChecker):
             self._published[uid][event.version] = {
                 (str(job.attempt.number), job.worker_name(index)) for index in job.listed_workers
             }
-        if tag in ("SlotsAssigned", "ScaleAccepted"):
+        if tag in ("SlotsAssigned", "ScaleAccepted", "JobAdopted"):
             self._assigned[uid].update((str(slot.attempt), job.pod_name(slot)) for slot in job.attempt.slots)
+        self._check_fact(job, event, sequence)
         if isinstance(event, ScriptStarted):
             self._scripts.setdefault((job.key.namespace, job.scaling.requests[event.request].name), 0)
         if isinstance(event, WorkersReleased):
@@ -72,10 +91,30 @@ class Checker(LogChecker):
             if listed := released & self._listed[uid]:
                 self.fault(f"I7 {sorted(listed)} are released at {sequence}, and the hosts files list them")
 
+    def _check_fact(self, job: Job, event: AnyEvent, sequence: int) -> None:
+        """What a fact says was so in the cluster (I28)."""
+        match event:
+            case PodsGone():
+                lies = [uid for uid in event.uids if uid in self._there]
+            case LauncherLost() | ChildGone():
+                lies = [event.uid] if event.uid in self._there else []
+            case JobGone():
+                lies = [job.key.uid] if job.key.uid in self._there else []
+            case PodsObserved():
+                lies = [pod.uid for pod in event.pods if pod.version not in self._versions[pod.uid]]
+            case ScriptFinished(exit_code=0):
+                name = job.scaling.requests[event.request].name
+                lies = [] if (job.key.namespace, name) in self._done else [event.request]
+            case _:
+                lies = []
+        if lies:
+            self.fault(f"I28 {type(event).__name__} of {job.key} at {sequence} is not true of {lies}")
+
     def changed(
         self, actor: str, key: JobKey | None, resource: Resource[Any], before: Held | None, after: Held | None
     ) -> None:
         """`actor` is the service that made the change, for the job `key`; empty for users and the platform."""
+        self._know(before, after)
         if resource.plural == PODS.plural and after is not None:
             self._check_pod(actor, before, after)
         if actor and (held := before or after) is not None:
@@ -85,14 +124,27 @@ class Checker(LogChecker):
         if actor == "status" and after is not None and after.manifest.get("status"):
             self._check_status(resource, after)
 
+    def _know(self, before: Held | None, after: Held | None) -> None:
+        if before is not None:
+            self._there.discard(before.metadata["uid"])
+        if after is None:
+            return
+        uid, metadata = after.metadata["uid"], after.metadata
+        self._versions[uid].add(int(metadata["resourceVersion"]))
+        # A person may take a child's label or owner away; then it is the job's no more.
+        if after.manifest["kind"] in self._jobs or (metadata.get("ownerReferences") and JOB_UID in _labels(after)):
+            self._there.add(uid)
+
     def _check_pod(self, actor: str, before: Held | None, after: Held) -> None:
-        labels, name = after.metadata.get("labels") or {}, after.at[1]
+        labels, name = _labels(after), after.at[1]
         history = self._by_uid.get(labels.get(JOB_UID, ""))
         if history is None or not actor:
             return
         job = history.job
         if before is None:
             # A call may arrive late: its slot was assigned at some time.
+            if (labels[ATTEMPT], name) not in self._over.get(job.key.uid, {(labels[ATTEMPT], name)}):
+                self.fault(f"I25 pod {name} is created, and a status said that its job is over")
             if (labels[ATTEMPT], name) not in self._assigned[job.key.uid]:
                 self.fault(f"I10 pod {name} is created, and no decision up to {history.sequence} assigned its slot")
         elif after.metadata.get("deletionTimestamp") and not before.metadata.get("deletionTimestamp"):
@@ -102,7 +154,8 @@ class Checker(LogChecker):
                 return
             if any(job.pod_name(slot) == name for slot in job.attempt.slots):
                 self.fault(f"I10 pod {name} is deleted, and its slot is not released at {history.sequence}")
-            if (labels[ATTEMPT], name) in self._listed[job.key.uid] and after.manifest["status"].get("phase") == "Running":
+            listed = (labels[ATTEMPT], name) in self._listed[job.key.uid]
+            if listed and after.manifest["status"].get("phase") == "Running":
                 self.fault(f"I7 pod {name} is deleted at {history.sequence}, and the hosts files list it")
 
     def ran(self, namespace: str, request: str) -> None:
@@ -115,11 +168,15 @@ class Checker(LogChecker):
         else:
             self._scripts[namespace, request] = 1
 
+    def done(self, namespace: str, request: str) -> None:
+        """The script of a request ends, and with success."""
+        self._done.add((namespace, request))
+
     def pods(self, found: Iterable[Held]) -> None:
         """All pods of the cluster after one of them was created."""
         alive: dict[str, set[str]] = defaultdict(set)
         for held in found:
-            labels = held.metadata.get("labels") or {}
+            labels = _labels(held)
             if not held.metadata.get("ownerReferences"):
                 # A person orphaned it, and it is no longer the job's.
                 continue
@@ -139,7 +196,7 @@ class Checker(LogChecker):
             self.fault(f"I9 {who} in {held.at[0]} for {key}")
         uid = held.metadata["uid"]
         if resource in CHILDREN:
-            label = (held.metadata.get("labels") or {}).get(JOB_UID, "")
+            label = _labels(held).get(JOB_UID, "")
             owners = [owner["uid"] for owner in held.metadata.get("ownerReferences") or () if owner.get("controller")]
             # An orphaning deletion leaves the label alone, and a person may take that away.
             if label not in ("", key.uid) or owners not in ([], [key.uid]):
@@ -157,7 +214,7 @@ class Checker(LogChecker):
 
         if before is not None and version(after) < version(before):
             self.fault(f"I7 hosts files {after.at[1]} went from version {version(before)} to {version(after)}")
-        uid = Uid((after.metadata.get("labels") or {}).get(JOB_UID, ""))
+        uid = Uid(_labels(after).get(JOB_UID, ""))
         text = (after.manifest.get("data") or {}).get(HOSTFILE, "")
         listed = {line.replace(":", " ").split()[0] for line in text.splitlines() if line.strip()}
         published = self._published[uid].get(version(after))
@@ -179,6 +236,8 @@ class Checker(LogChecker):
         if head["sequence"] < self._shown.get(uid, 0):
             self.fault(f"I3 {resource.kind} {after.at[1]} shows {head['sequence']} after {self._shown[uid]}")
         self._shown[uid] = head["sequence"]
+        if status.get("phase") in ENDED:
+            self._over.setdefault(uid, {*self._assigned[uid]})
         known = self._at[uid].get(head["sequence"])
         if known is None or known[1] != head["hash"]:
             self.fault(f"I3 {resource.kind} {after.at[1]} shows a head that the log does not have: {head}")
@@ -190,16 +249,17 @@ class Checker(LogChecker):
 
     def over(self) -> bool:
         """True if every job is over."""
-        return all(history.job.over or history.job.key.uid == NO_UID for history in self.histories)
+        return all(history.job.over or history.job.key.uid in (NO_UID, *self.unreadable) for history in self.histories)
 
     def ended(
-        self, *, objects: Iterable[tuple[Resource[Any], Held]], held: Iterable[tuple[str, str]], quiet: bool
+        self, *, objects: Iterable[tuple[Resource[Any], Held]], held: Iterable[tuple[str, JobKey, str]], quiet: bool
     ) -> None:
         """The weather was clear for long enough: what must have come about."""
         if not quiet:
             self.fault("I15 the cluster or the log still changes")
-        for who, why in held:
-            self.fault(f"I11 {who} holds a job: {why}")
+        for who, key, why in held:
+            if key.uid not in self.unreadable:
+                self.fault(f"I11 {who} holds a job: {why}")
         resources: dict[str, tuple[Resource[Any], Held]] = {}
         children: dict[str, list[str]] = defaultdict(list)
         for resource, found in objects:
@@ -209,7 +269,8 @@ class Checker(LogChecker):
             else:
                 resources[found.metadata["uid"]] = resource, found
         for history in self.histories:
-            self._end_of(history, resources, children)
+            if history.job.key.uid not in self.unreadable:
+                self._end_of(history, resources, children)
 
     def _end_of(
         self, history: History, resources: dict[str, tuple[Resource[Any], Held]], children: dict[str, list[str]]
@@ -235,3 +296,7 @@ class Checker(LogChecker):
         status = shown.manifest.get("status") or {}
         if self._kinds.knows(job) and not same(status, document_of(job, self._kinds)):
             self.fault(f"I3 the status of {resource.kind} {shown.at[1]} is not that of the log: {status}")
+
+
+def _labels(held: Held) -> dict[str, str]:
+    return held.metadata.get("labels") or {}

@@ -1,5 +1,6 @@
 """What users apply in a simulated run: jobs of every kind, and scale requests."""
 
+import json
 from typing import Any
 
 from shared.cluster import Resource
@@ -10,8 +11,9 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
-from tests.simulation.plan import WORKERS, Apply, Scale
+from tests.simulation.plan import WORKERS, Apply, Inherit, Scale
 from tests.simulation.platform import SECRET
+from tests.takeover.recorded import recorded
 
 KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB))
 RESOURCES: dict[str, Resource[Any]] = {kind.resource.kind: kind.resource for kind in KINDS}
@@ -52,6 +54,14 @@ def manifest_of(step: Apply) -> dict[str, Any]:
 
 def _container(step: Apply) -> dict[str, Any]:
     return {"image": step.image or None, "env": _environment()}
+
+
+def inherited(step: Inherit) -> list[dict[str, Any]]:
+    """The job of another operator and all that it made, under the step's name."""
+    objects = recorded(step.recording)
+    text = json.dumps(objects).replace(objects[0]["metadata"]["name"], step.job)
+    renamed: list[dict[str, Any]] = json.loads(text)
+    return renamed
 
 
 def request_of(step: Scale) -> dict[str, Any]:

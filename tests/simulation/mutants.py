@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from services.scaler import shell as scaler_shell
-from services.scaler.core import admission, drain, queue
+from services.scaler.core import admission, drain, membership, queue
 from services.scaler.launcher_commands import LauncherCommands
 from services.scheduler.core import cleanup, slots
 from services.scheduler.core.effects import DeletePod
 from services.status import shell as status_shell
 from services.status.core import phases
+from services.watcher.core import cache, heads, observe
 from shared.errors import Conflict, Refused
 from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
@@ -199,6 +200,34 @@ def _scripts_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LauncherCommands, "run", twice)
 
 
+def _absent_is_gone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cache.Cache, "shows_gone", lambda self, job, pod: True)
+
+
+def _no_answer_is_no(patch: pytest.MonkeyPatch) -> None:
+    def confirmed(presence: Any, *, there: bool) -> bool:
+        return presence.there is there if presence is not None else not there
+
+    patch.setattr(observe, "_confirmed", confirmed)
+
+
+def _listed_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(membership, "ready", lambda pod: pod is not None)
+
+
+def _scripts_that_succeed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evolve_requests, "_failure", lambda event: "")
+
+
+def _over_and_begun_again(patch: pytest.MonkeyPatch) -> None:
+    accepted = heads.accepted
+
+    def forgetful(job: Job, resource: Any, pods: Any) -> Any:
+        return accepted(job, msgspec.structs.replace(resource, reached=None), pods)
+
+    patch.setattr(heads, "accepted", forgetful)
+
+
 MUTANTS = (
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
     Mutant("no restart counts against backoffLimit", "I13", _no_limit),
@@ -220,4 +249,9 @@ MUTANTS = (
     Mutant("the words of a script are told", "I18", _scripts_told),
     Mutant("a script whose end was not seen runs again", "I12", _scripts_again),
     Mutant("hosts files have a version that no decision published", "I10", _another_version),
+    Mutant("a worker is listed before it is Ready", "I7", _listed_at_once),
+    Mutant("a script that failed counts as a success", "I10", _scripts_that_succeed),
+    Mutant("a pod that an old list lacks counts as gone", "I28", _absent_is_gone),
+    Mutant("a job counts as gone before its GET is answered", "I28", _no_answer_is_no),
+    Mutant("a job that is over begins again after its log was restored", "I25", _over_and_begun_again),
 )

@@ -37,6 +37,13 @@ class Apply(Step, frozen=True):
     """`REFUSED` is one that the API server takes in no pod; without an image the job is invalid."""
 
 
+class Inherit(Step, frozen=True):
+    """There is a job of another operator with its pods, as recorded in `tests/takeover/recordings`."""
+
+    job: str
+    recording: str
+
+
 class Scale(Step, frozen=True):
     """A user creates a scale request; `more` has further fields of its spec, or others instead."""
 
@@ -148,8 +155,22 @@ class Skew(Step, frozen=True):
     by: float
 
 
+class Restore(Step, frozen=True):
+    """The services are stopped, the log is restored from a backup without its `lost` newest events, they go on."""
+
+    lost: int
+
+
+class Nonsense(Step, frozen=True):
+    """The log gets an event about a job that this release cannot read; one that is optional may be passed over."""
+
+    job: str
+    how: Literal["unknown", "optional", "malformed", "foreign"]
+
+
 AnyStep = (
     Apply
+    | Inherit
     | Scale
     | Edit
     | Delete
@@ -165,6 +186,8 @@ AnyStep = (
     | Watches
     | Quota
     | Skew
+    | Restore
+    | Nonsense
 )
 
 
@@ -230,7 +253,17 @@ ENDS_OF_NODES: tuple[Literal["lost", "drained", "announced", "deleted", "opened"
     "deleted",
     "opened",
 )
+NONSENSE: tuple[Literal["unknown", "optional", "malformed", "foreign"], ...] = (
+    "unknown",
+    "optional",
+    "malformed",
+    "foreign",
+)
+OLD = "old"
+"""The name of a job of another operator."""
 POLICIES = ("", "", "Never", "OnFailure", "Always", "ExitCode")
+RECORDINGS = {"et-operator-running": "TrainingJob", "tfjob-running": "TFJob", "pytorchjob-elastic": "PyTorchJob"}
+"""By recording of another operator's job, its kind."""
 BUSY_SECONDS = 12.0
 """How long users and faults go on."""
 
@@ -248,6 +281,17 @@ def plan_of(seed: int) -> Plan:
         steps += [msgspec.structs.replace(step, namespace=tenant) for step in _life(chance, job, kind, begin)]
     if len(tenants) > 1 and chance.random() < 0.2:
         steps.append(Terminate(at=chance.uniform(1, BUSY_SECONDS), namespace=tenants[1]))
+    if chance.random() < 0.15:
+        recording = chance.choice([*RECORDINGS])
+        begin = chance.uniform(0, BUSY_SECONDS / 2)
+        steps.append(Inherit(at=begin, job=OLD, recording=recording))
+        for number in range(chance.randint(0, 4)):
+            at = begin + chance.uniform(0, BUSY_SECONDS / 2)
+            steps.append(_operation(chance, OLD, RECORDINGS[recording], f"{OLD}-{number}", at))
+    if chance.random() < 0.08:
+        steps.append(Restore(at=chance.uniform(1, BUSY_SECONDS), lost=chance.choice((1, 3, 10, 40))))
+    if chance.random() < 0.1:
+        steps.append(Nonsense(at=chance.uniform(1, BUSY_SECONDS), job=chance.choice(jobs), how=chance.choice(NONSENSE)))
     for _ in range(chance.randint(2, 10)):
         steps.append(_fault(chance, chance.uniform(0.3, BUSY_SECONDS)))
     # Every second run has a network without faults: what fails there is easier to understand.

@@ -6,16 +6,18 @@ Driven by what changes in the store; every delay and every end comes from one so
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from services.scaler.core import drain, script
+from services.scaler.launcher_commands import LINK
 from shared.cluster import Execution, Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS
 from shared.errors import Refused
-from shared.job.naming import HOSTFILE, config_name
+from shared.job.naming import config_name
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation.loop import outside
@@ -58,13 +60,20 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods, of 100, that do not start before the weather clears."""
 
 
+class Scripts(Protocol):
+    """Who is told of each script, whose text is the name of its request."""
+
+    def ran(self, namespace: str, request: str) -> None: ...
+
+    def done(self, namespace: str, request: str) -> None: ...
+
+
 class Platform:
     """What a cluster has besides its API server."""
 
-    def __init__(self, store: MemoryStore, chance: Random, workload: Workload, ran: Callable[[str, str], None]) -> None:
-        """`ran` is told of each script that runs: its namespace and its text."""
+    def __init__(self, store: MemoryStore, chance: Random, workload: Workload, scripts: Scripts) -> None:
         self._store = store
-        self._ran = ran
+        self._scripts = scripts
         self._chance = chance
         self._workload = workload
         self._loop = asyncio.get_running_loop()
@@ -227,11 +236,17 @@ class Platform:
         if len(command) == 2:
             job = pod.rpartition("-launcher")[0]
             files = self._store.get(CONFIGMAPS, namespace, config_name(job))
-            return Execution(0, files.manifest["data"][HOSTFILE].encode() if files is not None else b"")
-        self._ran(namespace, command[command.index("sh", len(script.QUIETLY)) + 1])
+            return Execution(0, files.manifest["data"][Path(command[1]).name].encode() if files is not None else b"")
+        if LINK in command:
+            return Execution(0, b"")
+        request = command[command.index("sh", len(script.QUIETLY)) + 1]
+        self._scripts.ran(namespace, request)
         slow = not self.calm and self._chance.random() * 100 < self._workload.slow_scripts
         await asyncio.sleep((SLOW_SCRIPT_SECONDS if slow else 0.5) * self._chance.random())
-        return Execution(0 if self.calm else self._chance.choice((0, 0, 0, 1)), SECRET.encode())
+        code = 0 if self.calm else self._chance.choice((0, 0, 0, 1))
+        if not code:
+            self._scripts.done(namespace, request)
+        return Execution(code, SECRET.encode())
 
     def _after(self, seconds: float, what: Callable[..., None], *args: Any) -> None:
         self._loop.call_later(seconds, what, *args, context=self._outside)

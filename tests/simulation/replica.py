@@ -101,6 +101,13 @@ class Replica:
             process.dies_at, process.dead = None, False
             process.go_on()
 
+    def disconnect(self) -> None:
+        """Nothing that was sent arrives any more."""
+        before = self.to_cluster, self.to_log
+        for link in before:
+            link.cut = True
+        self.to_cluster, self.to_log = (Link(self._chance, link.rates) for link in before)
+
     def kill(self) -> None:
         """End the process between two of its callbacks; its calls are on their way all the same."""
         if self.process is not None:
@@ -139,7 +146,7 @@ class Replica:
             log,
             self._kinds,
             policy=Policy(drain_seconds=1),
-            options=Options(),
+            options=Options(takes_over=True),
             now=self._time,
             chance=chance,
         )

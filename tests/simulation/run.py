@@ -16,7 +16,8 @@ import structlog
 from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Conflict, Refused
-from shared.eventlog import Stored
+from shared.eventlog import Entry, Stored
+from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.naming import ACCEPT_HISTORY, JOB_UID, JobKey
 from tests.kit.world import AUTHORS, must_grow, wall_clock
@@ -26,11 +27,12 @@ from tests.memory.watching import Held
 from tests.simulation import plan as steps
 from tests.simulation.invariants import Checker
 from tests.simulation.loop import SimulatedLoop, outside
-from tests.simulation.manifests import KINDS, RESOURCES, manifest_of, request_of
+from tests.simulation.manifests import KINDS, RESOURCES, inherited, manifest_of, request_of
 from tests.simulation.network import Link, Rates
 from tests.simulation.platform import Platform
 from tests.simulation.pretence import nothing_real
 from tests.simulation.replica import Replica
+from tests.takeover.recorded import put
 
 AFTERMATH_SECONDS = 90.0
 """Three back-offs of a restart."""
@@ -110,7 +112,7 @@ class Simulation:
         self._store.listeners.append(self._changed)
         for resource in RESOURCES.values():
             self._store.admit(resource, must_grow)
-        self._platform = Platform(self._store, Random(plan.seed + 1), plan.workload, self._checker.ran)
+        self._platform = Platform(self._store, Random(plan.seed + 1), plan.workload, self._checker)
         self._replicas = {
             f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)
         }
@@ -266,8 +268,39 @@ class Simulation:
                 self._later(step.seconds, store.pod_quota.clear)
             case steps.Skew():
                 self._replicas[step.replica].skew += step.by
+            case steps.Inherit():
+                put(store, inherited(step))
+            case steps.Restore():
+                self._restore(step)
+            case steps.Nonsense():
+                if (resource := self._resource(step)) is not None:
+                    self._garble(step, store.get(resource, step.namespace, step.job))
 
-    def _resource(self, step: steps.Edit | steps.Delete) -> Resource[Any] | None:
+    def _restore(self, step: steps.Restore) -> None:
+        for replica in self._replicas.values():
+            replica.kill()
+            replica.disconnect()
+            self._later(DOWN_SECONDS, replica.start)
+        self._journal.restore(max(len(self._journal.events) - step.lost, 1))
+        self._checker.restored(self._journal.events)
+
+    def _garble(self, step: steps.Nonsense, held: Held | None) -> None:
+        """What a later release or a mistaken person wrote about the job."""
+        assert held is not None
+        uid = held.metadata["uid"]
+        author, tag = ("status" if step.how == "foreign" else "watcher"), "PodsGone"
+        body = b'{"type":"PodsGone","uids":[]}' if step.how == "foreign" else b"{"
+        if step.how in ("unknown", "optional"):
+            tag, body = "PodsCounted", b'{"type":"PodsCounted"}'
+        subject = Subject("facts", step.namespace, step.job, uid, author, tag)
+        if step.how != "optional":
+            self._checker.unreadable.add(uid)
+        last = self._journal.last(subject.scope)
+        time, optional = "2030-01-01T00:00:00.000Z", step.how == "optional"
+        entry = Entry(subject=str(subject), event_id=f"nonsense {step.at}", time=time, body=body, optional=optional)
+        self._journal.append(entry, expect=last.sequence if last is not None else 0)
+
+    def _resource(self, step: steps.Edit | steps.Delete | steps.Nonsense) -> Resource[Any] | None:
         kinds = RESOURCES.values()
         return next((kind for kind in kinds if self._store.get(kind, step.namespace, step.job) is not None), None)
 
@@ -362,10 +395,10 @@ class Simulation:
 
     def _end(self, quiet: bool) -> None:
         held = [
-            (name, why)
+            (name, history.job.key, history.held or history.job.integrity.sentence)
             for name, replica in self._replicas.items()
             if replica.runtime is not None
-            for why in replica.runtime.held().values()
+            for history in replica.runtime.histories.held()
         ]
         resources = (PODS, SERVICES, CONFIGMAPS, SECRETS, SCALEINS, SCALEOUTS, *RESOURCES.values())
         objects = [(resource, held) for resource in resources for held in self._store.find(resource)]

@@ -220,12 +220,13 @@ def test_an_end_that_decides_is_taken_on_with_what_is_there():
     assert adopted.slots == (Slots(0, LAUNCHER, ((0, 0),)),)
 
 
-def test_of_a_job_that_needs_every_pod_those_that_are_missing_are_known():
-    spec = a_replicated_spec()
+@pytest.mark.parametrize("knows", [True, False], ids=["the log knows the spec", "the resource alone has it"])
+def test_of_a_job_that_needs_every_pod_those_that_are_missing_are_known(*, knows: bool):
+    known = a_replicated_job(a_replicated_spec())
     chief, failed = replica("chief", 0), replica("worker", 1, phase="Failed")
-    adopted, _ = accepted(
-        a_broken_job(a_replicated_job(spec)), accepting("7:ab"), {chief.uid: chief, failed.uid: failed}
-    )
+    job = a_broken_job(known) if knows else a_history([BROKEN]).job
+    resource = replace(accepting("7:ab"), observed=known)
+    adopted, _ = accepted(job, resource, {chief.uid: chief, failed.uid: failed})
     assert isinstance(adopted, JobAdopted)
     assert adopted.slots == (Slots(0, "chief", ((0, 0),)), Slots(0, WORKER, ((1, 1),)))
     assert adopted.lost == (Slots(0, WORKER, ((0, 0),)),)

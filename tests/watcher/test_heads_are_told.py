@@ -109,4 +109,4 @@ async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-    assert cluster.kinds()[:4] == ["HistoryBroken", "JobAdopted", "HistoryAccepted", "JobObserved"]
+    assert cluster.kinds()[:5] == ["HistoryBroken", "PodsObserved", "JobAdopted", "HistoryAccepted", "JobObserved"]

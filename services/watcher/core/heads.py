@@ -15,7 +15,7 @@ from services.watcher.core.questions import Answers, Compare, Evidence, Named
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, HistoryDisputed, JobAdopted
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import Slot, Uid
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.views import PodView, alive, ended, spans
 
@@ -118,10 +118,14 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
     if doubt is None or resource.accept != str(doubt.head):
         return []
     go_on = HistoryAccepted(sequence=doubt.head.sequence, hash=doubt.head.hash)
-    if job.attempt.slots or job.phase:
+    # Of a history that is disputed the log knows the end; of a lost one, the status that its last events made.
+    shown_over = isinstance(doubt, Broken) and resource.reached is not None and bool(resource.reached.end)
+    ended_before = shown_over and not job.over
+    if (job.attempt.slots or job.phase) and not ended_before:
         return [go_on]
-    slots, attempt = _there(job, pods)
-    ended_before = resource.reached is not None and bool(resource.reached.end)
+    # A log that lost the job's first event does not know its spec.
+    spec = job.spec or resource.observed.spec
+    slots, attempt = _there(spec, job.attempt.number, pods)
     if not slots and not ended_before:
         return [go_on]
     indices = [slot.index for slot in slots if slot.role == WORKER]
@@ -129,10 +133,11 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
         source=ACCEPTED_LOSS,
         attempt=attempt,
         slots=spans(slots),
-        lost=spans(_missing(job, attempt) - slots) if not ended_before else (),
+        lost=spans(_missing(spec, attempt) - slots) if not ended_before else (),
         next_index=max(indices, default=-1) + 1,
     )
-    if ended_before and resource.reached is not None:
+    if ended_before:
+        assert resource.reached is not None
         adopted = replace(
             adopted,
             restarts=resource.reached.restarts,
@@ -145,21 +150,21 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
     return [adopted, go_on]
 
 
-def _there(job: Job, pods: Mapping[Uid, PodView]) -> tuple[frozenset[Slot], int]:
-    """The slots of the newest attempt that has pods, and its number."""
-    attempt = max((pod.attempt for pod in pods.values()), default=0)
-    strict = job.spec is not None and job.spec.handling.strict
+def _there(spec: JobSpec | None, known: int, pods: Mapping[Uid, PodView]) -> tuple[frozenset[Slot], int]:
+    """The slots of the newest attempt that has pods, and its number; the `known` one without pods."""
+    attempt = max((pod.attempt for pod in pods.values()), default=known)
+    strict, leader = (spec.handling.strict, spec.handling.leader) if spec is not None else (False, LAUNCHER)
     slots = frozenset(
         pod.slot
         for pod in pods.values()
         # The pod of the leader role decides the job's end; another ended worker counts as gone.
-        if pod.attempt == attempt and (alive(pod) or (ended(pod) and (strict or pod.role == LAUNCHER)))
+        if pod.attempt == attempt and (alive(pod) or (ended(pod) and (strict or pod.role in (LAUNCHER, leader))))
     )
     return slots, attempt
 
 
-def _missing(job: Job, attempt: int) -> frozenset[Slot]:
+def _missing(spec: JobSpec | None, attempt: int) -> frozenset[Slot]:
     """Of a job that needs every pod, all that its spec asks for; another goes on with what there is."""
-    if job.spec is None or not job.spec.handling.strict:
+    if spec is None or not spec.handling.strict:
         return frozenset()
-    return frozenset(Slot(attempt, role.name, index) for role in job.spec.roles for index in range(role.replicas))
+    return frozenset(Slot(attempt, role.name, index) for role in spec.roles for index in range(role.replicas))

@@ -75,9 +75,11 @@ def _facts(
         return [found]
     if job.integrity.doubt is not None:
         # Until pods are listed, the watcher cannot know which of them `muster history accept` adopts.
-        if resource is not None:
-            return heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
-        return _end(job, cache, presence)
+        if resource is None:
+            return _end(job, cache, presence)
+        go_on = heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
+        # First its pods, in any phase: those that had ended stay as they are.
+        return ([*_pods(job, cache, launchers, presence)] or go_on) if go_on else []
     if (theirs := takeover.begun_by_another(job, resource)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
