@@ -4,6 +4,7 @@ Driven by what changes in the store; every delay and every end comes from one so
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,9 @@ SLOW_SCRIPT_SECONDS = 30.0
 
 COLLECT_SECONDS = 0.05
 """How long garbage lies before it is collected."""
+
+GARBAGE = ("", "garbage")
+"""Under this name it is drawn when garbage is collected."""
 
 NODE_NAMES = ("node-0", "node-1", "node-2")
 
@@ -71,16 +75,18 @@ class Scripts(Protocol):
 class Platform:
     """What a cluster has besides its API server."""
 
-    def __init__(self, store: MemoryStore, chance: Random, workload: Workload, scripts: Scripts) -> None:
+    def __init__(self, store: MemoryStore, seed: int, workload: Workload, scripts: Scripts) -> None:
         self._store = store
         self._scripts = scripts
-        self._chance = chance
+        self._seed = seed
         self._workload = workload
         self._loop = asyncio.get_running_loop()
         self._outside = outside()
         self._next: dict[str, str] = {}
         """The uid of each pod → what happens to it next."""
         self._collecting = False
+        self._drawn = Counter[tuple[str, str]]()
+        """By namespace and name of a pod, how often something was drawn for it."""
         self.calm = False
         """True once every container ends well, and every pod starts."""
         store.listeners.append(self._changed)
@@ -149,37 +155,42 @@ class Platform:
             self._care(after)
         if (after is None or after.metadata.get("finalizers")) and not self._collecting:
             self._collecting = True
-            self._after(COLLECT_SECONDS * (1 + self._chance.random()), self._collect)
+            self._after(COLLECT_SECONDS * (1 + self._draw(GARBAGE).random()), self._collect)
 
     def _collect(self) -> None:
         self._collecting = False
         self._store.collect_garbage()
 
+    def _draw(self, at: tuple[str, str]) -> Random:
+        """What happens to a pod depends on no other pod: a plan with fewer jobs has the same lives of the others."""
+        self._drawn[at] += 1
+        return Random(f"{self._seed} {at} {self._drawn[at]}")
+
     def _care(self, held: Held) -> None:
         """Plan what happens to this pod next."""
-        uid, chance = held.metadata["uid"], self._chance
-        stage, seconds, act = self._stage(held)
+        uid, chance = held.metadata["uid"], self._draw(held.at)
+        stage, seconds, act = self._stage(held, chance)
         if stage == self._next.get(uid):
             return
         self._next[uid] = stage
         if seconds is not None:
             self._after(seconds * (0.5 + chance.random()), self._act, uid, held.at, stage, act)
 
-    def _stage(self, held: Held) -> tuple[str, float | None, Callable[[Held], None]]:
+    def _stage(self, held: Held, chance: Random) -> tuple[str, float | None, Callable[[Held], None]]:
         phase = _phase(held)
         if held.metadata.get("deletionTimestamp"):
             return "remove", 0.1, lambda pod: self._store.remove(PODS, *pod.at)
         if not held.manifest["spec"].get("nodeName"):
             return "bind", 0.01, self._bind
         if phase == "Pending":
-            stuck = not self.calm and self._chance.random() * 100 < self._workload.unready
+            stuck = not self.calm and chance.random() * 100 < self._workload.unready
             return "start", None if stuck else 0.05, lambda pod: self._report(pod, "Running", None)
         if phase == "Running":
-            return self._end_of(held)
+            return self._end_of(held, chance)
         return "ended", None, lambda pod: None
 
-    def _end_of(self, held: Held) -> tuple[str, float | None, Callable[[Held], None]]:
-        chance, workload = self._chance, self._workload
+    def _end_of(self, held: Held, chance: Random) -> tuple[str, float | None, Callable[[Held], None]]:
+        workload = self._workload
         leads = not any(part in held.at[1] for part in FOLLOWERS)
         code = 0 if self.calm else chance.choice(CODES)
         seconds: float | None = workload.longest_seconds * chance.random()
@@ -199,7 +210,7 @@ class Platform:
     def _bind(self, held: Held) -> None:
         nodes = [node.at[1] for node in self._store.find(NODES) if not (node.manifest.get("spec") or {}).get("taints")]
         if nodes:
-            self._store.bind(*held.at, self._chance.choice(nodes))
+            self._store.bind(*held.at, self._draw(held.at).choice(nodes))
         else:
             self._next.pop(held.metadata["uid"])
             self._after(1.0, self._care_again, held.at)
@@ -241,9 +252,10 @@ class Platform:
             return Execution(0, b"")
         request = command[command.index("sh", len(script.QUIETLY)) + 1]
         self._scripts.ran(namespace, request)
-        slow = not self.calm and self._chance.random() * 100 < self._workload.slow_scripts
-        await asyncio.sleep((SLOW_SCRIPT_SECONDS if slow else 0.5) * self._chance.random())
-        code = 0 if self.calm else self._chance.choice((0, 0, 0, 1))
+        chance = self._draw((namespace, pod))
+        slow = not self.calm and chance.random() * 100 < self._workload.slow_scripts
+        await asyncio.sleep((SLOW_SCRIPT_SECONDS if slow else 0.5) * chance.random())
+        code = 0 if self.calm else chance.choice((0, 0, 0, 1))
         if not code:
             self._scripts.done(namespace, request)
         return Execution(code, SECRET.encode())

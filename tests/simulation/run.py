@@ -93,7 +93,6 @@ class Simulation:
 
     def __init__(self, plan: steps.Plan) -> None:
         self._plan = plan
-        self._chance = Random(plan.seed)
         self._hash = hashlib.sha256()
         self._actor = ""
         self._acts_for: JobKey | None = None
@@ -112,7 +111,7 @@ class Simulation:
         self._store.listeners.append(self._changed)
         for resource in RESOURCES.values():
             self._store.admit(resource, must_grow)
-        self._platform = Platform(self._store, Random(plan.seed + 1), plan.workload, self._checker)
+        self._platform = Platform(self._store, plan.seed, plan.workload, self._checker)
         self._replicas = {
             f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)
         }
