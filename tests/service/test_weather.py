@@ -324,6 +324,22 @@ async def test_a_service_that_is_away_holds_up_only_its_own_part():
         await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
 
 
+@in_virtual_time
+async def test_the_replica_that_takes_over_counts_the_restarts_before_it():
+    async with Stage() as stage:
+        stage.apply(TRAININGJOBS, a_training_job(workers=1, restartPolicy="OnFailure", backoffLimit=1))
+        await stage.running()
+        stage.exit_codes["resnet-launcher"] = 1
+        await stage.phase("Restarting")
+        await stage.running()
+        await stage.kill("status")
+        await stage.start("status")
+        stage.exit_codes["resnet-launcher"] = 1
+        await stage.phase("Failed")
+        assert stage.count("JobRestarted") == 1
+        assert stage.status(TRAININGJOBS, "resnet")["restartCount"] == 1
+
+
 @pytest.mark.parametrize("author", AUTHORS)
 @in_virtual_time
 async def test_two_replicas_write_nothing_twice_and_one_may_die(author: str):
