@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
+    HostsPublished,
     ScaleAccepted,
     ScaleCancelled,
     ScaleFailed,
@@ -22,7 +23,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.upcast import read_event
-from shared.job.views import each
+from shared.job.views import each, indices
 
 ENDED = ("Succeeded", "Failed")
 
@@ -98,8 +99,9 @@ class LogChecker:
         if job.spec is not None and self._restarts[uid] > max(job.spec.backoff_limit, 0):
             self.fault(f"I13 {job.key} restarted {self._restarts[uid]} times at {stored.sequence}")
         if isinstance(event, ScaleAccepted):
-            basis, _, _ = stored.basis.partition(":")
-            self._check_accepted(self._at[uid][int(basis)][0], event, stored.sequence)
+            self._check_accepted(self._basis(uid, stored), event, stored.sequence)
+        if isinstance(event, HostsPublished):
+            self._check_published(self._basis(uid, stored), event, stored.sequence)
         if isinstance(event, ScaleSucceeded | ScaleFailed | ScaleCancelled | ScaleRejected):
             known = before.scaling.requests.get(event.request)
             if known is not None and known.over:
@@ -120,6 +122,10 @@ class LogChecker:
     def _newest(self, uid: Uid) -> Job | None:
         known = self._at[uid]
         return known[next(reversed(known))][0] if known else None
+
+    def _basis(self, uid: Uid, stored: Stored) -> Job:
+        sequence, _, _ = stored.basis.partition(":")
+        return self._at[uid][int(sequence)][0]
 
     def _check_accepted(self, job: Job, event: ScaleAccepted, sequence: int) -> None:
         """`job` is the basis of the decision: facts between the two may have changed the number of workers."""
@@ -145,3 +151,10 @@ class LogChecker:
             self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and may have {role.max_replicas}")
         if leaving and size + replaceable < role.min_replicas:
             self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and needs {role.min_replicas}")
+
+    def _check_published(self, job: Job, event: HostsPublished, sequence: int) -> None:
+        """`job` is the basis of the decision: a disruption that was noticed since is the next one's to answer."""
+        doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted}
+        if listed := doomed & {job.attempt.worker_slot(index) for index in indices(event.members)}:
+            names = sorted(map(job.pod_name, listed))
+            self.fault(f"I7 the hosts files published at {sequence} list {names}, which are about to be disrupted")

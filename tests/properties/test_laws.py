@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.eventlog import Stored
+from shared.job.events.watcher import DisruptionNoticed
 from shared.job.fold import History
+from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
-from tests.kit.builders import a_spec
+from tests.kit.builders import a_running_job, a_spec, published
 from tests.kit.histories import KEY, stored
+from tests.kit.invariants import faults_of
 from tests.kit.loop import Loop
 
 seeds = st.integers(min_value=0, max_value=2**32)
@@ -119,6 +123,17 @@ def test_on_nodes_that_go_a_job_succeeds_with_the_size_it_was_asked_for(seed: in
     assert loop.job.phase == "Succeeded"
     assert len(loop.listed_in_hosts) == loop.job.scaling.size
     assert not [pod for pod in loop.job.pods.values() if pod.role != LAUNCHER and pod.uid in loop.job.disrupted]
+
+
+def test_hosts_files_that_list_a_worker_which_is_about_to_go_are_seen():
+    history, log = History(KEY), list[Stored]()
+    noticed = DisruptionNoticed(node="spot", uids=(Uid("pod-1"),), reason="SpotInterruption")
+    for event in [*a_running_job(workers=2), noticed, published(2, 0), published(3, 0, 1)]:
+        log.append(stored(history, event))
+        history.fold(log[-1])
+    assert faults_of(log[:-1]) == []
+    (fault,) = faults_of(log)
+    assert fault.startswith("I7 ")
 
 
 @many
