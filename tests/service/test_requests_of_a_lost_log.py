@@ -2,14 +2,13 @@
 
 from shared.frameworks.scale_requests import SCALEOUTS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import a_scale_out
-from tests.service.stage import Stage
+from tests.kit.world import World, a_scale_out
 from tests.service.test_heads import a_job_of_a_lost_log, going_on, head
 
 
 @in_virtual_time
 async def test_a_request_that_was_under_way_shows_that_it_failed():
-    async with Stage() as lost:
+    async with World() as lost:
         await a_job_of_a_lost_log(lost)
         lost.stuck.add("resnet-worker-3")
         lost.apply(SCALEOUTS, a_scale_out(1, name="under-way"))
@@ -17,9 +16,9 @@ async def test_a_request_that_was_under_way_shows_that_it_failed():
         await lost.until(lambda: "resnet-worker-3" in lost.pods())
         await lost.quiet()
         named = head(lost)
-    async with Stage(of=lost, log="memory") as stage:
-        await stage.until(lambda: stage.count("HistoryBroken") == 1)
-        stage.annotate("resnet", {"muster.dev/accept-history": named})
-        await going_on(stage)
-        await stage.phase("ScaleFailed", SCALEOUTS, "under-way")
-        assert stage.condition(SCALEOUTS, "under-way", "ScaleFailed") == ("True", "HistoryLost")
+    async with World(of=lost, log="memory") as world:
+        await world.until(lambda: world.count("HistoryBroken") == 1)
+        world.annotate("resnet", {"muster.dev/accept-history": named})
+        await going_on(world)
+        await world.phase("ScaleFailed", SCALEOUTS, "under-way")
+        assert world.condition(SCALEOUTS, "under-way", "ScaleFailed") == ("True", "HistoryLost")
