@@ -11,14 +11,16 @@ from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import closed
 from shared.job.integrity import Broken
+from tests.frameworks.documents import changed, tf_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
-from tests.service.test_tfjobs import TFJOBS, a_tf_job
+from tests.service.kubeflow import applied
 from tests.watcher.test_shell import PASSED
 
 
@@ -286,7 +288,7 @@ async def test_a_lost_history_is_found_though_the_log_grew_past_it_before_anybod
     late = Late()
     async with World(of=lost, log="memory", weather=lambda _: late) as world:
         for number in range(sequence // 2):
-            world.apply(TFJOBS, a_tf_job(f"other-{number}", Worker=1))
+            world.apply(TFJOB.resource, applied(changed(tf_job(Worker=1), "metadata.name", f"other-{number}")))
         await world.until(lambda: len(world.journal.events) > sequence)
         late.over.set()
         await world.until(lambda: world.count("HistoryDisputed") + world.count("HistoryBroken") == 1)

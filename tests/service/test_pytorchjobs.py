@@ -1,69 +1,21 @@
-"""PyTorchJobs from their creation to their end, with all four services."""
+"""What PyTorchJobs promise beside what all kinds of the training operator do: elastic groups above all."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from tests.frameworks.documents import Document, changed, pytorch_job
+from tests.frameworks.documents import Document, pytorch_job
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import AUTHORS, NAMESPACE, World
+from tests.kit.world import AUTHORS, NAMESPACE
+from tests.service.kubeflow import Play, applied
 
-PYTORCHJOBS = PYTORCHJOB.resource
 TWO_TO_FOUR: Document = {"minReplicas": 2, "maxReplicas": 4}
 
 
-def a_job(
-    *, run: dict[str, Any] | None = None, restart: str = "", elastic: Document | None = None, **replicas: int
-) -> Any:
-    job = changed(pytorch_job(policy=elastic, **replicas), "spec.runPolicy", run or {})
-    job["metadata"] = {"name": "mnist"}
-    for spec in job["spec"]["pytorchReplicaSpecs"].values():
-        spec["restartPolicy"] = restart
-    return job
-
-
-class Rehearsal(World):
-    """A world on which the PyTorchJob `mnist` plays."""
-
-    def state(self) -> str:
-        """What the column State shows."""
-        conditions = self.status(PYTORCHJOBS, "mnist").get("conditions") or [{}]
-        return str(conditions[-1].get("type", ""))
-
-    def why(self, kind: str = "") -> str:
-        conditions = self.status(PYTORCHJOBS, "mnist")["conditions"]
-        return str([known["message"] for known in conditions if kind in ("", known["type"])][-1])
-
-    async def comes_to(self, state: str) -> None:
-        await self.until(lambda: self.state() == state, f"it is {state} and not {self.status(PYTORCHJOBS, 'mnist')}")
-
-    async def has_workers(self, count: int) -> None:
-        await self.until(lambda: self.active() == count, f"{count} workers run, and not {[*self.pods()]}")
-
-    def active(self) -> int:
-        """What autoscalers read as the size."""
-        found = self.status(PYTORCHJOBS, "mnist").get("replicaStatuses", {}).get("Worker", {})
-        return int(found.get("active", -1))
-
-    def uid(self, pod: str) -> str:
-        return str(self.pods()[pod].metadata["uid"])
-
-    def services(self) -> list[str]:
-        return sorted(held.at[1] for held in self.store.find(SERVICES, NAMESPACE))
-
-    def edit(self, patch: dict[str, Any]) -> None:
-        self.store.patch(PYTORCHJOBS, NAMESPACE, "mnist", {"spec": patch})
-
-    def scale(self, replicas: int) -> None:
-        """As `kubectl scale` and autoscalers do."""
-        self.edit({"pytorchReplicaSpecs": {"Worker": {"replicas": replicas}}})
-
-    def told(self) -> set[str]:
-        """The reasons of the job's Kubernetes Events."""
-        return {reason for reason, name in self.kubernetes_events() if name == "mnist"}
+def a_job(*, restart: str = "", elastic: Document | None = None, **replicas: int) -> Document:
+    return applied(pytorch_job(policy=elastic, **replicas), restart=restart)
 
 
 def workers(*indices: int) -> list[str]:
@@ -71,28 +23,10 @@ def workers(*indices: int) -> list[str]:
 
 
 @in_virtual_time
-async def test_the_masters_end_is_the_jobs():
-    async with Rehearsal() as world:
-        world.apply(PYTORCHJOBS, a_job(Master=1, Worker=2))
-        await world.comes_to("Running")
-        await world.has_workers(2)
-        assert sorted(world.pods()) == world.services() == ["mnist-master-0", *workers(0, 1)]
-        world.exit_codes |= dict.fromkeys(workers(0, 1), 0)
-        await world.has_workers(0)
-        await world.quiet()
-        assert world.state() == "Running"
-        world.exit_codes["mnist-master-0"] = 0
-        await world.comes_to("Succeeded")
-        assert world.status(PYTORCHJOBS, "mnist")["completionTime"]
-        assert {"PyTorchJobRunning", "PyTorchJobSucceeded"} <= world.told()
-
-
-@in_virtual_time
 async def test_without_a_master_all_workers_have_to_end_well():
-    async with Rehearsal() as world:
-        world.apply(PYTORCHJOBS, a_job(Worker=2))
-        await world.comes_to("Running")
-        await world.has_workers(2)
+    async with Play(PYTORCHJOB) as world:
+        world.play(a_job(Worker=2))
+        await world.runs(2)
         world.exit_codes[workers(0)[0]] = 0
         await world.has_workers(1)
         await world.quiet()
@@ -103,10 +37,9 @@ async def test_without_a_master_all_workers_have_to_end_well():
 
 @in_virtual_time
 async def test_with_an_elastic_policy_the_first_worker_that_ends_well_ends_the_job():
-    async with Rehearsal() as world:
-        world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-        await world.comes_to("Running")
-        await world.has_workers(3)
+    async with Play(PYTORCHJOB) as world:
+        world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+        await world.runs(3)
         world.exit_codes[workers(2)[0]] = 0
         await world.comes_to("Succeeded")
 
@@ -114,8 +47,8 @@ async def test_with_an_elastic_policy_the_first_worker_that_ends_well_ends_the_j
 @pytest.mark.parametrize(("restart", "state"), [("", "Running"), ("Always", "Running"), ("Never", "Failed")])
 @in_virtual_time
 async def test_a_master_that_fails_comes_back_unless_the_job_says_otherwise(restart: str, state: str):
-    async with Rehearsal() as world:
-        world.apply(PYTORCHJOBS, a_job(restart=restart, Master=1, Worker=1))
+    async with Play(PYTORCHJOB) as world:
+        world.play(a_job(restart=restart, Master=1, Worker=1))
         await world.comes_to("Running")
         first = world.uid("mnist-master-0")
         world.exit_codes["mnist-master-0"] = 1
@@ -129,10 +62,9 @@ async def test_a_master_that_fails_comes_back_unless_the_job_says_otherwise(rest
 class TestElastic:
     @in_virtual_time
     async def test_it_grows_and_shrinks_and_its_names_stay_the_same(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await world.comes_to("Running")
-            await world.has_workers(3)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+            await world.runs(3)
             first = world.uid("mnist-worker-0")
             for size in (4, 2, 4, 3):
                 world.scale(size)
@@ -147,8 +79,8 @@ class TestElastic:
 
     @in_virtual_time
     async def test_every_worker_is_told_of_the_same_rendezvous(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
             await world.has_workers(2)
             world.scale(4)
             await world.has_workers(4)
@@ -162,10 +94,9 @@ class TestElastic:
     @pytest.mark.parametrize(("size", "reason"), [(5, "AboveMaximum"), (1, "BelowMinimum")])
     @in_virtual_time
     async def test_beyond_its_bounds_it_stays_as_it_is_and_says_why(self, size: int, reason: str):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await world.comes_to("Running")
-            await world.has_workers(3)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+            await world.runs(3)
             world.scale(size)
             await world.until(lambda: reason in world.told(), "an Event tells")
             await world.quiet()
@@ -176,25 +107,10 @@ class TestElastic:
             assert not world.why("Created").startswith(reason)
 
     @in_virtual_time
-    async def test_a_worker_that_fails_comes_back_under_its_name(self):
-        """The first one hosts the rendezvous: the others find it by this name only."""
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await world.comes_to("Running")
-            await world.has_workers(3)
-            first, others = world.uid("mnist-worker-0"), [world.uid(name) for name in workers(1, 2)]
-            world.exit_codes["mnist-worker-0"] = 1
-            await world.until(lambda: world.pods().get("mnist-worker-0") and world.uid("mnist-worker-0") != first)
-            await world.has_workers(3)
-            assert [world.uid(name) for name in workers(1, 2)] == others
-            assert world.state() == "Running"
-
-    @in_virtual_time
     async def test_a_scale_out_that_gets_no_room_is_taken_back(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.comes_to("Running")
-            await world.has_workers(2)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.runs(2)
             world.stuck |= {"mnist-worker-3"}
             world.scale(4)
             await world.has_workers(3)
@@ -210,10 +126,9 @@ class TestElastic:
 
     @in_virtual_time
     async def test_a_worker_lost_during_a_scale_out_comes_back_and_the_scaling_ends(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.comes_to("Running")
-            await world.has_workers(2)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.runs(2)
             world.stuck |= {"mnist-worker-2"}
             world.scale(3)
             await world.until(lambda: "mnist-worker-2" in world.pods())
@@ -226,10 +141,9 @@ class TestElastic:
 
     @in_virtual_time
     async def test_below_its_minimum_it_waits_ten_minutes_and_no_longer(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.comes_to("Running")
-            await world.has_workers(2)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.runs(2)
             world.stuck |= {"mnist-worker-1"}
             world.delete(PODS, "mnist-worker-1")
             await world.has_workers(1)
@@ -241,9 +155,9 @@ class TestElastic:
 
     @in_virtual_time
     async def test_until_as_many_as_its_minimum_were_there_it_waits_as_long_as_it_takes(self):
-        async with Rehearsal() as world:
+        async with Play(PYTORCHJOB) as world:
             world.stuck |= {"mnist-worker-1"}
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
             await world.comes_to("Running")
             await world.pass_seconds(3600)
             assert world.state() == "Running"
@@ -252,10 +166,9 @@ class TestElastic:
 
     @in_virtual_time
     async def test_a_worker_is_replaced_before_its_node_goes(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await world.comes_to("Running")
-            await world.has_workers(3)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+            await world.runs(3)
             first = world.uid("mnist-worker-1")
             disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
             world.store.patch(
@@ -267,23 +180,22 @@ class TestElastic:
 
     @in_virtual_time
     async def test_a_pause_keeps_the_size(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
             await world.has_workers(2)
             world.scale(4)
             await world.has_workers(4)
-            world.edit({"runPolicy": {"suspend": True}})
+            world.suspend(suspend=True)
             await world.comes_to("Suspended")
             await world.until(lambda: not world.pods())
-            world.edit({"runPolicy": {"suspend": False}})
+            world.suspend(suspend=False)
             await world.has_workers(4)
 
     @in_virtual_time
     async def test_a_group_that_is_led_grows_too(self):
-        async with Rehearsal() as world:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Master=1, Worker=2))
-            await world.comes_to("Running")
-            await world.has_workers(2)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Master=1, Worker=2))
+            await world.runs(2)
             world.scale(3)
             await world.has_workers(3)
             world.exit_codes["mnist-worker-0"] = 0
@@ -296,10 +208,9 @@ class TestElastic:
 
 @in_virtual_time
 async def test_a_job_without_an_elastic_policy_keeps_its_size_and_says_why():
-    async with Rehearsal() as world:
-        world.apply(PYTORCHJOBS, a_job(Master=1, Worker=2))
-        await world.comes_to("Running")
-        await world.has_workers(2)
+    async with Play(PYTORCHJOB) as world:
+        world.play(a_job(Master=1, Worker=2))
+        await world.runs(2)
         world.scale(3)
         await world.until(lambda: world.count("ScaleRejected") == 1)
         await world.until(lambda: "ScalingOutFailed" in world.told())
@@ -311,10 +222,10 @@ async def test_a_job_without_an_elastic_policy_keeps_its_size_and_says_why():
 @pytest.mark.parametrize("author", AUTHORS)
 @in_virtual_time
 async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(author: str):
-    async with Rehearsal() as world:
+    async with Play(PYTORCHJOB) as world:
 
         async def a_life() -> None:
-            world.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
             await world.has_workers(2)
             for size in (4, 3):
                 world.scale(size)
