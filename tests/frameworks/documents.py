@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from shared.cluster.objects import Custom
+from shared.frameworks.framework import Framework
+from shared.job.spec import JobSpec
 
 Document = dict[str, Any]
 
@@ -72,6 +74,25 @@ def changed(document: Document, path: str, value: object) -> Document:
 
 def custom(document: Document) -> Custom:
     return msgspec.convert(document, Custom)
+
+
+def spec_of(framework: Framework, document: Document) -> JobSpec:
+    """What the kind reads in a job that can run."""
+    spec = framework.parse(custom(document))
+    assert isinstance(spec, JobSpec), spec
+    return spec
+
+
+def reasons_of(framework: Framework, document: Document) -> list[str]:
+    """Why a job cannot run."""
+    problems = framework.parse(custom(document))
+    assert isinstance(problems, tuple), problems
+    return [problem.reason for problem in problems]
+
+
+def variables(pod: Document, container: int = 0) -> dict[str, str]:
+    """The environment of a container, by name."""
+    return {known["name"]: known["value"] for known in pod["spec"]["containers"][container].get("env", ())}
 
 
 def _request(kind: str, wish: Document) -> Document:
