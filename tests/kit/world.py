@@ -333,6 +333,18 @@ class World(Kubelet):
     async def running(self, name: str = "resnet") -> None:
         await self.phase("Running", TRAININGJOBS, name)
 
+    async def trains(self, *, workers: int, **spec: Any) -> Held:
+        """Apply the job `resnet`, and wait until it runs; it as it was applied."""
+        job = self.apply(TRAININGJOBS, a_training_job(workers=workers, **spec))
+        await self.running()
+        return job
+
+    async def waits_in_a_scale_out(self, pod: str) -> None:
+        """The job is scaled by one worker, whose pod does not start."""
+        self.stuck.add(pod)
+        self.apply(SCALEOUTS, a_scale_out(1))
+        await self.phase("Scaling", SCALEOUTS, "out")
+
     async def phase(
         self, phase: str, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet", namespace: str = NAMESPACE
     ) -> None:

@@ -28,8 +28,7 @@ def owner(job: Held) -> dict[str, Any]:
 @in_virtual_time
 async def test_every_child_has_the_names_labels_and_owner_of_the_contract():
     async with World() as world:
-        job = world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        job = await world.trains(workers=2)
         world.apply(SCALEOUTS, a_scale_out(1, name="more"))
         await world.phase("ScaleSucceeded", SCALEOUTS, "more")
         ours = {"group-name": GROUP, "training-job-name": "resnet", "muster.dev/job-uid": job.metadata["uid"]}
@@ -93,8 +92,7 @@ async def test_the_launcher_comes_when_all_workers_are_running_and_ready():
 @in_virtual_time
 async def test_an_index_is_not_used_again():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        await world.trains(workers=2)
         world.apply(SCALEINS, a_scale_in(1))
         await world.phase("ScaleSucceeded", SCALEINS, "in")
         world.apply(SCALEOUTS, a_scale_out(1))
@@ -108,8 +106,7 @@ async def test_an_index_is_not_used_again():
 @in_virtual_time
 async def test_a_request_that_is_acted_upon_has_the_job_as_controller_owner(resource: Any, name: str, kind: str):
     async with World() as world:
-        job = world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        job = await world.trains(workers=2)
         foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kept", "uid": "another"}
         world.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "kept"}, "data": {}})
         kept = world.store.get(CONFIGMAPS, NAMESPACE, "kept")

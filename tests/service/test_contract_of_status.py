@@ -40,8 +40,7 @@ def phases(world: World, resource: Resource[Any] = TRAININGJOBS, name: str = "re
 
 
 async def a_life(world: World, code: int = 0) -> None:
-    world.apply(TRAININGJOBS, a_training_job(workers=2))
-    await world.running()
+    await world.trains(workers=2)
     world.apply(SCALEOUTS, a_scale_out(2))
     await world.phase("ScaleSucceeded", SCALEOUTS, "out")
     await world.running()
@@ -195,8 +194,7 @@ async def test_the_kubernetes_events_of_a_whole_life():
 @in_virtual_time
 async def test_workers_that_fail_are_announced():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=3))
-        await world.running()
+        await world.trains(workers=3)
         world.exit_codes["resnet-worker-1"] = 137
         await world.until(lambda: ("TrainingJobWorkerFailed", "resnet") in world.kubernetes_events())
         assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]

@@ -36,8 +36,7 @@ def write_head(world: World, name: str = "resnet", **fields: object) -> None:
 @in_virtual_time
 async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays_until_a_person_accepts_it():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         await world.quiet()
         right, last = head(world), len(world.journal.events)
         theirs = f"{last}:{'0' * 64}"
@@ -66,8 +65,7 @@ BEGINNINGS = ("JobCreated", "JobRunning", "ScaleRequested", "ScaleAccepted", "Sl
 
 async def a_finished_job(world: World) -> str:
     """A job that was scaled out and succeeded; returns its uid."""
-    world.apply(TRAININGJOBS, a_training_job(workers=1))
-    await world.running()
+    await world.trains(workers=1)
     world.apply(SCALEOUTS, a_scale_out(1))
     await world.phase("ScaleSucceeded", SCALEOUTS, "out")
     await world.running()
@@ -226,8 +224,7 @@ async def test_a_held_job_that_a_person_deletes_is_gone():
 @in_virtual_time
 async def test_a_head_that_a_person_removed_is_written_again_with_the_next_document():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         await world.quiet()
         world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": None}}, subresource="status")
         world.apply(SCALEOUTS, a_scale_out(1))
@@ -257,8 +254,7 @@ async def a_job_of_a_lost_log(world: World) -> dict[str, Document]:
         await world.running(name)
         world.delete(TRAININGJOBS, name)
     await world.until(lambda: not world.pods())
-    world.apply(TRAININGJOBS, a_training_job(workers=2))
-    await world.running()
+    await world.trains(workers=2)
     world.apply(SCALEOUTS, a_scale_out(1))
     await world.phase("ScaleSucceeded", SCALEOUTS, "out")
     await world.running()
@@ -300,8 +296,7 @@ async def test_answers_of_a_leader_that_lags_are_no_lost_history():
     async with World() as world:
         end, lags = world.journal.end, cycle([50, 50, 0])
         world.journal.end = lambda subjects, behind=0: end(subjects, next(lags))  # type: ignore[method-assign]
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        await world.trains(workers=2)
         world.apply(SCALEOUTS, a_scale_out(1))
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         await world.quiet()
@@ -411,8 +406,7 @@ async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin
 @in_virtual_time
 async def test_what_was_decided_before_the_history_broke_is_not_done_until_it_is_accepted():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         await world.kill("scheduler")
         world.apply(SCALEOUTS, a_scale_out(1))
         await world.phase("Scaling", SCALEOUTS, "out")

@@ -118,8 +118,7 @@ async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log(
         world.store.admit(
             PODS, lambda *_: at_first_pod.append(world.store.get(SECRETS, NAMESPACE, "resnet") is not None)
         )
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        await world.trains(workers=2)
         assert all(at_first_pod)
         held = world.store.get(SECRETS, NAMESPACE, "resnet")
         assert held is not None
@@ -146,8 +145,7 @@ async def test_a_job_whose_user_brings_the_keys_makes_none():
 @in_virtual_time
 async def test_keys_that_vanish_are_made_again():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         first = world.store.find(SECRETS)[0].metadata["uid"]
         world.delete(SECRETS, "resnet")
         await world.until(lambda: [held.metadata["uid"] for held in world.store.find(SECRETS)] not in ([], [first]))
@@ -158,7 +156,6 @@ async def test_of_a_deleted_job_no_keys_stay():
     async with World() as world:
         # The garbage collector is late; the scheduler does not wait for it.
         world.collecting = False
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: world.store.find(SECRETS) == [], "the Secret is gone")

@@ -145,8 +145,7 @@ async def test_6_unknown_fields_do_no_harm_and_those_of_templates_are_kept():
 @in_virtual_time
 async def test_16_a_deleted_launcher_ends_the_job():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        await world.trains(workers=2)
         world.delete(PODS, "resnet-launcher")
         await world.phase("Failed")
         assert world.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
@@ -157,8 +156,7 @@ async def test_16_a_deleted_launcher_ends_the_job():
 @in_virtual_time
 async def test_16_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         await world.kill("watcher")
         world.delete(PODS, "resnet-launcher")
         await world.until(lambda: "resnet-launcher" not in world.pods())
@@ -170,11 +168,8 @@ async def test_16_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
 @in_virtual_time
 async def test_10_a_launcher_deleted_during_a_scaling_ends_job_and_request():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
-        world.stuck.add("resnet-worker-1")
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("Scaling", SCALEOUTS, "out")
+        await world.trains(workers=1)
+        await world.waits_in_a_scale_out("resnet-worker-1")
         world.delete(PODS, "resnet-launcher")
         await world.phase("Failed")
         await world.phase("ScaleFailed", SCALEOUTS, "out")
@@ -302,8 +297,7 @@ async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen():
 @in_virtual_time
 async def test_26_each_scaling_is_announced_once_for_the_job_too():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         for name in ("one", "two", "three"):
             world.apply(SCALEOUTS, a_scale_out(1, name=name))
             await world.phase("ScaleSucceeded", SCALEOUTS, name)
@@ -325,8 +319,7 @@ def crds() -> dict[str, Document]:
 @in_virtual_time
 async def test_17_what_a_person_deletes_comes_back(kind: Any):
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        await world.trains(workers=2)
         [held] = world.store.find(kind)
         world.store.delete(kind, *held.at)
         await world.until(
@@ -344,8 +337,7 @@ async def test_29_pods_of_others_are_never_kept():
         for number in range(50):
             container = {"name": "main", "image": "web"}
             world.apply(PODS, {"metadata": {"name": f"web-{number}"}, "spec": {"containers": [container]}})
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         assert sorted(name for _, name in world.seen().pods) == ["resnet-launcher", "resnet-worker-0"]
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS
-from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.refused import EffectRefused
@@ -27,11 +26,6 @@ def with_timeout(request: dict[str, Any], seconds: int) -> dict[str, Any]:
     return {**request, "spec": {**request["spec"], "timeout": seconds}}
 
 
-async def a_running_world(world: World, workers: int = 2) -> None:
-    world.apply(TRAININGJOBS, a_training_job(workers=workers))
-    await world.running()
-
-
 @in_virtual_time
 async def test_1_requests_run_oldest_first():
     async with World() as world:
@@ -49,7 +43,7 @@ async def test_1_requests_run_oldest_first():
 @in_virtual_time
 async def test_1_older_requests_do_not_starve_when_new_ones_keep_coming():
     async with World() as world:
-        await a_running_world(world)
+        await world.trains(workers=2)
         world.stuck.add("resnet-worker-2")
         world.apply(SCALEOUTS, a_scale_out(1, name="first"))
         await world.phase("Scaling", SCALEOUTS, "first")
@@ -76,7 +70,7 @@ async def test_1_older_requests_do_not_starve_when_new_ones_keep_coming():
 async def test_3_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple[str, ...], reason: str):
     async with World() as world:
         world.apply(TRAININGJOBS, a_training_job("other", workers=1))
-        await a_running_world(world)
+        await world.trains(workers=2)
         await world.running("other")
         before = {name: held.metadata["uid"] for name, held in world.pods().items()}
         world.apply(SCALEINS, a_scale_in_of(*names))
@@ -100,7 +94,7 @@ async def test_3_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tup
 @in_virtual_time
 async def test_4_a_scale_in_without_to_delete_fails_and_stops_no_other_request(spec: dict[str, Any]):
     async with World() as world:
-        await a_running_world(world)
+        await world.trains(workers=2)
         world.apply(SCALEINS, {"metadata": {"name": "bad"}, "spec": spec})
         world.apply(SCALEINS, a_scale_in(1, name="good"))
         await world.phase("ScaleFailed", SCALEINS, "bad")
@@ -110,7 +104,7 @@ async def test_4_a_scale_in_without_to_delete_fails_and_stops_no_other_request(s
 @in_virtual_time
 async def test_7_beyond_the_maximum_a_request_fails_with_a_reason():
     async with World() as world:
-        await a_running_world(world)
+        await world.trains(workers=2)
         world.apply(SCALEOUTS, a_scale_out(7, name="too-many"))
         await world.phase("ScaleFailed", SCALEOUTS, "too-many")
         assert world.condition(SCALEOUTS, "too-many", "ScaleFailed") == ("True", "AboveMaximum")
@@ -122,7 +116,7 @@ async def test_7_beyond_the_maximum_a_request_fails_with_a_reason():
 @in_virtual_time
 async def test_7_below_the_minimum_a_request_fails_with_a_reason():
     async with World() as world:
-        await a_running_world(world, workers=3)
+        await world.trains(workers=3)
         for name, request in {
             "by-count": a_scale_in(3, name="by-count"),
             "by-name": a_scale_in_of(*(f"resnet-worker-{index}" for index in range(3)), name="by-name"),
@@ -139,7 +133,7 @@ async def test_7_below_the_minimum_a_request_fails_with_a_reason():
 @in_virtual_time
 async def test_8_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_served():
     async with World() as world:
-        await a_running_world(world)
+        await world.trains(workers=2)
         world.stuck.add("resnet-worker-2")
         world.apply(SCALEOUTS, with_timeout(a_scale_out(1, name="hangs"), 1))
         world.apply(SCALEOUTS, a_scale_out(1, name="next"))
@@ -181,7 +175,7 @@ async def test_9_a_count_takes_the_highest_numbers_and_not_the_last_names():
 @in_virtual_time
 async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code: int, end: str):
     async with World() as world:
-        await a_running_world(world)
+        await world.trains(workers=2)
         world.stuck.add("resnet-worker-3")
         world.apply(SCALEOUTS, a_scale_out(2))
         await world.phase("Scaling", SCALEOUTS, "out")
@@ -198,7 +192,7 @@ async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(c
 @in_virtual_time
 async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
     async with World(drain_seconds=20) as world:
-        await a_running_world(world)
+        await world.trains(workers=2)
         world.apply(SCALEINS, a_scale_in(1))
         await world.until(lambda: world.hosts() == ["resnet-worker-0"], "the worker drains")
         world.exit_codes["resnet-launcher"] = 0
@@ -257,7 +251,7 @@ async def test_11_other_owners_of_a_request_stay_as_they_were():
 @in_virtual_time
 async def test_32_a_second_scale_out_after_a_failed_one_works_at_once():
     async with World() as world:
-        await a_running_world(world)
+        await world.trains(workers=2)
         world.broken_images.add("resnet-worker-2")
         world.apply(SCALEOUTS, a_scale_out(1, name="first", backoffLimit=0))
         await world.phase("ScaleFailed", SCALEOUTS, "first")
@@ -282,76 +276,3 @@ def test_32_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():
     ]
     created = [getattr(step, "slot", None) for step in given(*first, *second).steps(scheduler)]
     assert created == [Slot(0, WORKER, 3)]
-
-
-EARLY = 3
-"""Events of a scale-out that come before its workers can be Ready."""
-
-
-async def scalings_deleted_after_each_event(world: World, jobs: int, kind: str, size: int) -> dict[str, str]:
-    """Jobs with one scaling each; job k's request is deleted with the k-th event after its acceptance.
-
-    Returns the type of the event at which each request was deleted, by job.
-    """
-    resource = SCALEOUTS if kind == "ScaleOut" else SCALEINS
-    names = [f"job-{index}" for index in range(jobs)]
-    events: dict[str, int] = {}
-    deleted: dict[str, str] = {}
-
-    def on_event(stored: Stored) -> None:
-        _, _, name, _, _, kind_of_event = stored.subject.split(".")
-        if kind_of_event == "ScaleAccepted":
-            events[name] = 0
-        if name in events and name not in deleted:
-            if events[name] == int(name.removeprefix("job-")):
-                deleted[name] = kind_of_event
-                world.delete(resource, f"{name}-request")
-            events[name] += 1
-
-    for name in names:
-        world.apply(TRAININGJOBS, a_training_job(name, workers=size))
-    for name in names:
-        await world.running(name)
-    world.journal.listeners.append(on_event)
-    for name in names:
-        make = a_scale_out if kind == "ScaleOut" else a_scale_in
-        world.apply(resource, make(1, name=f"{name}-request", job=name))
-    await world.until(
-        lambda: world.count("ScaleSucceeded") + world.count("ScaleCancelled") == jobs, "every scaling ends"
-    )
-    for name in names:
-        await world.running(name)
-    await world.quiet()
-    return deleted
-
-
-@in_virtual_time
-async def test_33_a_scale_out_deleted_midway_is_rolled_back_or_finished():
-    async with World() as world:
-        # Where the request goes early the new worker hangs: its files cannot change before that is seen.
-        world.stuck |= {f"job-{index}-worker-2" for index in range(EARLY)}
-        deleted = await scalings_deleted_after_each_event(world, 12, "ScaleOut", 2)
-        grown = [name for name in deleted if len(world.hosts(name)) == 3]
-        assert deleted["job-0"] == "ScaleAccepted"
-        assert grown, "both sides of the point of no return were hit"
-        for name, event in deleted.items():
-            assert world.status(TRAININGJOBS, name).get("currentScaler") is None
-            members = world.hosts(name)
-            assert members == [f"{name}-worker-{index}" for index in range(3 if name in grown else 2)]
-            assert sorted(pod for pod in world.pods() if pod.startswith(f"{name}-worker")) == members
-            assert event not in ("HostsPublished", "ScaleSucceeded") or name in grown
-        assert not {*grown} & {f"job-{index}" for index in range(EARLY)}
-
-
-@in_virtual_time
-async def test_33_a_scale_in_deleted_midway_is_rolled_back_or_finished():
-    async with World() as world:
-        deleted = await scalings_deleted_after_each_event(world, 14, "ScaleIn", 2)
-        shrunk = [name for name in deleted if len(world.hosts(name)) == 1]
-        assert shrunk, "the far side of the point of no return was hit"
-        for name, event in deleted.items():
-            assert world.status(TRAININGJOBS, name).get("currentScaler") is None
-            members = world.hosts(name)
-            assert members == [f"{name}-worker-{index}" for index in range(1 if name in shrunk else 2)]
-            assert sorted(pod for pod in world.pods() if pod.startswith(f"{name}-worker")) == members
-            assert event not in ("HostsPublished", "WorkersReleased", "ScaleSucceeded") or name in shrunk

@@ -12,7 +12,6 @@ from services.scaler.core.script import QUIETLY
 from services.scaler.launcher_commands import HOSTS
 from services.scaler.shell import Scaler
 from shared.cluster import Execution
-from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -251,44 +250,6 @@ async def test_an_answer_that_was_lost_is_no_reason_to_run_a_script_again():
         assert len(world.hosts()) == 2
 
 
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_a_crash_at_any_step_runs_no_script_twice_and_every_request_ends(kind: str):
-    resource, make = (SCALEOUTS, a_scale_out) if kind == "ScaleOut" else (SCALEINS, a_scale_in)
-    unknown = 0
-    for step in range(14):
-        async with World() as world:
-            launchers, crash, since = Launchers(world), asyncio.Event(), list[str]()
-
-            def count(stored: Stored, since: list[str] = since, crash: asyncio.Event = crash, step: int = step) -> None:
-                if since or stored.subject.endswith(".ScaleAccepted"):
-                    since.append(stored.subject)
-                if len(since) > step:
-                    crash.set()
-
-            async def slowly() -> int:
-                await asyncio.sleep(0.01)
-                return 0
-
-            launchers.script = slowly
-            await a_running_world(world)
-            world.journal.listeners.append(count)
-            world.apply(resource, with_script(make(1, name="request")))
-            try:
-                async with asyncio.timeout(5):
-                    await crash.wait()
-            except TimeoutError:
-                assert step > 8, "it has fewer steps"
-            await world.kill("scaler")
-            await world.start("scaler")
-            await world.pass_seconds(70)
-            assert world.status(resource, "request")["phase"] in ("ScaleSucceeded", "ScaleFailed")
-            assert len(launchers.ran) <= world.count("ScriptStarted") <= 1
-            unknown += world.condition(resource, "request", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
-            assert sorted(world.hosts()) == [pod for pod in sorted(world.pods()) if "worker" in pod]
-    assert unknown, "some crash came while the outcome was unknown"
-
-
 @in_virtual_time
 async def test_two_scalers_at_once_run_each_script_once():
     async with World() as world:
@@ -306,83 +267,6 @@ async def test_two_scalers_at_once_run_each_script_once():
             await world.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
         running.cancel()
         assert sorted(pod for pod, _ in launchers.ran) == [f"{name}-launcher" for name in names]
-
-
-# What goes at every step: with the k-th event after a request's acceptance.
-
-JOBS = 16
-
-
-async def gone_after_each_event(world: World, launchers: Launchers, kind: str, remove: Callable[[str], None]) -> None:
-    """Jobs with one scripted scaling each; of job k something is removed with the k-th event after its acceptance."""
-    resource, make = (SCALEOUTS, a_scale_out) if kind == "ScaleOut" else (SCALEINS, a_scale_in)
-    names = [f"job-{index}" for index in range(JOBS)]
-    events: dict[str, int] = {}
-    removed: set[str] = set()
-
-    def on_event(stored: Stored) -> None:
-        _, _, name, _, _, what = stored.subject.split(".")
-        if what == "ScaleAccepted":
-            events[name] = 0
-        if name in events and name not in removed:
-            if events[name] == int(name.removeprefix("job-")):
-                removed.add(name)
-                remove(name)
-            events[name] += 1
-
-    async def slowly() -> int:
-        await asyncio.sleep(0.05)
-        return 0
-
-    launchers.script = slowly
-    for name in names:
-        world.apply(TRAININGJOBS, a_training_job(name, workers=2))
-    for name in names:
-        await world.running(name)
-    world.journal.listeners.append(on_event)
-    for name in names:
-        world.apply(resource, with_script(make(1, name=f"{name}-request", job=name)))
-    ends = ("ScaleSucceeded", "ScaleCancelled", "ScaleFailed", "ScaleRejected")
-    await world.until(lambda: sum(map(world.count, ends)) == JOBS, "every scaling ends")
-    await world.quiet()
-    pods = [pod for pod, _ in launchers.ran]
-    assert len(pods) == len({*pods}), "each script ran at most once"
-
-
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_33_a_scripted_request_deleted_at_any_step_ends(kind: str):
-    async with World() as world:
-        launchers = Launchers(world)
-        resource = SCALEOUTS if kind == "ScaleOut" else SCALEINS
-        await gone_after_each_event(world, launchers, kind, lambda name: world.delete(resource, f"{name}-request"))
-        for index in range(JOBS):
-            name = f"job-{index}"
-            members = world.hosts(name)
-            assert sorted(pod for pod in world.pods() if pod.startswith(f"{name}-worker")) == members
-            assert world.status(TRAININGJOBS, name).get("currentScaler") is None
-            assert world.job(name).scaling.size == len(members)
-
-
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_a_job_deleted_at_any_step_takes_its_scripted_request_along(kind: str):
-    async with World() as world:
-        launchers = Launchers(world)
-        await gone_after_each_event(world, launchers, kind, lambda name: world.delete(TRAININGJOBS, name))
-        left = [name for name in world.pods() if int(name.split("-")[1]) < 8]
-        assert left == []
-
-
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_10_a_launcher_deleted_at_any_step_ends_the_scripted_request(kind: str):
-    """Lines 10 and 17."""
-    async with World() as world:
-        launchers = Launchers(world)
-        await gone_after_each_event(world, launchers, kind, lambda name: world.delete(PODS, f"{name}-launcher"))
-        for index in range(JOBS):
-            assert world.status(TRAININGJOBS, f"job-{index}").get("currentScaler") is None
 
 
 @in_virtual_time

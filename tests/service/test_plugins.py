@@ -18,7 +18,6 @@ from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import GROUP
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.installation import plugins
 from shared.installation.guarded import Guarded
 from shared.installation.plugins import Plugins, chosen, find
@@ -28,7 +27,7 @@ from shared.job.spec import JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, World, a_training_job
+from tests.kit.world import NAMESPACE, World
 
 HERE = __name__
 KEY = JobKey(NAMESPACE, "resnet", Uid("uid-1"))
@@ -297,8 +296,7 @@ def a_swarm_with_a_secret() -> dict[str, Any]:
 async def test_jobs_of_other_kinds_live_beside_a_framework_that_fails(method: str):
     async with World(kinds=with_broken(**{method: ValueError(SECRET)})) as world:
         world.apply(SWARMJOBS, a_swarm_with_a_secret())
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         await world.pass_seconds(60)
         world.exit_codes["resnet-launcher"] = 0
         await world.phase("Succeeded")

@@ -4,7 +4,7 @@ from shared.cluster.kinds import CONFIGMAPS
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, Document, World, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, Document, World, a_scale_out
 
 
 def owned_by_another(world: World, request: Document) -> Document:
@@ -18,8 +18,7 @@ def owned_by_another(world: World, request: Document) -> Document:
 @in_virtual_time
 async def test_a_request_with_another_controller_is_refused_with_a_reason_and_blocks_no_other():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         world.apply(SCALEOUTS, owned_by_another(world, a_scale_out(1, name="theirs")))
         world.apply(SCALEOUTS, a_scale_out(1, name="ours"))
         await world.phase("ScaleSucceeded", SCALEOUTS, "ours")
@@ -30,14 +29,12 @@ async def test_a_request_with_another_controller_is_refused_with_a_reason_and_bl
 @in_virtual_time
 async def test_it_is_refused_once_and_not_by_the_next_job_of_that_name():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         world.apply(SCALEOUTS, owned_by_another(world, a_scale_out(1, name="theirs")))
         await world.phase("ScaleFailed", SCALEOUTS, "theirs")
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: world.count("JobGone") == 1 and not world.pods())
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
+        await world.trains(workers=1)
         await world.quiet()
         assert world.count("ScaleRejected") == 1
         assert world.status(SCALEOUTS, "theirs")["phase"] == "ScaleFailed"

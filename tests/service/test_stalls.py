@@ -3,9 +3,8 @@
 import asyncio
 
 from shared.frameworks.scale_requests import SCALEOUTS
-from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time
-from tests.kit.world import World, a_scale_out, a_training_job
+from tests.kit.world import World
 
 
 @in_virtual_time
@@ -13,11 +12,8 @@ async def test_a_deadline_that_ran_out_while_the_watcher_stood_still_runs_afresh
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
-        world.stuck.add("resnet-worker-1")
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("Scaling", SCALEOUTS, "out")
+        await world.trains(workers=1)
+        await world.waits_in_a_scale_out("resnet-worker-1")
         await world.pass_seconds(10)
         loop.stand_still(3_600)
         await world.pass_seconds(40)

@@ -1,39 +1,16 @@
 """Bad weather: quotas, outages, calls that fail or whose answer is lost, watches that break, services that stop."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
-from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Stored
+from shared.errors import Conflict, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.back_off import LONGEST_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import AUTHORS, NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
-
-
-async def a_whole_life(world: World, name: str = "resnet") -> None:
-    world.apply(TRAININGJOBS, a_training_job(name, workers=2))
-    await world.running(name)
-    world.apply(SCALEOUTS, a_scale_out(2, name=f"{name}-out", job=name))
-    world.apply(SCALEINS, a_scale_in(1, name=f"{name}-in", job=name))
-    await world.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
-    await world.phase("ScaleSucceeded", SCALEINS, f"{name}-in")
-    await world.running(name)
-
-
-async def is_right(world: World, name: str = "resnet") -> None:
-    await world.quiet()
-    assert world.hosts(name) == [f"{name}-worker-{index}" for index in range(3)]
-    assert sorted(pod for pod in world.pods() if pod.startswith(name)) == [
-        f"{name}-launcher",
-        *(f"{name}-worker-{index}" for index in range(3)),
-    ]
-    status = world.status(TRAININGJOBS, name)
-    assert (status["phase"], status["workers"], status["restartCount"]) == ("Running", "3/3", 0)
 
 
 @in_virtual_time
@@ -71,8 +48,7 @@ async def test_what_is_refused_for_ever_is_tried_on_and_written_no_more():
 async def test_a_scale_out_beyond_the_quota_fails_at_its_deadline_and_the_next_one_goes_on_at_once():
     async with World() as world:
         world.store.pod_quota[NAMESPACE] = 4
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        await world.trains(workers=2)
         request = a_scale_out(3, name="first")
         request["spec"]["timeout"] = 6
         world.apply(SCALEOUTS, request)
@@ -128,43 +104,6 @@ async def test_odd_objects_harm_no_job():
             assert kept.metadata["uid"] == odd.metadata["uid"]
 
 
-WRITES = [
-    ("patch", "configmaps"),
-    ("patch", "pods"),
-    ("patch", "scaleouts"),
-    ("patch", "scaleins"),
-    ("patch", "trainingjobs"),
-    ("delete", "pods"),
-    ("create", "pods"),
-    ("create", "services"),
-    ("create", "secrets"),
-    ("create", "configmaps"),
-    ("create", "events"),
-]
-READS = [("get", "trainingjobs"), ("get", "configmaps"), ("get", "scaleouts")]
-
-
-@pytest.mark.parametrize("applied", [False, True], ids=["nothing was done", "the answer was lost"])
-@in_virtual_time
-async def test_every_kind_of_call_may_fail(applied: bool):
-    async with World() as world:
-        for verb, plural in [*WRITES, *READS]:
-            world.store.faults.fail_next(verb, Transient("timeout"), plural=plural, applied=applied)
-        await a_whole_life(world)
-        await is_right(world)
-        assert world.count("EffectRefused") == 0, "what we made ourselves is there, not in the way"
-
-
-@in_virtual_time
-async def test_every_patch_may_meet_a_conflict():
-    async with World() as world:
-        for verb, plural in WRITES:
-            if verb == "patch":
-                world.store.faults.fail_next(verb, Conflict("409"), plural=plural, times=2)
-        await a_whole_life(world)
-        await is_right(world)
-
-
 @in_virtual_time
 async def test_what_was_made_by_a_call_whose_answer_was_lost_is_no_conflict():
     async with World() as world:
@@ -186,8 +125,7 @@ async def test_what_was_made_by_a_call_whose_answer_was_lost_is_no_conflict():
 @in_virtual_time
 async def test_the_last_status_is_written_whatever_it_meets():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1, cleanPodPolicy="None"))
-        await world.running()
+        await world.trains(workers=1, cleanPodPolicy="None")
         await world.quiet()
         world.store.faults.fail_next("patch", Conflict("409"), plural="trainingjobs", times=3)
         world.exit_codes["resnet-launcher"] = 0
@@ -195,48 +133,10 @@ async def test_the_last_status_is_written_whatever_it_meets():
 
 
 @in_virtual_time
-async def test_a_refused_status_is_tried_again():
-    async with World() as world:
-        for plural in ("trainingjobs", "scaleouts"):
-            world.store.faults.fail_next("patch", Refused("no", reason="Forbidden"), plural=plural)
-        await a_whole_life(world)
-        await is_right(world)
-
-
-@in_virtual_time
-async def test_17_an_outage_at_any_event_loses_nothing():
-    """The API server goes away after every seventh event and comes back a little later."""
-    async with World() as world:
-
-        def on_event(stored: Stored) -> None:
-            if stored.sequence % 7 == 0:
-                world.store.outage.begin()
-
-        world.journal.listeners.append(on_event)
-
-        async def repair() -> None:
-            while True:
-                await world.until(lambda: bool(world.store.outage.reason))
-                world.store.outage.end()
-
-        repairing = asyncio.create_task(repair())
-        try:
-            await a_whole_life(world)
-        finally:
-            repairing.cancel()
-        world.journal.listeners.clear()
-        world.store.outage.end()
-        await is_right(world)
-
-
-@in_virtual_time
 async def test_training_goes_on_and_nothing_is_failed_during_a_long_outage():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
-        world.stuck.add("resnet-worker-2")
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("Scaling", SCALEOUTS, "out")
+        await world.trains(workers=2)
+        await world.waits_in_a_scale_out("resnet-worker-2")
         world.store.outage.begin()
         await world.pass_seconds(3600)
         assert world.count("ScaleFailed") == 0, "an operator that is blind fails no request"
@@ -245,31 +145,11 @@ async def test_training_goes_on_and_nothing_is_failed_during_a_long_outage():
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
 
 
-@pytest.mark.parametrize("compacted", [False, True], ids=["go on", "list again"])
-@in_virtual_time
-async def test_watches_that_are_cut_at_every_event_lose_nothing(compacted: bool):
-    async with World() as world:
-
-        def on_event(stored: Stored) -> None:
-            world.store.outage.cut_watches()
-            if compacted:
-                world.store.compact()
-
-        world.journal.listeners.append(on_event)
-        await a_whole_life(world)
-        world.exit_codes["resnet-launcher"] = 0
-        await world.phase("Succeeded")
-        await world.until(lambda: list(world.pods()) == ["resnet-launcher"])
-
-
 @in_virtual_time
 async def test_a_watcher_that_was_away_fails_no_job_for_what_it_did_not_see():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
-        world.stuck.add("resnet-worker-2")
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("Scaling", SCALEOUTS, "out")
+        await world.trains(workers=2)
+        await world.waits_in_a_scale_out("resnet-worker-2")
         await world.until(lambda: "resnet-worker-2" in world.pods())
         await world.kill("watcher")
         world.stuck.clear()
@@ -326,8 +206,7 @@ async def test_a_service_that_is_away_holds_up_only_its_own_part():
 @in_virtual_time
 async def test_the_replica_that_takes_over_counts_the_restarts_before_it():
     async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1, restartPolicy="OnFailure", backoffLimit=1))
-        await world.running()
+        await world.trains(workers=1, restartPolicy="OnFailure", backoffLimit=1)
         world.exit_codes["resnet-launcher"] = 1
         await world.phase("Restarting")
         await world.running()
@@ -343,15 +222,15 @@ async def test_the_replica_that_takes_over_counts_the_restarts_before_it():
 @in_virtual_time
 async def test_two_replicas_write_nothing_twice_and_one_may_die(author: str):
     async with World() as world, World(sharing=world) as second:
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
+        await world.trains(workers=2)
         world.apply(SCALEOUTS, a_scale_out(2, name="resnet-out"))
         await world.phase("Scaling", SCALEOUTS, "resnet-out")
         await second.kill(author)
         world.apply(SCALEINS, a_scale_in(1, name="resnet-in"))
         await world.phase("ScaleSucceeded", SCALEINS, "resnet-in")
         await world.running()
-        await is_right(world)
+        await world.quiet()
+        assert world.hosts() == [f"resnet-worker-{index}" for index in range(3)]
         once = ("JobCreated", "ScaleAccepted", "ScaleSucceeded", "WorkersReleased")
         assert [world.count(kind) for kind in once] == [1, 2, 2, 1]
         names = [(held.at, held.manifest["reason"]) for held in world.store.find(EVENTS)]
