@@ -168,3 +168,18 @@ def mlkube_job(name: str = "mnist", mode: str = "dist", **replicas: int) -> Docu
 def kubeflow_mx_job(mode: str = "MXTrain", **replicas: int) -> Document:
     roles = replicas or {"Scheduler": 1, "Server": 1, "Worker": 2}
     return changed(kubeflow_job("MXJob", "mxReplicaSpecs", "mxnet", **roles), "spec.jobMode", mode)
+
+
+def of_each_kind(workers: int) -> list[Document]:
+    """A job of every built-in kind with so many workers, and where it has servers two of them."""
+    at = "spec.etReplicaSpecs.worker"
+    return [
+        changed(changed(training_job(), f"{at}.maxReplicas", workers), f"{at}.replicas", workers),
+        tf_job(Chief=1, PS=2, Worker=workers),
+        pytorch_job(Master=1, Worker=workers),
+        mpi_job(Launcher=1, Worker=workers),
+        kubeflow_mx_job(Scheduler=1, Server=2, Worker=workers),
+        fioravanzo_job(SCHEDULER=1, SERVER=2, WORKER=workers),
+        mpba_job(SCHEDULER=1, SERVER=2, WORKER=workers),
+        mlkube_job(SCHEDULER=1, SERVER=2, WORKER=workers),
+    ]

@@ -383,8 +383,9 @@ async def test_an_accepted_loss_without_pods_begins_anew():
         assert world.count("JobAdopted") == 0
 
 
+@pytest.mark.parametrize("log", [pytest.param("another", id="lost"), pytest.param("memory", id="shorter, by a backup")])
 @in_virtual_time
-async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin_anew():
+async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin_anew(log: str):
     async with World() as lost:
         await a_job_of_a_lost_log(lost)
         lost.stuck.add("resnet-worker-3")
@@ -393,7 +394,7 @@ async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin
         await lost.until(lambda: "resnet-worker-3" in lost.pods())
         await lost.quiet()
         named = head(lost)
-    async with World(of=lost, log="another") as world:
+    async with World(of=lost, log=log) as world:
         await world.until(lambda: world.count("HistoryBroken") == 1)
         world.annotate("resnet", {"muster.dev/accept-history": named})
         await world.phase("ScaleFailed", SCALEOUTS, "under-way")

@@ -199,3 +199,16 @@ async def test_a_job_that_another_controller_manages_is_not_ours_to_touch(kind: 
         assert not world.pods()
         assert world.shown() == {}
         assert [*world.types()] == ["LogCreated"]
+
+
+@pytest.mark.parametrize("kind", [TF, PYTORCH, MX], ids=lambda kind: kind.word)
+@in_virtual_time
+async def test_a_job_that_is_not_elastic_keeps_its_size_and_says_why(kind: Kind):
+    async with kind.world() as world:
+        world.play(kind.job())
+        await world.runs()
+        world.scale(3)
+        await world.until(lambda: world.count("ScaleRejected") == 1 and "ScalingOutFailed" in world.told())
+        await world.quiet()
+        assert sorted(world.pods()) == kind.pods
+        assert world.state() == "Running"

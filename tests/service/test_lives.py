@@ -46,16 +46,21 @@ async def test_a_job_made_again_while_old_pods_linger_waits_for_them():
         assert world.pods()["resnet-worker-0"].metadata["uid"] != lingering
 
 
+async def orphaned(world: World) -> None:
+    """The job is deleted, and what it owns stays."""
+    world.collecting = False
+    world.store.delete(TRAININGJOBS, NAMESPACE, "resnet", cascade=False)
+    await world.until(lambda: world.count("JobDeleting") == 1)
+    world.collecting = True
+    await world.until(lambda: world.job().gone)
+    await world.quiet()
+
+
 @in_virtual_time
 async def test_an_orphaning_delete_leaves_the_children():
     async with World() as world:
         job = await world.trains(workers=2)
-        world.collecting = False
-        world.store.delete(TRAININGJOBS, NAMESPACE, "resnet", cascade=False)
-        await world.until(lambda: world.count("JobDeleting") == 1)
-        world.collecting = True
-        await world.until(lambda: world.job().gone)
-        await world.quiet()
+        await orphaned(world)
         assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0", "resnet-worker-1"]
         assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
         assert world.owned_by(job.metadata["uid"]) == []
@@ -83,12 +88,7 @@ async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
         await world.trains(workers=1)
         world.apply(SCALEOUTS, a_scale_out(1))
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        world.collecting = False
-        world.store.delete(TRAININGJOBS, NAMESPACE, "resnet", cascade=False)
-        await world.until(lambda: world.count("JobDeleting") == 1)
-        world.collecting = True
-        await world.until(lambda: world.job().gone)
-        await world.quiet()
+        await orphaned(world)
         assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
         for name in world.pods():
             world.delete(PODS, name)

@@ -3,35 +3,16 @@
 import pytest
 
 from shared.frameworks.kinds import BUILT_IN
-from tests.frameworks.documents import (
-    Document,
-    fioravanzo_job,
-    kubeflow_mx_job,
-    mlkube_job,
-    mpba_job,
-    mpi_job,
-    pytorch_job,
-    tf_job,
-    training_job,
-)
+from tests.frameworks.documents import Document, of_each_kind
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 from tests.service.test_heads import BEGINNINGS, damaged
 
-JOBS = [
-    tf_job(),
-    pytorch_job(),
-    mpi_job(),
-    kubeflow_mx_job(),
-    fioravanzo_job(),
-    mpba_job(),
-    mlkube_job(),
-    training_job(),
-]
-
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["with its head", "by a definition that drops our head"])
-@pytest.mark.parametrize("document", [pytest.param(each, id=f"{each['kind']} {each['apiVersion']}") for each in JOBS])
+@pytest.mark.parametrize(
+    "document", [pytest.param(each, id=f"{each['kind']} {each['apiVersion']}") for each in of_each_kind(2)]
+)
 @in_virtual_time
 async def test_a_finished_job_of_any_kind_is_never_begun_again(document: Document, *, pruned: bool):
     at, name = (document["apiVersion"], document["kind"]), document["metadata"]["name"]

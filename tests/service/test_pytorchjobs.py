@@ -206,19 +206,6 @@ class TestElastic:
             await world.comes_to("Succeeded")
 
 
-@in_virtual_time
-async def test_a_job_without_an_elastic_policy_keeps_its_size_and_says_why():
-    async with Play(PYTORCHJOB) as world:
-        world.play(a_job(Master=1, Worker=2))
-        await world.runs(2)
-        world.scale(3)
-        await world.until(lambda: world.count("ScaleRejected") == 1)
-        await world.until(lambda: "ScalingOutFailed" in world.told())
-        await world.quiet()
-        assert len(world.pods()) == 3
-        assert world.state() == "Running"
-
-
 @pytest.mark.parametrize("author", AUTHORS)
 @in_virtual_time
 async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(author: str):

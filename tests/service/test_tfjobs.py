@@ -130,18 +130,6 @@ async def test_a_type_that_is_taken_out_of_the_resource_breaks_nothing():
         assert {*world.shown()["replicaStatuses"]} == {"Chief", "Worker"}
 
 
-@in_virtual_time
-async def test_workers_of_other_jobs_keep_their_number():
-    async with Play(TFJOB) as world:
-        world.play(a_job(Worker=2))
-        await world.comes_to("Running")
-        world.scale(3)
-        await world.until(lambda: world.count("ScaleRejected") == 1)
-        await world.quiet()
-        assert len(world.pods()) == 2
-        assert world.state() == "Running"
-
-
 @pytest.mark.parametrize("first", ["TFJob", "TrainingJob"])
 @in_virtual_time
 async def test_of_two_jobs_that_want_one_pod_name_the_later_one_waits_and_says_so(first: str):
@@ -165,21 +153,6 @@ async def test_of_two_jobs_that_want_one_pod_name_the_later_one_waits_and_says_s
         await world.until(
             lambda: world.state() == "Running" or world.status(TRAININGJOBS, "mnist").get("phase") == "Running"
         )
-
-
-@in_virtual_time
-async def test_two_jobs_of_one_name_with_other_pods_live_side_by_side():
-    async with Play(TFJOB) as world:
-        world.apply(TRAININGJOBS, a_training_job("mnist", workers=1))
-        world.play(a_job(Chief=1, PS=1))
-        await world.comes_to("Running")
-        await world.phase("Running", TRAININGJOBS, "mnist")
-        assert sorted(world.pods()) == ["mnist-chief-0", "mnist-launcher", "mnist-ps-0", "mnist-worker-0"]
-        world.exit_codes["mnist-chief-0"] = 0
-        await world.comes_to("Succeeded")
-        assert world.status(TRAININGJOBS, "mnist")["phase"] == "Running"
-        world.delete(TFJOBS, "mnist")
-        await world.until(lambda: sorted(world.pods()) == ["mnist-launcher", "mnist-worker-0"])
 
 
 @in_virtual_time

@@ -1,5 +1,6 @@
 """Bad weather: quotas, outages, calls that fail or whose answer is lost, watches that break, services that stop."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from shared.errors import Conflict, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.back_off import LONGEST_SECONDS
-from tests.kit.virtual_time import in_virtual_time
+from tests.kit.virtual_time import VirtualLoop, in_virtual_time
 from tests.kit.world import AUTHORS, NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 
 
@@ -157,6 +158,21 @@ async def test_a_watcher_that_was_away_fails_no_job_for_what_it_did_not_see():
         await world.start("watcher")
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         assert world.count("TimePassed") == 0
+
+
+@in_virtual_time
+async def test_a_deadline_that_ran_out_while_the_watcher_stood_still_runs_afresh():
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with World() as world:
+        await world.trains(workers=1)
+        await world.waits_in_a_scale_out("resnet-worker-1")
+        await world.pass_seconds(10)
+        loop.stand_still(3_600)
+        await world.pass_seconds(40)
+        assert world.count("TimePassed") == 0
+        await world.pass_seconds(30)
+        await world.phase("ScaleFailed", SCALEOUTS, "out")
 
 
 @in_virtual_time
