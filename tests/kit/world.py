@@ -234,6 +234,13 @@ class World(Kubelet):
             await task
         assert not failed, f"the {author} ended by itself: {failed}"
 
+    async def restart(self, *authors: str) -> None:
+        """End these services, or all of them, before the first is started again."""
+        for author in authors or AUTHORS:
+            await self.kill(author)
+        for author in authors or AUTHORS:
+            await self.start(author)
+
     def runtimes(self) -> list[Runtime]:
         """Those that run."""
         return [runtime for runtime, _ in self._running.values()]

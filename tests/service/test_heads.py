@@ -135,8 +135,7 @@ async def test_a_start_looks_only_for_what_is_kept_of_jobs_that_closed_since_the
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: closed(world.life(uid)))
         for there in (False, True):
-            await world.kill("status")
-            await world.start("status")
+            await world.restart("status")
             await world.pass_seconds(10)
             assert (uid in kept_of(world)) == there
             world.journal.buckets[HEADS] |= {key: kept[key] for key in kept if key != SWEPT}

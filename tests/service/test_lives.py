@@ -96,8 +96,7 @@ async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
             world.delete(resource, name)
         await world.until(lambda: not world.pods())
         await world.trains(workers=1)
-        await world.kill("watcher")
-        await world.start("watcher")
+        await world.restart("watcher")
         await world.quiet()
         assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
         assert world.hosts() == ["resnet-worker-0"]

@@ -226,8 +226,7 @@ async def test_the_replica_that_takes_over_counts_the_restarts_before_it():
         world.exit_codes["resnet-launcher"] = 1
         await world.phase("Restarting")
         await world.running()
-        await world.kill("status")
-        await world.start("status")
+        await world.restart("status")
         world.exit_codes["resnet-launcher"] = 1
         await world.phase("Failed")
         assert world.count("JobRestarted") == 1

@@ -7,7 +7,7 @@ import pytest
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.tfjob import TFJOB
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import AUTHORS, NAMESPACE, World
+from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded
 
 TFJOBS = TFJOB.resource
@@ -165,10 +165,7 @@ async def test_all_services_may_die_at_any_event_of_it(turn: int):
     before = uids(world)
     async with world:
         await world.until(lambda: len(world.journal.events) > turn)
-        for author in AUTHORS:
-            await world.kill(author)
-        for author in AUTHORS:
-            await world.start(author)
+        await world.restart()
         await taken_over(world, uid, MNIST)
         await world.quiet()
         assert uids(world) == before

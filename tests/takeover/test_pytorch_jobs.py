@@ -5,7 +5,7 @@ import pytest
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import AUTHORS, NAMESPACE, World
+from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded
 
 PYTORCHJOBS = PYTORCHJOB.resource
@@ -77,10 +77,7 @@ async def test_all_services_may_die_at_any_event_of_it(turn: int):
     before = uids(world)
     async with world:
         await world.until(lambda: len(world.journal.events) > turn)
-        for author in AUTHORS:
-            await world.kill(author)
-        for author in AUTHORS:
-            await world.start(author)
+        await world.restart()
         await world.until(lambda: sorted(uids(world)) == BERT and shown(world) == ("Running", 3))
         await world.quiet()
         assert before.items() <= uids(world).items()

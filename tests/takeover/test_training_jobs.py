@@ -9,7 +9,7 @@ from shared.eventlog.account import HEADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import AUTHORS, NAMESPACE, World, a_scale_in, a_scale_out
+from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out
 from tests.memory.eventlog import MemoryEventLog
 from tests.takeover.recorded import Launcher, put, recorded
 
@@ -213,10 +213,7 @@ async def test_all_services_may_die_at_any_event_of_it(turn: int):
     before = uids(world)
     async with world:
         await world.until(lambda: len(world.journal.events) > turn)
-        for author in AUTHORS:
-            await world.kill(author)
-        for author in AUTHORS:
-            await world.start(author)
+        await world.restart()
         await world.running()
         await world.until(lambda: bool(launcher.links))
         await world.quiet()
